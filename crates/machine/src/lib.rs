@@ -1,0 +1,22 @@
+//! What a NUMA machine is.
+//!
+//! Ids and sets, the [`Topology`](topology::Topology) with its parsers over a [`Sysfs`](sysfs::Sysfs),
+//! the workloads one can run on it, the seam between numaio and a machine ([`sysfs::Sysfs`],
+//! [`probe::Probe`], [`control::Control`]), and the [`tape`] on which a machine is recorded.
+//!
+//! No system call and no `unsafe` stands here: a machine is text in files, and results of workloads.
+
+pub mod conditions;
+pub mod conformance;
+pub mod control;
+pub mod devices;
+pub mod findings;
+pub mod ids;
+pub mod probe;
+pub mod set;
+pub mod sysfs;
+pub mod tape;
+pub mod topology;
+pub mod tree;
+pub mod units;
+pub mod workload;

@@ -1,0 +1,103 @@
+//! To try a machine: run a workload, get back what was seen.
+
+use crate::ids::NodeId;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// A machine on which workloads can be run.
+pub trait Probe {
+    /// Runs one workload to its end.
+    ///
+    /// # Errors
+    /// [`ProbeError`]; what was not measured is never made up.
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError>;
+}
+
+/// What a workload gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Outcome {
+    /// Of [`Workload::Copy`].
+    Copy(CopyOutcome),
+}
+
+/// What copying threads gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyOutcome {
+    /// Samples in order of time; the warm-up is not among them.
+    pub samples: Vec<CopySample>,
+    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time between the first and the last thread's start, in nanoseconds.
+    pub start_skew_ns: u64,
+    /// Where the pages were.
+    pub residency: Residency,
+}
+
+/// What all threads together copied in one stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopySample {
+    /// Bytes copied, each byte once.
+    pub bytes_copied: u64,
+    /// Length of the stretch in nanoseconds.
+    pub ns: u64,
+}
+
+impl CopySample {
+    /// Bandwidth in bytes copied per second.
+    pub fn bytes_copied_per_s(self) -> f64 {
+        self.bytes_copied as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+/// Where the pages of the buffers were, by move_pages(2), before and after the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Residency {
+    /// Pages looked at, before and after together. None if the kernel refused to tell.
+    pub pages_checked: Option<u64>,
+    /// Of those, pages on another node than asked for.
+    pub pages_misplaced: u64,
+    /// One node on which a misplaced page was found.
+    pub found_on: Option<NodeId>,
+    /// Bytes of the buffers that lie on huge pages.
+    pub huge_bytes: u64,
+}
+
+/// Why a workload gave no result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "error", rename_all = "kebab-case")]
+pub enum ProbeError {
+    /// The kernel or a sandbox refused.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What was asked, as in `mbind to node 1`.
+        what: String,
+        /// The kernel's words.
+        why: String,
+    },
+    /// The node's memory cannot hold the buffers.
+    #[error("node {node} has {free_bytes} bytes free, and the buffers need {needed_bytes}")]
+    NoMemory {
+        /// The node.
+        node: NodeId,
+        /// Bytes the buffers need on it.
+        needed_bytes: u64,
+        /// Bytes it has free.
+        free_bytes: u64,
+    },
+    /// This machine cannot run that loop.
+    #[error("this machine has no {what}")]
+    Unsupported {
+        /// What it lacks.
+        what: String,
+    },
+    /// The recorded machine never ran this workload, or not as often.
+    #[error("not on the tape: {what}")]
+    NotOnTape {
+        /// What was asked for.
+        what: String,
+    },
+    /// Stopped from outside.
+    #[error("interrupted")]
+    Interrupted,
+}
