@@ -36,3 +36,8 @@ pub struct ProcessorTime {
     /// This process's own part of `busy` (/proc/self/stat, utime and stime).
     pub own: u64,
 }
+
+/// Reads the conditions now.
+pub fn read(_root: &dyn crate::sysfs::Sysfs) -> Conditions {
+    Conditions::default()
+}

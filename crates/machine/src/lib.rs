@@ -13,6 +13,7 @@ pub mod devices;
 pub mod findings;
 pub mod ids;
 pub mod probe;
+pub mod see;
 pub mod set;
 pub mod sysfs;
 pub mod tape;

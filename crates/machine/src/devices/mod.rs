@@ -1,5 +1,9 @@
 //! Devices that move data, and where they hang.
 
+mod read;
+
+pub use read::read;
+
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,9 @@
 //! A machine's nodes, CPUs, memory, caches and distances, and what this process may use of them.
 
+mod read;
+
+pub use read::{fingerprint, read};
+
 use crate::devices::Device;
 use crate::findings::Finding;
 use crate::ids::{CpuId, NodeId, PackageId};
