@@ -1,0 +1,116 @@
+//! What a sandbox refuses is said or done without, never guessed. Each test runs on a thread with a seccomp
+//! filter of its own (`Documentation/userspace-api/seccomp_filter.rst`), which the threads it starts inherit.
+
+use numaio_linux::Kernel;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use std::io;
+
+/// From now on the calls with these numbers fail with `errno` on this thread and on those it starts.
+fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
+    let step = |code, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+    // The number of the call stands first in the data that a filter sees.
+    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    for call in calls {
+        program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call as u32, 0, 1));
+        program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+    }
+    program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the program lives through both calls, and its length is right; the kernel checks it. Only this
+    // thread and those it starts are confined.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Runs `check` on a thread to which `calls` are refused; says so where no filter can be set.
+fn refused(calls: &'static [libc::c_long], errno: i32, check: fn(i32)) {
+    let confined = move || match refuse(calls, errno) {
+        Ok(()) => check(errno),
+        Err(error) => tell(&format!("skipped: seccomp: {error}")),
+    };
+    std::thread::spawn(confined).join().expect("the check holds");
+}
+
+#[expect(clippy::print_stderr)]
+fn tell(why: &str) {
+    eprintln!("{why}");
+}
+
+fn copy(kernel: &Kernel) -> (NodeSet, Workload) {
+    let status = kernel.text("/proc/self/status").expect("a status");
+    let list = |field| status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").to_owned();
+    let nodes = NodeSet::parse_list(&list("Mems_allowed_list:")).expect("a list");
+    let online = kernel.optional("/sys/devices/system/node/online").unwrap_or("0".to_owned());
+    let node = nodes.first().unwrap_or(NodeId(0));
+    let workload = CopyWorkload {
+        flow: Flow { source: node, sink: node },
+        placement: Placement { cpus: CpuSet::parse_list(&list("Cpus_allowed_list:")).expect("a list") },
+        copy_loop: CopyLoop::Memcpy,
+        bytes_per_thread: 1 << 20,
+        pages: Pages::Base,
+        sampling: Sampling::Repetitions { count: 3 },
+    };
+    (NodeSet::parse_list(&online).expect("a list"), Workload::Copy(workload))
+}
+
+#[test]
+fn without_policies_one_node_is_copied_on_and_several_are_not() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        refused(&[libc::SYS_mbind], errno, |errno| {
+            let kernel = Kernel::new().expect("a kernel");
+            let (nodes, workload) = copy(&kernel);
+            match kernel.run(&workload) {
+                Ok(Outcome::Copy(outcome)) => assert!(nodes.len() == 1 && outcome.samples.len() == 3),
+                Err(ProbeError::Refused { what, why }) => {
+                    assert!(nodes.len() > 1 && what.contains("mbind"), "{what}: {why}");
+                    assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
+                }
+                Err(error) => unreachable!("{error}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn without_move_pages_nothing_is_claimed_of_residency() {
+    refused(&[libc::SYS_move_pages], libc::EPERM, |_| {
+        let kernel = Kernel::new().expect("a kernel");
+        let Outcome::Copy(outcome) = kernel.run(&copy(&kernel).1).expect("a copy");
+        assert_eq!(outcome.residency.pages_checked, None);
+        assert_eq!(outcome.samples.len(), 3);
+    });
+}
+
+#[test]
+fn a_thread_that_cannot_be_pinned_ends_the_run() {
+    refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |_| {
+        let kernel = Kernel::new().expect("a kernel");
+        let error = kernel.run(&copy(&kernel).1).expect_err("not pinned");
+        assert!(
+            matches!(&error, ProbeError::Refused { what, .. } if what.contains("pin a thread")),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn without_openat2_files_are_found_by_walking() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        refused(&[libc::SYS_openat2], errno, |_| {
+            let kernel = Kernel::new().expect("a kernel");
+            assert!(kernel.text("/proc/self/status").expect("through a link").contains("Pid:"));
+            assert!(!kernel.names("/sys/devices/system/cpu/../cpu").is_empty());
+        });
+    }
+}
