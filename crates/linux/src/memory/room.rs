@@ -50,7 +50,14 @@ impl<'a> Room<'a> {
         let per_node = self.root.value::<u64>(&format!("/sys/devices/system/node/node{node}/{pool}")).ok();
         let whole = || self.root.value::<u64>(&format!("/sys/kernel/mm/{pool}")).ok();
         let free = per_node.or_else(|| self.has_one_node().then(whole).flatten()).unwrap_or(0);
-        enough(node, needed_bytes, free.saturating_mul(page))
+        let needed = needed_bytes.div_ceil(page);
+        if needed > free {
+            return Err(ProbeError::Refused {
+                what: format!("{needed} reserved huge pages of {} KiB on node {node}", page >> 10),
+                why: format!("{free} are free there"),
+            });
+        }
+        Ok(())
     }
 
     /// Size of the huge pages that MAP_HUGETLB gives (`Documentation/admin-guide/mm/hugetlbpage.rst`).
@@ -158,8 +165,9 @@ mod tests {
         let page = room.huge_page_bytes().expect("a size");
         assert_eq!(page, 2 << 20);
         assert_eq!(room.check_huge(NodeId(0), 3 * page, page), Ok(()));
-        assert!(matches!(room.check_huge(NodeId(0), 4 * page, page), Err(ProbeError::NoMemory { .. })));
-        assert!(matches!(room.check_huge(NodeId(2), page, page), Err(ProbeError::NoMemory { .. })));
+        let short = room.check_huge(NodeId(0), 4 * page, page).expect_err("one too many").to_string();
+        assert_eq!(short, "4 reserved huge pages of 2048 KiB on node 0: 3 are free there");
+        assert!(matches!(room.check_huge(NodeId(2), page, page), Err(ProbeError::Refused { .. })));
         assert!(matches!(Room::new(&Tree::new()).huge_page_bytes(), Err(ProbeError::Refused { .. })));
     }
 }
