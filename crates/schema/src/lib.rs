@@ -9,7 +9,7 @@ mod summary;
 
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use summary::{median, Mode, Summary};
+pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 
 /// Text that is not the document wanted.
 #[derive(Debug, thiserror::Error)]
