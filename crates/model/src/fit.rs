@@ -27,17 +27,34 @@ impl Default for Rule {
 /// Fits the model of every target and direction in the record. `topology` tells packages and devices.
 pub fn fit(record: Record, topology: &Topology, rule: Rule) -> Model {
     let targets: NodeSet = record.cells.iter().map(|cell| cell.target).collect();
-    let targets = targets.iter().map(|target| fit_target(&record, topology, rule, target)).collect();
-    Model { schema: MODEL_SCHEMA.to_owned(), targets, record }
+    let targets = targets.iter().map(|target| {
+        let devices = topology.devices_on(target).map(|device| device.name()).collect();
+        fit_target(&record, rule, target, devices, topology.neighbours(target))
+    });
+    Model { schema: MODEL_SCHEMA.to_owned(), targets: targets.collect(), record }
 }
 
-fn fit_target(record: &Record, topology: &Topology, rule: Rule, target: NodeId) -> TargetModel {
-    let neighbours = topology.neighbours(target);
+/// The same measurements, classed by another rule.
+pub fn refit(model: Model, rule: Rule) -> Model {
+    let Model { schema, targets, record } = model;
+    let targets = targets
+        .into_iter()
+        .map(|old| fit_target(&record, rule, old.target, old.devices, old.neighbours))
+        .collect();
+    Model { schema, targets, record }
+}
+
+fn fit_target(
+    record: &Record,
+    rule: Rule,
+    target: NodeId,
+    devices: Vec<String>,
+    neighbours: NodeSet,
+) -> TargetModel {
     let directions = [Direction::Write, Direction::Read]
         .into_iter()
         .filter_map(|direction| fit_direction(record, &neighbours, rule, target, direction))
         .collect();
-    let devices = topology.devices_on(target).map(|device| device.name()).collect();
     TargetModel { target, devices, neighbours, directions }
 }
 
@@ -105,4 +122,108 @@ fn bandwidth(node: NodeId, cell: &Cell, local: Option<f64>) -> Option<NodeBandwi
 fn point(node: &NodeBandwidth) -> Point {
     let (low, high) = node.interval_bytes_copied_per_s;
     Point { node: node.node, value: node.bytes_copied_per_s, low, high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::workload::{CopyLoop, Pages, Placement};
+    use numaio_schema::{MachineSource, Method, Summary, RECORD_SCHEMA};
+
+    fn cell(source: u32, sink: u32, target: u32, value: Option<f64>) -> Cell {
+        Cell {
+            target: NodeId(target),
+            flow: Flow { source: NodeId(source), sink: NodeId(sink) },
+            placement: Placement { cpus: Default::default() },
+            visits: Vec::new(),
+            bytes_copied_per_s: value.and_then(|value| Summary::of(&[value; 6], None)),
+            settled: value.is_some(),
+            failure: value.is_none().then(|| "refused".to_owned()),
+        }
+    }
+
+    fn record(cells: Vec<Cell>) -> Record {
+        let method = Method {
+            copy_loop: CopyLoop::Memcpy,
+            trials: Vec::new(),
+            bus_bytes_per_byte: 3,
+            bytes_per_thread: Vec::new(),
+            pages: Pages::Base,
+            repetitions: None,
+            precision: 0.02,
+            time_limit_s: 1.0,
+            elapsed_s: 1.0,
+            seed: 1,
+            rounds: 1,
+        };
+        Record {
+            schema: RECORD_SCHEMA.to_owned(),
+            numaio: "0".to_owned(),
+            measured_at: 0,
+            machine: Default::default(),
+            source: MachineSource::Simulated,
+            method,
+            conditions: Default::default(),
+            cells,
+            warnings: Vec::new(),
+            complete: true,
+        }
+    }
+
+    fn fitted(cells: Vec<Cell>) -> Model {
+        fit(record(cells), &Topology::default(), Rule::default())
+    }
+
+    #[test]
+    fn directions_are_told_apart_and_share_the_local_cell() {
+        let model = fitted(vec![
+            cell(1, 1, 1, Some(10.0)),
+            cell(0, 1, 1, Some(5.0)), // device write: source on node 0, sink on the target
+            cell(1, 0, 1, Some(8.0)), // device read
+        ]);
+        let values: Vec<Vec<f64>> = model.targets[0]
+            .directions
+            .iter()
+            .map(|direction| direction.nodes.iter().map(|node| node.bytes_copied_per_s).collect())
+            .collect();
+        assert_eq!(values, [[5.0, 10.0], [8.0, 10.0]]);
+        assert_eq!(model.targets[0].directions[0].nodes[0].numa_factor, Some(2.0));
+    }
+
+    #[test]
+    fn a_direction_not_measured_is_left_out() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(5.0))]);
+        let directions: Vec<Direction> =
+            model.targets[0].directions.iter().map(|direction| direction.direction).collect();
+        assert_eq!(directions, [Direction::Write]);
+        let alone = fitted(vec![cell(0, 0, 0, Some(10.0))]);
+        assert_eq!(alone.targets[0].directions.len(), 2, "a machine of one node has both");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missing_and_in_no_class() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, None)]);
+        let direction = &model.targets[0].directions[0];
+        assert_eq!(direction.missing.to_string(), "0");
+        assert_eq!(direction.classes.len(), 1);
+        assert_eq!(direction.classes[0].nodes.to_string(), "1");
+    }
+
+    #[test]
+    fn a_refit_changes_the_rule_and_nothing_else() {
+        let cells = vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(9.5)), cell(2, 1, 1, Some(8.0))];
+        let model = fitted(cells);
+        let strict = refit(model.clone(), Rule { level: 0.01, ..Rule::default() });
+        assert_eq!(strict.targets[0].directions[0].classes.len(), 3);
+        assert_eq!(strict.record, model.record);
+        assert_eq!(refit(strict, Rule::default()), model);
+    }
+
+    #[test]
+    fn a_model_reads_back_from_its_json() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(0.1 + 0.2))]);
+        let text = serde_json::to_string(&model).expect("a document");
+        assert_eq!(Model::from_json(&text).expect("the same document"), model);
+        assert!(Model::from_json(&text.replace("model/1", "model/9")).is_err());
+    }
 }

@@ -6,4 +6,4 @@ mod classes;
 mod fit;
 
 pub use classes::{classify, Point};
-pub use fit::{fit, Rule};
+pub use fit::{fit, refit, Rule};
