@@ -31,12 +31,17 @@ impl Default for TextStyle {
     }
 }
 
-/// Longest name or sentence that is shown, in characters; a limit against hostile files.
+/// Longest paragraph that is shown, in characters; a limit against hostile files.
 const LONGEST: usize = 4000;
 
 /// A text without what could command a terminal or hide on it: blanks for line ends and tabs, U+FFFD for
 /// other control characters, for the marks that turn the direction of writing and for invisible ones.
 pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(clean_char).collect()
+}
+
+/// The same of a paragraph, cut if it is very long.
+pub(crate) fn clean_paragraph(text: &str) -> String {
     let mut clean: String = text.chars().take(LONGEST).map(clean_char).collect();
     if text.chars().nth(LONGEST).is_some() {
         clean.push('…');
@@ -116,7 +121,7 @@ impl Page {
     /// Words, cut into lines; lines after the first are indented by `hang` columns more.
     pub(crate) fn paragraph(&mut self, indent: usize, hang: usize, text: &str) {
         let columns = self.style.columns() - (indent + hang).min(40);
-        for (index, line) in wrap(&clean(text), columns).iter().enumerate() {
+        for (index, line) in wrap(&clean_paragraph(text), columns).iter().enumerate() {
             let indent = if index == 0 { indent } else { indent + hang };
             self.push_line(&format!("{:indent$}{line}", ""));
         }
@@ -173,6 +178,6 @@ mod tests {
 
     #[test]
     fn very_long_text_has_an_end() {
-        assert_eq!(clean(&"x".repeat(10_000)).chars().count(), LONGEST + 1);
+        assert_eq!(clean_paragraph(&"x".repeat(10_000)).chars().count(), LONGEST + 1);
     }
 }
