@@ -159,6 +159,7 @@ pub(crate) fn locality_source(device: &Device) -> &'static str {
         LocalitySource::ParentBridge => "node known from the bridge above",
         LocalitySource::LocalCpus => "node known from its local CPUs",
         LocalitySource::OnlyNode => "on the only node",
+        LocalitySource::AbsentNode => "node unknown: the kernel names one that is not there",
         LocalitySource::Unknown => "node unknown",
     }
 }

@@ -7,7 +7,7 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, Flow};
-use numaio_schema::{Class, ClassRule, DirectionModel, NodeBandwidth, Record, TargetModel};
+use numaio_schema::{Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, TargetModel};
 
 /// A figure in a unit, with as many decimals as all figures of a table have.
 struct Figures {
@@ -177,7 +177,8 @@ fn note(
         notes.push("unsettled".to_owned());
     }
     if let Some(cell) = record.cell(target.target, Flow::of(direction, target.target, node.node)) {
-        let too_few = cell.bytes_copied_per_s.as_ref().filter(|summary| !summary.covers);
+        let too_few =
+            cell.bytes_copied_per_s.as_ref().filter(|summary| summary.interval == IntervalKind::Range);
         notes.extend(too_few.map(|summary| format!("interval is the range of {} visits", summary.n)));
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
