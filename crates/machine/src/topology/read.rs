@@ -17,8 +17,9 @@ pub fn read(root: &dyn Sysfs) -> Topology {
     let mut cpus = cpus::read(root, &known, &nodes, &cpuinfo);
     let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     let distances = distances::read(root, &ids, &mut findings);
-    nodes::tie_packages(&mut nodes, &cpus, distances.as_ref());
-    kinds::fill(root, &mut nodes);
+    let gpu_nodes = kinds::gpu_nodes(root, &nodes);
+    nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
+    kinds::fill(root, &gpu_nodes, &mut nodes);
     nodes::judge(&nodes, &known.online, &mut findings);
     let confinement = confinement::read(root, &cpus, &nodes);
     confinement::judge(&confinement, &mut findings);
