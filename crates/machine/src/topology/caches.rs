@@ -19,6 +19,7 @@ struct Model {
 #[derive(Default)]
 struct Found {
     caches: Vec<Cache>,
+    seen: BTreeSet<(u32, String, CpuSet)>,
     /// By CPU: the `index*` numbers of its caches that are known, its own or those of a CPU that shares them.
     indices: BTreeMap<CpuId, BTreeSet<u32>>,
     models: BTreeMap<(u32, String), Option<Model>>,
@@ -70,13 +71,9 @@ impl Found {
         for sharer in cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
-        let cache = Cache { level, kind, bytes, line_bytes, ways, cpus };
-        let same = |other: &Cache| {
-            (other.level, &other.kind, &other.cpus) == (cache.level, &cache.kind, &cache.cpus)
-        };
         // CPUs of different kinds may count one cache under different indices.
-        if !self.caches.iter().rev().any(same) {
-            self.caches.push(cache);
+        if self.seen.insert((level, kind.clone(), cpus.clone())) {
+            self.caches.push(Cache { level, kind, bytes, line_bytes, ways, cpus });
         }
     }
 }
