@@ -171,7 +171,8 @@ impl Device {
     pub fn answers_to(&self, text: &str) -> bool {
         let pci = self.pci.map(|pci| pci.to_string());
         self.names.iter().any(|name| name == text)
-            || pci.is_some_and(|pci| pci.eq_ignore_ascii_case(text) || pci.strip_prefix("0000:") == Some(text))
+            || pci
+                .is_some_and(|pci| pci.eq_ignore_ascii_case(text) || pci.strip_prefix("0000:") == Some(text))
     }
 }
 

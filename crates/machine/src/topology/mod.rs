@@ -231,7 +231,8 @@ impl Topology {
         usable
             .iter()
             .filter(|cpu| {
-                let siblings = self.cpu(*cpu).map(|cpu| cpu.siblings.intersection(&usable)).unwrap_or_default();
+                let siblings =
+                    self.cpu(*cpu).map(|cpu| cpu.siblings.intersection(&usable)).unwrap_or_default();
                 siblings.first().is_none_or(|first| first == *cpu)
             })
             .collect()
@@ -245,11 +246,17 @@ impl Topology {
 
     /// Bytes of the last-level caches that serve these CPUs together; none if no cache is known.
     pub fn last_level_cache_bytes(&self, cpus: &CpuSet) -> Option<u64> {
-        let serving = |cache: &&Cache| {
-            cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty()
-        };
+        let serving =
+            |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
         let last = self.caches.iter().filter(serving).map(|cache| cache.level).max()?;
-        Some(self.caches.iter().filter(serving).filter(|cache| cache.level == last).map(|cache| cache.bytes).sum())
+        Some(
+            self.caches
+                .iter()
+                .filter(serving)
+                .filter(|cache| cache.level == last)
+                .map(|cache| cache.bytes)
+                .sum(),
+        )
     }
 
     /// Devices attached to a node, leaving out functions that are only bridges.
@@ -259,7 +266,11 @@ impl Topology {
 
     /// Nodes that have devices attached which move data.
     pub fn device_nodes(&self) -> NodeSet {
-        self.devices.iter().filter(|device| device.moves_data()).filter_map(|device| device.locality.node).collect()
+        self.devices
+            .iter()
+            .filter(|device| device.moves_data())
+            .filter_map(|device| device.locality.node)
+            .collect()
     }
 }
 
