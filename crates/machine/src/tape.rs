@@ -134,14 +134,22 @@ impl Tape {
 
     fn add(&mut self, line: Line) -> Result<(), String> {
         match line {
+            Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
+            Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
+            line => self.add_entry(line)?,
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, line: Line) -> Result<(), String> {
+        match line {
             Line::Text { file, text } => self.files.file(&file, text),
             Line::Bytes { file, hex } => self.files.file(&file, bytes_of(&hex)?),
             Line::Link { link, to } => self.files.link(&link, &to),
             Line::Dir { dir } => self.files.dir(&dir),
             Line::Unread { unread, why } => self.files.unread(&unread, why),
             Line::Unreachable { unreachable, why } => self.files.unreachable(&unreachable, why),
-            Line::Run { run, gave } => return Ok(self.runs.push((run, Ok(gave)))),
-            Line::Failed { run, failed } => return Ok(self.runs.push((run, Err(failed)))),
+            Line::Run { .. } | Line::Failed { .. } => &mut self.files,
         };
         Ok(())
     }
@@ -325,14 +333,12 @@ impl<M: Sysfs> Recording<M> {
         let files = &mut self.tape.borrow_mut().files;
         let known = files.entry(&place);
         match entry {
-            Entry::File(content) if !matches!(known, Some(Entry::File(_))) => {
-                drop(files.file(&place, content))
-            }
-            Entry::Unread(why) if is_open(files, &place) => drop(files.unread(&place, why)),
-            Entry::Dir if matches!(known, Some(Entry::Unread(_))) => drop(files.remove(&place).dir(&place)),
-            Entry::Dir => drop(files.dir(&place)),
-            _ => {}
-        }
+            Entry::File(content) if !matches!(known, Some(Entry::File(_))) => files.file(&place, content),
+            Entry::Unread(why) if is_open(files, &place) => files.unread(&place, why),
+            Entry::Dir if matches!(known, Some(Entry::Unread(_))) => files.remove(&place).dir(&place),
+            Entry::Dir => files.dir(&place),
+            _ => files,
+        };
         Some(place)
     }
 
