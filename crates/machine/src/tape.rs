@@ -360,12 +360,15 @@ impl<M: Sysfs> Recording<M> {
     /// Keeps every link on the way to `path`; gives its canonical path, or nothing if it leads nowhere.
     fn keep_way(&self, path: &str) -> Option<String> {
         let mut place = "/".to_owned();
-        for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
-            if name == ".." {
-                self.tape.borrow_mut().files.dir(&place);
-            }
-            let known = self.tape.borrow().files.resolve(&join(&place, name));
-            place = match known.map_err(|error| error.why).or_else(|_| self.keep_step(&place, name)) {
+        for name in
+            path.trim_start_matches('/').split('/').map(|name| if name.is_empty() { "." } else { name })
+        {
+            let known = match name {
+                // Whether something may be stepped out of, the tape does not know: it may be a file.
+                "." | ".." => None,
+                _ => self.tape.borrow().files.resolve(&join(&place, name)).ok(),
+            };
+            place = match known.map_or_else(|| self.keep_step(&place, name), Ok) {
                 Ok(next) => next,
                 Err(why) => return self.keep_dead_end(&place, name, why),
             };
@@ -377,19 +380,26 @@ impl<M: Sysfs> Recording<M> {
     fn keep_step(&self, dir: &str, name: &str) -> Result<String, WhyUnread> {
         let path = join(dir, name);
         let target = self.machine.resolve(&path).map_err(|error| error.why)?;
-        if target != path && name != ".." {
-            self.tape.borrow_mut().files.link(&path, &target);
+        let files = &mut self.tape.borrow_mut().files;
+        if matches!(name, "." | "..") {
+            files.dir(dir);
+        } else if target != path {
+            files.link(&path, &target);
         }
         Ok(target)
     }
 
     /// Keeps why there is no way beyond `dir`. What is absent is absent from the tape too.
     fn keep_dead_end(&self, dir: &str, name: &str, why: WhyUnread) -> Option<String> {
+        // Either `dir` is a file, or `name` in it is a link that leads through one.
+        let no_directory = || self.machine.list(dir).is_err();
         let files = &mut self.tape.borrow_mut().files;
         match why {
             WhyUnread::Absent => files,
-            WhyUnread::WrongKind if is_open(files, dir) => files.unread(dir, why),
-            WhyUnread::WrongKind => files,
+            WhyUnread::WrongKind if no_directory() => match is_open(files, dir) {
+                true => files.unread(dir, why),
+                false => files,
+            },
             _ => files.unreachable(&join(dir, name), why),
         };
         None

@@ -53,10 +53,10 @@ impl Tree {
 
     /// Adds a directory, for one that has no entries; whatever exists at that path stays.
     pub fn dir(&mut self, path: &str) -> &mut Self {
-        if self.canonical(path).is_ok() {
-            return self;
+        match self.place(path) {
+            Some(place) if self.must_exist(&place).is_err() => self.insert_at(place, Entry::Dir),
+            _ => self,
         }
-        self.insert(path, Entry::Dir)
     }
 
     /// Adds something that is there and cannot be read.
@@ -93,7 +93,13 @@ impl Tree {
     }
 
     fn insert(&mut self, path: &str, entry: Entry) -> &mut Self {
-        let Some(path) = self.place(path) else { return self };
+        match self.place(path) {
+            Some(place) => self.insert_at(place, entry),
+            None => self,
+        }
+    }
+
+    fn insert_at(&mut self, path: String, entry: Entry) -> &mut Self {
         // Every component before the last becomes a directory that needs no entry.
         for (slash, _) in path.match_indices('/').skip(1) {
             self.entries.remove(&path[..slash]);
@@ -115,7 +121,7 @@ impl Tree {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         if matches!(name, "" | "." | "..") {
             let path = self.follow(path).unwrap_or_else(|_| normal(path));
-            return (path != "/").then_some(path);
+            return if path == "/" { None } else { self.place(&path) };
         }
         let by_name = || normal(parent);
         let parent = self.follow(parent).or_else(|_| self.follow(&by_name())).unwrap_or_else(|_| by_name());

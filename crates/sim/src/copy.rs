@@ -79,21 +79,11 @@ impl Wiring {
         rates
     }
 
-    /// Seconds until every thread has copied its buffer; those that are done make room for the others.
+    /// Seconds until every thread has copied its buffer. Threads that are done earlier do not make it shorter:
+    /// whoever is slowest has the most of what holds it, so the others never took it anything.
     pub fn seconds_to_copy(&self, cpus: &CpuSet, flow: Flow, copy_loop: CopyLoop, bytes: u64) -> f64 {
-        let mut left: BTreeMap<CpuId, f64> = cpus.iter().map(|cpu| (cpu, bytes as f64)).collect();
-        let mut seconds = 0.0;
-        while !left.is_empty() {
-            let running: CpuSet = left.keys().copied().collect();
-            let rates = self.rates(&running, flow, copy_loop);
-            let next =
-                left.values().zip(&rates).map(|(bytes, rate)| bytes / rate).fold(f64::INFINITY, f64::min);
-            seconds += next;
-            left.values_mut().zip(&rates).for_each(|(bytes, rate)| *bytes -= rate * next);
-            // Below a byte it is rounding.
-            left.retain(|_, bytes| *bytes >= 1.0);
-        }
-        seconds
+        let slowest = self.rates(cpus, flow, copy_loop).into_iter().fold(f64::INFINITY, f64::min);
+        bytes as f64 / slowest
     }
 
     /// What a copying thread crosses, per byte copied. An ordinary store first reads the line it writes.

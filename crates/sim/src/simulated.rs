@@ -161,9 +161,8 @@ impl Simulated {
         let touch_ns = (2.0 * copy.bytes_per_thread as f64 / touch * 1e9) as u64;
         let check_ns = residency.pages_checked.unwrap_or(0) * PAGE_CHECK_NS;
         // The warm-up copies every buffer once.
-        let rates = self.wiring.rates(&copy.placement.cpus, copy.flow, copy.copy_loop);
-        let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min) * factor;
-        let warm_up_ns = (copy.bytes_per_thread as f64 / slowest * 1e9) as u64;
+        let once_s = self.seconds_to_copy(copy) / factor;
+        let warm_up_ns = (once_s * 1e9) as u64;
         let elapsed_ns = [sampled_ns, touch_ns, check_ns, warm_up_ns, start_skew_ns, threads * THREAD_NS]
             .into_iter()
             .fold(0, u64::saturating_add);
@@ -186,12 +185,16 @@ impl Simulated {
             }
             Sampling::Repetitions { count } => {
                 let bytes = copy.bytes_per_thread;
-                let seconds = self.wiring.seconds_to_copy(cpus, copy.flow, copy.copy_loop, bytes) / factor;
+                let seconds = self.seconds_to_copy(copy) / factor;
                 let bytes_copied = bytes.saturating_mul(cpus.len() as u64);
                 let mut ns = || ((seconds / random.factor(deviation) * 1e9) as u64).max(1);
                 (0..count).map(|_| CopySample { bytes_copied, ns: ns() }).collect()
             }
         }
+    }
+
+    fn seconds_to_copy(&self, copy: &CopyWorkload) -> f64 {
+        self.wiring.seconds_to_copy(&copy.placement.cpus, copy.flow, copy.copy_loop, copy.bytes_per_thread)
     }
 
     /// Source and sink of every thread, looked at before and after the run.

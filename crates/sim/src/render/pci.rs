@@ -10,12 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn render(spec: &Spec, irqs: &BTreeMap<PciAddress, Vec<Line>>, tree: &mut Tree) {
     let places = places(spec);
+    let below = buses_below(spec);
     let online = spec.online_cpus();
     for device in &spec.devices {
         let place = &places[&device.pci];
         let irqs = irqs.get(&device.pci).map_or(&[][..], Vec::as_slice);
         let near = device.node.and_then(|node| spec.node(node)).map(|node| node.cpus.intersection(&online));
         render_function(device, place, irqs, tree);
+        if let Some((first, last)) = below.get(&device.pci) {
+            Dir::new(tree, place).value("secondary_bus_number", first).value("subordinate_bus_number", last);
+        }
         // Without a node every online CPU counts as local.
         let local = near.unwrap_or_else(|| online.clone());
         Dir::new(tree, place).set("local_cpus", "local_cpulist", &local, room(&spec.present_cpus()));
@@ -36,6 +40,24 @@ fn places(spec: &Spec) -> BTreeMap<PciAddress, String> {
         places.insert(device.pci, format!("{above}/{}", device.pci));
     }
     places
+}
+
+/// The bus right below each bridge, and the last one below it.
+fn buses_below(spec: &Spec) -> BTreeMap<PciAddress, (u8, u8)> {
+    let above: BTreeMap<PciAddress, PciAddress> =
+        spec.devices.iter().filter_map(|device| Some((device.pci, device.under?))).collect();
+    let mut below: BTreeMap<PciAddress, (u8, u8)> = BTreeMap::new();
+    for device in &spec.devices {
+        let bus = device.pci.bus;
+        let mut up = device.under;
+        while let Some(bridge) = up {
+            // The first function found below stands right below: bridges come before what hangs under them.
+            let (_, last) = below.entry(bridge).or_insert((bus, bus));
+            *last = bus.max(*last);
+            up = above.get(&bridge).copied();
+        }
+    }
+    below
 }
 
 fn root(pci: PciAddress) -> String {
@@ -62,9 +84,6 @@ fn render_function(device: &DeviceSpec, place: &str, irqs: &[Line], tree: &mut T
         .link("subsystem", "/sys/bus/pci");
     for line in irqs {
         dir.value(&format!("msi_irqs/{}", line.number), "msix");
-    }
-    if device.kind == DeviceKind::Bridge {
-        dir.value("secondary_bus_number", pci.bus).value("subordinate_bus_number", pci.bus);
     }
     if let Some(link) = device.link {
         dir.value("current_link_speed", speed(link.gt_per_s))
