@@ -137,6 +137,9 @@ pub(crate) fn link_width(link: &PcieLink) -> String {
         max => format!("x{} of x{max}", link.lanes),
     };
     let now = link.gt_per_s;
+    if now <= 0.0 {
+        return format!("{lanes}, speed unknown");
+    }
     let speed = match link.max_gt_per_s {
         max if max <= 0.0 || (max - now).abs() < 0.05 => format!("{now:.1}"),
         max => format!("{now:.1} of {max:.1}"),
@@ -144,11 +147,16 @@ pub(crate) fn link_width(link: &PcieLink) -> String {
     format!("{lanes}, {speed} GT/s")
 }
 
+/// Bandwidth of a link now; none if it is down or its speed is unknown.
+pub(crate) fn link_bytes_per_s(link: &PcieLink) -> Option<f64> {
+    (link.lanes > 0 && link.gt_per_s > 0.0).then(|| link.bytes_per_s())
+}
+
 /// A link with its bandwidth now: `x8 of x16, 8.0 of 16.0 GT/s = 7.9 GB/s`.
 pub(crate) fn link(link: &PcieLink, unit: BandwidthUnit) -> String {
-    match link.lanes {
-        0 => link_width(link),
-        _ => format!("{} = {}", link_width(link), bandwidth(link.bytes_per_s(), unit)),
+    match link_bytes_per_s(link) {
+        None => link_width(link),
+        Some(bytes_per_s) => format!("{} = {}", link_width(link), bandwidth(bytes_per_s, unit)),
     }
 }
 

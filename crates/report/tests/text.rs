@@ -21,13 +21,14 @@ fn check(page: &str, width: usize) {
     assert!(page.ends_with('\n') && !page.contains("\n\n\n"));
 }
 
-fn all() -> [(&'static str, Topology); 6] {
+fn all() -> [(&'static str, Topology); 7] {
     [
         ("dl585", machines::dl585()),
         ("uniform", machines::uniform()),
         ("vm", machines::vm()),
         ("cxl", machines::cxl()),
         ("large", machines::large()),
+        ("crowded", machines::crowded()),
         ("hostile", machines::hostile()),
     ]
 }

@@ -112,12 +112,22 @@ fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
         let range = if least == most { least } else { format!("{least} - {most}") };
         table.row([
             Cell::of_class(class.rank.to_string(), rank),
-            Cell::of_class(members(class, target), rank),
+            Cell::of_class(nodes_of(class, target), rank),
             figures.of(class.mean_bytes_copied_per_s).into(),
             range.into(),
         ]);
     }
     table
+}
+
+/// Nodes of a class: the target first, or as ranges where they are many.
+fn nodes_of(class: &Class, target: NodeId) -> String {
+    const MANY: usize = 12;
+    if class.nodes.len() > MANY {
+        class.nodes.to_string()
+    } else {
+        members(class, target)
+    }
 }
 
 fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &Figures) -> Table {

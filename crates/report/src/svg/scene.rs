@@ -141,8 +141,8 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
         ..Card::default()
     };
     let Some(first) = group.first() else { return card };
-    let link = first.link.as_ref().filter(|link| link.lanes > 0);
-    let bandwidth = link.map(|link| words::bandwidth(link.bytes_per_s(), BandwidthUnit::GigabytesPerS));
+    let bytes_per_s = first.link.as_ref().and_then(words::link_bytes_per_s);
+    let bandwidth = bytes_per_s.map(|speed| words::bandwidth(speed, BandwidthUnit::GigabytesPerS));
     let bandwidth = bandwidth.unwrap_or_default();
     card.strip = strip(first.kind);
     match group {
@@ -151,16 +151,16 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
             card.aside = device.kind.name().to_owned();
             let pci = device.pci.map(|pci| pci.to_string()).filter(|pci| *pci != device.name());
             card.lines.push((pci.unwrap_or_default(), bandwidth));
+            card.lines.extend(link_line(device, String::new()));
         }
         group => {
             card.name = words::number_of(group);
             let last = group.last().map(|device| words::device_name(device)).unwrap_or_default();
             let each = if bandwidth.is_empty() { bandwidth } else { format!("{bandwidth} each") };
             card.lines.push((format!("{} … {last}", words::device_name(first)), String::new()));
-            card.lines.push((String::new(), each));
+            card.lines.extend(link_line(first, each));
         }
     }
-    card.lines.extend(first.link.as_ref().map(|link| (words::link_width(link), String::new())));
     if let Some(node) = first.locality.node.filter(|node| topology.node(*node).is_none()) {
         card.lines.push((format!("node {node}, which is not online"), String::new()));
     } else if first.locality.node.is_some() {
@@ -169,6 +169,10 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
     card.lines.push((words::sriov(first), String::new()));
     card.lines.retain(|(left, right)| !left.is_empty() || !right.is_empty());
     card
+}
+
+fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
+    device.link.as_ref().map(|link| (words::link_width(link), bandwidth))
 }
 
 /// Everything a card has no room for.

@@ -378,3 +378,25 @@ pub fn hostile() -> Topology {
     it.confinement.memory_limit_bytes = Some(1);
     it
 }
+
+/// One node with many devices of which no two are alike, and one package that is two nodes' and two more.
+pub fn crowded() -> Topology {
+    let nodes = vec![
+        node(0, "0,2,4,6,8,10,12,14,16,18,20,22", &[0, 1], 64),
+        node(3, "1", &[0], 0),
+        node(4, "3", &[], 1),
+    ];
+    let mut it = machine("", "crowded", "", nodes, 1 << 20);
+    for index in 0..45 {
+        let on = [Some(0), Some(0), Some(3), None][index as usize % 4];
+        let name = format!("ens{index}f0np{}", "0".repeat(index as usize % 5));
+        let nic = device(DeviceKind::Network, &name, &format!("0000:{index:02x}:00.0"), on);
+        let link = link(2.5 * f64::from(index % 9), 1 + index, 64.0, 16);
+        it.devices.push(Device { link, ..nic });
+    }
+    let subjects = it.devices.iter().map(|device| device.name()).chain(["machine".into(), "node 0".into()]);
+    it.findings = subjects
+        .map(|subject| finding(Severity::Warning, "rule", &subject, [&"words ".repeat(30), "", ""]))
+        .collect();
+    it
+}
