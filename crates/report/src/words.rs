@@ -187,9 +187,10 @@ pub(crate) fn other_names(device: &Device) -> String {
     joined(device.names.iter().skip(1).map(|name| short(name)), ", ")
 }
 
-/// Whether a finding is about this device.
+/// Whether a finding is about this device, or about a bridge above it.
 pub(crate) fn is_about(finding: &Finding, device: &Device) -> bool {
-    device.answers_to(&finding.subject) || finding.subject == device.path
+    let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
+    above || device.answers_to(&finding.subject) || finding.subject == device.path
 }
 
 /// `problem`, `warning` or `note`.

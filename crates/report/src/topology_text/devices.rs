@@ -136,7 +136,7 @@ fn notes(device: &Device, named: bool) -> String {
         _ => String::new(),
     };
     let power = match device.power.as_deref() {
-        Some(power) if !is_awake(power) => format!("power {}", words::short(power)),
+        Some(power) if sleeps(power) => format!("power {}", words::short(power)),
         _ => String::new(),
     };
     // With one node or none, the line above the devices says where they hang.
@@ -150,6 +150,7 @@ fn notes(device: &Device, named: bool) -> String {
     )
 }
 
-fn is_awake(power: &str) -> bool {
-    (power.starts_with("D0") || power == "active") && !power.contains("suspend")
+/// Whether a device is in a state of power in which it must wake before it moves data.
+fn sleeps(power: &str) -> bool {
+    ["D1", "D2", "D3", "suspend"].iter().any(|state| power.contains(state))
 }
