@@ -32,6 +32,9 @@ pub struct Finding {
 }
 
 /// Finds what looks wrong with the devices and settings of a machine.
-pub fn find(_topology: &crate::topology::Topology, _conditions: &crate::conditions::Conditions) -> Vec<Finding> {
+pub fn find(
+    _topology: &crate::topology::Topology,
+    _conditions: &crate::conditions::Conditions,
+) -> Vec<Finding> {
     Vec::new()
 }

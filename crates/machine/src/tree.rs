@@ -200,7 +200,11 @@ mod tests {
     #[test]
     fn names_that_sort_around_the_slash_are_listed_once() {
         let mut tree = Tree::new();
-        tree.file("/d/a", "").file("/d/a-b/x", "").file("/d/a.b", "").file("/d/a0/x", "").file("/d/b/x/y", "");
+        tree.file("/d/a", "")
+            .file("/d/a-b/x", "")
+            .file("/d/a.b", "")
+            .file("/d/a0/x", "")
+            .file("/d/b/x/y", "");
         assert_eq!(tree.list("/d").expect("a directory"), ["a", "a-b", "a.b", "a0", "b"]);
         assert_eq!(tree.remove("/d/b").list("/d").expect("a directory"), ["a", "a-b", "a.b", "a0"]);
     }

@@ -168,6 +168,7 @@ pub(crate) fn locality_source(device: &Device) -> &'static str {
         LocalitySource::LocalCpus => "node known from its local CPUs",
         LocalitySource::OnlyNode => "on the only node",
         LocalitySource::Unknown => "node unknown",
+        LocalitySource::AbsentNode => "numa_node names a node that is absent or offline",
     }
 }
 

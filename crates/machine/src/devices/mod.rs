@@ -1,5 +1,10 @@
 //! Devices that move data, and where they hang.
 
+mod irqs;
+mod link;
+mod locality;
+mod names;
+mod pci;
 mod read;
 
 pub use read::read;
@@ -105,6 +110,8 @@ pub enum LocalitySource {
     LocalCpus,
     /// The machine has one node.
     OnlyNode,
+    /// Not known: `numa_node` names a node that the machine does not have, or that is offline.
+    AbsentNode,
     /// Not known.
     #[default]
     Unknown,
@@ -171,7 +178,8 @@ impl Device {
     pub fn answers_to(&self, text: &str) -> bool {
         let pci = self.pci.map(|pci| pci.to_string());
         self.names.iter().any(|name| name == text)
-            || pci.is_some_and(|pci| pci.eq_ignore_ascii_case(text) || pci.strip_prefix("0000:") == Some(text))
+            || pci
+                .is_some_and(|pci| pci.eq_ignore_ascii_case(text) || pci.strip_prefix("0000:") == Some(text))
     }
 }
 

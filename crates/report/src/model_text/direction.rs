@@ -4,10 +4,13 @@ use super::head::percent;
 use crate::listing::members;
 use crate::style::Page;
 use crate::table::{Align, Cell, Table};
+use crate::words::count;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, Flow};
-use numaio_schema::{Class, ClassRule, DirectionModel, NodeBandwidth, Record, TargetModel};
+use numaio_schema::{
+    Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, Summary, TargetModel,
+};
 
 /// A figure in a unit, with as many decimals as all figures of a table have.
 struct Figures {
@@ -187,8 +190,17 @@ fn note(
         notes.push("unsettled".to_owned());
     }
     if let Some(cell) = record.cell(target.target, Flow::of(direction, target.target, node.node)) {
-        let too_few = cell.bytes_copied_per_s.as_ref().filter(|summary| !summary.covers);
-        notes.extend(too_few.map(|summary| format!("interval is the range of {} visits", summary.n)));
+        let range = |summary: &&Summary| summary.interval == IntervalKind::Range;
+        let too_few = cell.bytes_copied_per_s.as_ref().filter(range);
+        notes.extend(
+            too_few.map(|summary| {
+                format!("interval is only the range of {}", count(summary.n as usize, "visit"))
+            }),
+        );
+        let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
+        if set_aside > 0 {
+            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+        }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
     notes.join("; ")

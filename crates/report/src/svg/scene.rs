@@ -2,7 +2,7 @@
 
 use super::card::{Card, Mark};
 use crate::words;
-use numaio_machine::devices::{Device, DeviceKind, Sriov};
+use numaio_machine::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use numaio_machine::ids::PackageId;
 use numaio_machine::topology::{Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
@@ -161,11 +161,12 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
             card.lines.extend(link_line(first, each));
         }
     }
-    if let Some(node) = first.locality.node.filter(|node| topology.node(*node).is_none()) {
-        card.lines.push((format!("node {node}, which is not online"), String::new()));
-    } else if first.locality.node.is_some() {
-        card.lines.push((words::locality_source(first).to_owned(), String::new()));
-    }
+    let locality = match first.locality.node {
+        Some(node) if topology.node(node).is_none() => format!("node {node}, which is not online"),
+        None if first.locality.source == LocalitySource::Unknown => String::new(),
+        _ => words::locality_source(first).to_owned(),
+    };
+    card.lines.push((locality, String::new()));
     card.lines.push((words::sriov(first), String::new()));
     card.lines.retain(|(left, right)| !left.is_empty() || !right.is_empty());
     card

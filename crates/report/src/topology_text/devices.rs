@@ -3,7 +3,7 @@
 use crate::style::Page;
 use crate::table::{Align, Cell, Table};
 use crate::words;
-use numaio_machine::devices::{Device, Sriov};
+use numaio_machine::devices::{Device, LocalitySource, Sriov};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 
@@ -141,7 +141,7 @@ fn notes(device: &Device, named: bool) -> String {
     };
     // With one node or none, the line above the devices says where they hang.
     let source = match device.locality.source {
-        numaio_machine::devices::LocalitySource::Unknown => "",
+        LocalitySource::Unknown => "",
         _ => words::locality_source(device),
     };
     words::joined(
