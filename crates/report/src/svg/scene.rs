@@ -40,13 +40,13 @@ pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
         }
     }
     let mut lost =
-        Block { title: "Nodes near no package".to_owned(), columns: Vec::new(), beside: Vec::new() };
+        Block { title: "Nodes near no single package".to_owned(), columns: Vec::new(), beside: Vec::new() };
     for node in alone {
-        let near =
-            |packages: &&[PackageId]| packages.iter().any(|package| node.packages.first() == Some(package));
-        match blocks.iter_mut().find(|(packages, _)| near(packages)) {
-            Some((_, block)) => block.beside.push(column(topology, node)),
-            None => lost.columns.push(column(topology, node)),
+        let near = |packages: &&[PackageId]| packages.iter().any(|package| node.packages.contains(package));
+        let mut nearest = blocks.iter_mut().filter(|(packages, _)| near(packages));
+        match (nearest.next(), nearest.next()) {
+            (Some((_, block)), None) => block.beside.push(column(topology, node)),
+            _ => lost.columns.push(column(topology, node)),
         }
     }
     let mut blocks: Vec<Block> = blocks.into_iter().map(|(_, block)| block).collect();
@@ -95,6 +95,9 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
     if let Some(memory) = node.memory {
         let (total, free) = (size_for_people(memory.total_bytes), size_for_people(memory.free_bytes));
         lines.push(line(format!("{total} of memory, {free} free")));
+    }
+    if node.cpus.is_empty() && node.packages.len() > 1 {
+        lines.push(line(format!("as near to {}", title(&node.packages).to_lowercase())));
     }
     let mut notes = words::node_notes(node);
     let aside = if notes.is_empty() { String::new() } else { notes.remove(0) };

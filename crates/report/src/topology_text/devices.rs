@@ -11,6 +11,8 @@ use numaio_machine::units::BandwidthUnit;
 const MANY: usize = 40;
 /// From how many on devices alike are put in one row.
 const GROUP: usize = 4;
+/// Of devices alike, names are all written out up to this many.
+const MOST_NAMES: usize = 16;
 
 /// One table for each node that has devices, and one for devices of which the node is not known.
 pub(super) fn write(page: &mut Page, topology: &Topology) {
@@ -105,7 +107,11 @@ fn write_alike(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
         ]
         .map(Cell::from),
     );
-    let names = words::joined(group.iter().map(|device| words::device_name(device)), ", ");
+    let names: Vec<String> = group.iter().map(|device| words::device_name(device)).collect();
+    let names = match names.as_slice() {
+        [first, .., last] if names.len() > MOST_NAMES => format!("{first} … {last}"),
+        names => names.join(", "),
+    };
     table.span(4, &words::joined([names, notes(first, false)], "; "));
 }
 

@@ -333,6 +333,12 @@ pub fn large() -> Topology {
         let nic = device(DeviceKind::Network, &format!("ens{}np0", index / 4), &pci, Some(*id));
         it.devices.push(Device { link: link(32.0, 16, 32.0, 16), driver: Some("mlx5_core".into()), ..nic });
     }
+    let of = "0000:80:00.0".parse().unwrap();
+    for number in 8..28 {
+        let pci = format!("0000:80:{:02x}.{}", number / 8, number % 8);
+        let function = device(DeviceKind::Network, "", &pci, Some(0));
+        it.devices.push(Device { sriov: Some(Sriov::Virtual { of }), ..function });
+    }
     it.devices.push(device(DeviceKind::Dma, "dma0chan0", "0000:00:01.0", None));
     it.offline_nodes = set("100-127");
     it.findings = vec![finding(
@@ -386,6 +392,8 @@ pub fn crowded() -> Topology {
         node(3, "1", &[0], 0),
         node(4, "3", &[], 1),
     ];
+    let far = [node(7, "", &[0, 1], 16), node(8, "", &[], 16)];
+    let nodes = nodes.into_iter().chain(far).collect();
     let mut it = machine("", "crowded", "", nodes, 1 << 20);
     for index in 0..45 {
         let on = [Some(0), Some(0), Some(3), None][index as usize % 4];
