@@ -41,10 +41,14 @@ pub(super) fn ids(root: &dyn Sysfs, path: &str) -> Option<(u16, u16)> {
     Some((id("vendor")?, id("device")?))
 }
 
-/// Name of the driver that is bound to a device.
+/// Name of the driver that is bound to a device: where the link leads, or what `uevent` says in a recorded
+/// machine that has no drivers.
 pub(super) fn driver(root: &dyn Sysfs, path: &str) -> Option<String> {
-    let driver = root.resolve(&format!("{path}/driver")).ok()?;
-    driver.rsplit('/').next().map(str::to_owned)
+    if let Ok(driver) = root.resolve(&format!("{path}/driver")) {
+        return driver.rsplit('/').next().map(str::to_owned);
+    }
+    let text = root.optional(&format!("{path}/uevent"))?;
+    text.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(|name| name.trim().to_owned())
 }
 
 /// What a function with this class is, if it moves data; `group` is what is named below it, and `driver`

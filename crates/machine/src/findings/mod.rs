@@ -1,5 +1,12 @@
 //! What looks wrong on a machine: a partial truth is a value plus findings, not an error.
 
+mod irqs;
+mod links;
+mod nodes;
+mod settings;
+
+use crate::conditions::Conditions;
+use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 /// How much a finding matters for I/O bandwidth.
@@ -31,10 +38,20 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// Finds what looks wrong with the devices and settings of a machine.
-pub fn find(
-    _topology: &crate::topology::Topology,
-    _conditions: &crate::conditions::Conditions,
-) -> Vec<Finding> {
-    Vec::new()
+/// Finds what looks wrong with the devices and settings of a machine. What is wrong with its nodes themselves
+/// stands among the findings of [`crate::topology::read`].
+pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
+    let mut found = Vec::new();
+    // Behind a hypervisor the ports above a device are made up, and its slot cannot be seen.
+    if !conditions.virtual_machine {
+        found.extend(links::degraded(&topology.devices));
+        found.extend(links::shared(&topology.devices));
+    }
+    found.extend(nodes::unknown(topology));
+    found.extend(nodes::incomplete(topology));
+    found.extend(nodes::one_package(topology));
+    found.extend(irqs::foreign(topology));
+    found.extend(settings::balancing(topology, conditions));
+    found.extend(settings::low_memory(topology));
+    found
 }

@@ -1,0 +1,225 @@
+//! What the tests of devices share.
+#![allow(dead_code)] // each test uses its own part
+
+use numaio_machine::devices::{Device, LocalitySource};
+use numaio_machine::ids::{CpuId, NodeId, PackageId};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt, WhyUnread};
+use numaio_machine::topology::{Cpu, Memory, Node, Topology};
+use numaio_machine::tree::Tree;
+use std::fs;
+use std::path::Path;
+
+/// A machine of these nodes: id, CPUs, package.
+pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
+    let node = |(id, cpus, package): &(u32, &str, u32)| {
+        let memory = Memory { total_bytes: 64 << 30, free_bytes: 32 << 30, reclaimable_bytes: 1 << 30 };
+        Node {
+            id: NodeId(*id),
+            cpus: CpuSet::parse_list(cpus).expect("a CPU list"),
+            memory: Some(memory),
+            huge_pages: Vec::new(),
+            packages: vec![PackageId(*package)],
+            access: Vec::new(),
+            memory_side_caches: Vec::new(),
+            memory_allowed: true,
+            memory_kind: None,
+        }
+    };
+    let mut cpus: Vec<Cpu> = Vec::new();
+    for (id, list, package) in nodes {
+        let list = CpuSet::parse_list(list).expect("a CPU list");
+        cpus.extend(list.iter().map(|cpu| Cpu {
+            id: cpu,
+            online: true,
+            node: Some(NodeId(*id)),
+            package: Some(PackageId(*package)),
+            die: None,
+            core: Some(cpu.0),
+            siblings: CpuSet::one(cpu),
+            allowed: true,
+        }));
+    }
+    cpus.sort_by_key(|cpu| cpu.id);
+    Topology { nodes: nodes.iter().map(node).collect(), cpus, ..Topology::default() }
+}
+
+/// Nodes and their CPUs as a tree tells them; packages by `physical_package_id`.
+pub fn machine_of(root: &dyn Sysfs) -> Topology {
+    const NODES: &str = "/sys/devices/system/node";
+    let mut nodes: Vec<(u32, String, u32)> = Vec::new();
+    for name in root.names(NODES) {
+        let Some(id) = name.strip_prefix("node").and_then(|id| id.parse().ok()) else { continue };
+        let mask = root.optional(&format!("{NODES}/{name}/cpumap"));
+        let cpus: CpuSet = mask.and_then(|mask| CpuSet::parse_mask(&mask).ok()).unwrap_or_default();
+        let package = cpus.first().and_then(|CpuId(cpu)| {
+            root.value(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id")).ok()
+        });
+        nodes.push((id, cpus.to_string(), package.unwrap_or_default()));
+    }
+    if nodes.is_empty() {
+        nodes.push((0, "0-1".to_owned(), 0));
+    }
+    nodes.sort();
+    let nodes: Vec<(u32, &str, u32)> =
+        nodes.iter().map(|(id, cpus, package)| (*id, cpus.as_str(), *package)).collect();
+    machine(&nodes)
+}
+
+/// A recorded machine in a folder, as a tree; only what devices are read from.
+pub fn load(folder: &Path) -> Tree {
+    let mut tree = Tree::new();
+    for part in ["sys/bus", "sys/class", "sys/block", "sys/devices", "proc"] {
+        let path = folder.join(part);
+        if path.is_dir() {
+            load_below(&mut tree, folder, &path);
+        }
+    }
+    tree
+}
+
+fn load_below(tree: &mut Tree, root: &Path, folder: &Path) {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = format!("/{}", path.strip_prefix(root).expect("below the root").display());
+        let kind = entry.file_type().expect("a kind of file");
+        if kind.is_symlink() {
+            tree.link(&name, &fs::read_link(&path).expect("a link").to_string_lossy());
+        } else if kind.is_dir() {
+            tree.dir(&name);
+            load_below(tree, root, &path);
+        } else if let Ok(content) = fs::read(&path) {
+            tree.file(&name, content);
+        }
+    }
+}
+
+/// The files of the machine that runs the test.
+pub struct Here;
+
+impl Here {
+    fn error(path: &str, error: &std::io::Error) -> ReadError {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => WhyUnread::Absent,
+            _ => WhyUnread::Failed(error.to_string()),
+        };
+        ReadError::new(path, why)
+    }
+}
+
+impl Sysfs for Here {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        fs::read(path).map_err(|error| Self::error(path, &error))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let entries = fs::read_dir(path).map_err(|error| Self::error(path, &error))?;
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        let resolved = fs::canonicalize(path).map_err(|error| Self::error(path, &error))?;
+        Ok(resolved.to_string_lossy().into_owned())
+    }
+}
+
+/// The device that answers to a name or an address.
+pub fn named<'a>(devices: &'a [Device], name: &str) -> &'a Device {
+    devices
+        .iter()
+        .find(|device| device.answers_to(name))
+        .unwrap_or_else(|| panic!("no {name}: {}", table(devices)))
+}
+
+/// Devices as lines, to look at.
+pub fn table(devices: &[Device]) -> String {
+    let line = |device: &Device| {
+        let node = device.locality.node.map_or("?".to_owned(), |node| node.to_string());
+        let source: LocalitySource = device.locality.source;
+        let nodes: &NodeSet = &device.locality.nodes;
+        let link =
+            device.link.map(|l| format!("{}x{}/{}x{}", l.gt_per_s, l.lanes, l.max_gt_per_s, l.max_lanes));
+        let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_else(|| device.path.clone());
+        let up: Vec<String> = device.upstream.iter().map(ToString::to_string).collect();
+        format!(
+            "{pci} {} [{}] {:?} node {node} {source:?} {nodes} link {} irqs {} {:?} up {} {:?} {:?} {:?}\n",
+            device.kind.name(),
+            device.names.join(" "),
+            device.driver.as_deref().unwrap_or("-"),
+            link.as_deref().unwrap_or("-"),
+            device.irqs.len(),
+            device.power,
+            up.join(" "),
+            device.model,
+            device.port_bits_per_s,
+            device.sriov,
+        )
+    };
+    devices.iter().map(line).collect()
+}
+
+/// A machine's PCI functions, written as sysfs shows them.
+#[derive(Default)]
+pub struct Server {
+    pub tree: Tree,
+}
+
+impl Server {
+    /// Adds a function at a path below /sys/devices, with more attributes.
+    pub fn function(&mut self, path: &str, class: &str, attributes: &[(&str, &str)]) -> &mut Self {
+        let address = path.rsplit('/').next().expect("an address");
+        let full = format!("/sys/devices/{path}");
+        self.tree.link(&format!("/sys/bus/pci/devices/{address}"), &format!("../../../devices/{path}"));
+        for (name, value) in
+            [("class", class), ("vendor", "0x8086"), ("device", "0x1234")].iter().chain(attributes)
+        {
+            self.tree.file(&format!("{full}/{name}"), format!("{value}\n"));
+        }
+        self
+    }
+
+    /// Gives a function a link: speed and width now and at best, `16.0 x8 32.0 x16`.
+    pub fn link(&mut self, path: &str, link: &str) -> &mut Self {
+        let words: Vec<&str> = link.split(' ').collect();
+        let names = ["current_link_speed", "current_link_width", "max_link_speed", "max_link_width"];
+        for (name, word) in names.iter().zip(words) {
+            let text = word
+                .strip_prefix('x')
+                .map_or_else(|| format!("{word} GT/s PCIe\n"), |lanes| format!("{lanes}\n"));
+            self.tree.file(&format!("/sys/devices/{path}/{name}"), text);
+        }
+        self
+    }
+
+    /// Binds a driver.
+    pub fn driver(&mut self, path: &str, driver: &str) -> &mut Self {
+        self.tree.dir(&format!("/sys/bus/pci/drivers/{driver}"));
+        self.tree.link(&format!("/sys/devices/{path}/driver"), &format!("/sys/bus/pci/drivers/{driver}"));
+        self
+    }
+
+    /// Adds a class entry below a device, with its attributes: `class("net", "eth0", "pci.../net/eth0", ..)`.
+    pub fn class(&mut self, class: &str, path: &str, attributes: &[(&str, &str)]) -> &mut Self {
+        let name = path.rsplit('/').next().expect("a name");
+        self.tree.dir(&format!("/sys/devices/{path}"));
+        self.tree.link(&format!("/sys/class/{class}/{name}"), &format!("../../devices/{path}"));
+        for (attribute, value) in attributes {
+            self.tree.file(&format!("/sys/devices/{path}/{attribute}"), format!("{value}\n"));
+        }
+        self
+    }
+
+    /// Adds an MSI interrupt of a function that goes to these CPUs.
+    pub fn irq(&mut self, path: &str, number: u32, cpus: &str) -> &mut Self {
+        self.tree.file(&format!("/sys/devices/{path}/msi_irqs/{number}"), "msix\n");
+        self.tree.file(&format!("/proc/irq/{number}/smp_affinity_list"), "0-7\n");
+        self.tree.file(&format!("/proc/irq/{number}/effective_affinity_list"), format!("{cpus}\n"));
+        self
+    }
+}
