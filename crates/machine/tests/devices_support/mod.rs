@@ -1,6 +1,8 @@
 //! What the tests of devices share.
 #![allow(dead_code)] // each test uses its own part
 
+pub mod server;
+
 use numaio_machine::devices::{Device, LocalitySource};
 use numaio_machine::ids::{CpuId, NodeId, PackageId};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -162,64 +164,4 @@ pub fn table(devices: &[Device]) -> String {
         )
     };
     devices.iter().map(line).collect()
-}
-
-/// A machine's PCI functions, written as sysfs shows them.
-#[derive(Default)]
-pub struct Server {
-    pub tree: Tree,
-}
-
-impl Server {
-    /// Adds a function at a path below /sys/devices, with more attributes.
-    pub fn function(&mut self, path: &str, class: &str, attributes: &[(&str, &str)]) -> &mut Self {
-        let address = path.rsplit('/').next().expect("an address");
-        let full = format!("/sys/devices/{path}");
-        self.tree.link(&format!("/sys/bus/pci/devices/{address}"), &format!("../../../devices/{path}"));
-        for (name, value) in
-            [("class", class), ("vendor", "0x8086"), ("device", "0x1234")].iter().chain(attributes)
-        {
-            self.tree.file(&format!("{full}/{name}"), format!("{value}\n"));
-        }
-        self
-    }
-
-    /// Gives a function a link: speed and width now and at best, `16.0 x8 32.0 x16`.
-    pub fn link(&mut self, path: &str, link: &str) -> &mut Self {
-        let words: Vec<&str> = link.split(' ').collect();
-        let names = ["current_link_speed", "current_link_width", "max_link_speed", "max_link_width"];
-        for (name, word) in names.iter().zip(words) {
-            let text = word
-                .strip_prefix('x')
-                .map_or_else(|| format!("{word} GT/s PCIe\n"), |lanes| format!("{lanes}\n"));
-            self.tree.file(&format!("/sys/devices/{path}/{name}"), text);
-        }
-        self
-    }
-
-    /// Binds a driver.
-    pub fn driver(&mut self, path: &str, driver: &str) -> &mut Self {
-        self.tree.dir(&format!("/sys/bus/pci/drivers/{driver}"));
-        self.tree.link(&format!("/sys/devices/{path}/driver"), &format!("/sys/bus/pci/drivers/{driver}"));
-        self
-    }
-
-    /// Adds a class entry below a device, with its attributes: `class("net", "eth0", "pci.../net/eth0", ..)`.
-    pub fn class(&mut self, class: &str, path: &str, attributes: &[(&str, &str)]) -> &mut Self {
-        let name = path.rsplit('/').next().expect("a name");
-        self.tree.dir(&format!("/sys/devices/{path}"));
-        self.tree.link(&format!("/sys/class/{class}/{name}"), &format!("../../devices/{path}"));
-        for (attribute, value) in attributes {
-            self.tree.file(&format!("/sys/devices/{path}/{attribute}"), format!("{value}\n"));
-        }
-        self
-    }
-
-    /// Adds an MSI interrupt of a function that goes to these CPUs.
-    pub fn irq(&mut self, path: &str, number: u32, cpus: &str) -> &mut Self {
-        self.tree.file(&format!("/sys/devices/{path}/msi_irqs/{number}"), "msix\n");
-        self.tree.file(&format!("/proc/irq/{number}/smp_affinity_list"), "0-7\n");
-        self.tree.file(&format!("/proc/irq/{number}/effective_affinity_list"), format!("{cpus}\n"));
-        self
-    }
 }
