@@ -68,6 +68,9 @@ pub fn machine_of(root: &dyn Sysfs) -> Topology {
     machine(&nodes)
 }
 
+/// Large folders that devices are not read from.
+const UNUSED: [&str; 4] = ["cache", "cpuidle", "hugepages", "memory"];
+
 /// A recorded machine in a folder, as a tree; only what devices are read from.
 pub fn load(folder: &Path) -> Tree {
     let mut tree = Tree::new();
@@ -91,6 +94,9 @@ fn load_below(tree: &mut Tree, root: &Path, folder: &Path) {
         if kind.is_symlink() {
             tree.link(&name, &fs::read_link(&path).expect("a link").to_string_lossy());
         } else if kind.is_dir() {
+            if UNUSED.iter().any(|unused| entry.file_name() == *unused) {
+                continue;
+            }
             tree.dir(&name);
             load_below(tree, root, &path);
         } else if let Ok(content) = fs::read(&path) {
