@@ -163,8 +163,10 @@ fn a_lone_end_is_doubted_but_heard() {
 fn devices_without_a_node_are_told() {
     let mut server = server();
     server
-        .function("pci0000:c0/0000:c0:02.0", "0x010601", &[("numa_node", "-1"), ("local_cpulist", "0-7")])
-        .function("pci0000:c0/0000:c0:05.0", "0x010601", &[("numa_node", "7")]);
+        .function("pci0000:c0/0000:c0:02.0", "0x010802", &[("numa_node", "-1"), ("local_cpulist", "0-7")])
+        .function("pci0000:c0/0000:c0:03.0", "0x010601", &[("numa_node", "-1")])
+        .function("pci0000:c0/0000:c0:05.0", "0x010802", &[("numa_node", "7")]);
+    assert!(about(&server, "device-node-unknown", "0000:c0:03.0").is_empty(), "a controller without disks");
     let unknown = about(&server, "device-node-unknown", "0000:c0:02.0");
     assert_eq!(unknown.len(), 1);
     assert_eq!(unknown[0].0, Severity::Warning);

@@ -1,6 +1,6 @@
 //! Interrupts that are handled far from their device.
 
-use super::{Finding, Severity};
+use super::{matters, Finding, Severity};
 use crate::devices::{Device, DeviceKind, Irq};
 use crate::set::CpuSet;
 use crate::topology::Topology;
@@ -16,7 +16,7 @@ pub(super) fn foreign(topology: &Topology) -> Vec<Finding> {
     topology
         .devices
         .iter()
-        .filter(|device| device.moves_data())
+        .filter(|device| matters(device))
         .filter_map(|it| foreign_of(it, topology))
         .collect()
 }

@@ -6,6 +6,7 @@ mod nodes;
 mod settings;
 
 use crate::conditions::Conditions;
+use crate::devices::{Device, DeviceKind};
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -54,4 +55,20 @@ pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
     found.extend(settings::balancing(topology, conditions));
     found.extend(settings::low_memory(topology));
     found
+}
+
+/// Vendors of display adapters that move no data: of management controllers (ASPEED, Matrox) and of virtual
+/// machines (Cirrus, Bochs, Red Hat, VMware, virtio).
+const PLAIN_DISPLAYS: [u16; 7] = [0x1a03, 0x102b, 0x1013, 0x1234, 0x1b36, 0x15ad, 0x1af4];
+
+/// Whether it matters where a device hangs: that it moves data, and is neither a display of the firmware's nor a
+/// controller without disks.
+fn matters(device: &Device) -> bool {
+    let vendor = device.ids.map(|(vendor, _)| vendor);
+    match device.kind {
+        DeviceKind::Bridge => false,
+        DeviceKind::Gpu => !vendor.is_some_and(|vendor| PLAIN_DISPLAYS.contains(&vendor)),
+        DeviceKind::StorageController => !device.names.is_empty(),
+        _ => true,
+    }
 }

@@ -1,14 +1,11 @@
 //! Devices and the nodes they hang on.
 
-use super::{Finding, Severity};
+use super::{matters, Finding, Severity};
 use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use crate::ids::PackageId;
 use crate::topology::{Node, Topology};
 use std::collections::BTreeSet;
 
-/// Vendors of display adapters that move no data: of management controllers (ASPEED, Matrox) and of virtual
-/// machines (Cirrus, Bochs, Red Hat, VMware, virtio).
-const PLAIN_DISPLAYS: [u16; 7] = [0x1a03, 0x102b, 0x1013, 0x1234, 0x1b36, 0x15ad, 0x1af4];
 /// Class of USB controllers: what hangs below is a management controller's or somebody's stick.
 const USB: u32 = 0x0c03;
 
@@ -17,8 +14,7 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
     if topology.nodes.len() < 2 {
         return Vec::new();
     }
-    let physical =
-        topology.devices.iter().filter(|device| device.moves_data() && !is_virtual_function(device));
+    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical.filter(|device| device.locality.node.is_none()).map(unknown_of).collect()
 }
 
@@ -50,8 +46,7 @@ fn unknown_of(device: &Device) -> Finding {
 
 /// Devices on nodes that have no CPUs or no memory.
 pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
-    let physical =
-        topology.devices.iter().filter(|device| device.moves_data() && !is_virtual_function(device));
+    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical.filter_map(|device| incomplete_of(device, topology.node(device.locality.node?)?)).collect()
 }
 
@@ -116,7 +111,7 @@ fn one_package_of(topology: &Topology, what: &str, is: fn(&Device) -> bool) -> O
 }
 
 fn is_gpu(device: &Device) -> bool {
-    device.kind == DeviceKind::Gpu && !device.ids.is_some_and(|(vendor, _)| PLAIN_DISPLAYS.contains(&vendor))
+    device.kind == DeviceKind::Gpu && matters(device)
 }
 
 fn is_interface(device: &Device) -> bool {
