@@ -1,1 +1,23 @@
-//! To be written.
+//! This Linux kernel.
+//!
+//! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
+//! ([`Root`]), running copies on pinned threads over bound memory and changing settings ([`Kernel`]),
+//! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+
+mod affinity;
+mod control;
+pub mod copy;
+pub mod interrupt;
+mod kernel;
+mod memory;
+mod probe;
+mod root;
+pub mod terminal;
+
+pub use kernel::Kernel;
+pub use root::Root;
+
+/// Size of a base page in bytes.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}

@@ -1,0 +1,72 @@
+//! Pinning threads to CPUs.
+
+use numaio_machine::ids::CpuId;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::set::LARGEST_ID;
+use std::io;
+
+/// Words of a mask that holds every CPU a kernel can have; glibc's own `cpu_set_t` ends at 1,024.
+const WORDS: usize = (LARGEST_ID as usize + 1).div_ceil(u64::BITS as usize);
+
+/// Binds the calling thread to one CPU, and makes sure that it is.
+pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
+    let refused = |why: String| ProbeError::Refused { what: format!("pin a thread to CPU {cpu}"), why };
+    let Some(wanted) = mask_of(cpu) else {
+        return Err(refused("no kernel has such a CPU".to_owned()));
+    };
+    set(&wanted).map_err(|error| refused(error.to_string()))?;
+    let got = get().map_err(|error| refused(error.to_string()))?;
+    if got != wanted {
+        return Err(refused("the kernel lets it run elsewhere".to_owned()));
+    }
+    Ok(())
+}
+
+fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {
+    let mut mask = vec![0u64; WORDS];
+    *mask.get_mut(cpu.0 as usize / 64)? |= 1 << (cpu.0 % 64);
+    Some(mask)
+}
+
+fn set(mask: &[u64]) -> io::Result<()> {
+    // SAFETY: the kernel reads that many bytes of the mask, which lives through the call; 0 is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn get() -> io::Result<Vec<u64>> {
+    let mut mask = vec![0u64; WORDS];
+    let bytes = size_of_val(mask.as_slice());
+    // SAFETY: the kernel writes at most that many bytes into the mask; 0 is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, mask.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_bound_to_one_cpu_and_to_none_that_is_absent() {
+        let before = get().expect("the mask of this thread");
+        let first = before.iter().position(|word| *word != 0).expect("a CPU");
+        let cpu = CpuId(first as u32 * 64 + before[first].trailing_zeros());
+        std::thread::spawn(move || {
+            pin(cpu).expect("a CPU of our own");
+            assert_eq!(get().ok(), mask_of(cpu));
+            for absent in [8191, LARGEST_ID, u32::MAX] {
+                assert!(matches!(pin(CpuId(absent)), Err(ProbeError::Refused { .. })), "{absent}");
+            }
+            assert_eq!(get().ok(), mask_of(cpu), "a refusal changes nothing");
+        })
+        .join()
+        .expect("pinned");
+    }
+}

@@ -1,0 +1,151 @@
+//! Copy loops of x86-64.
+//!
+//! They are written in assembly, not by intrinsics: the same instructions run in every build, and no
+//! optimiser takes them for a memcpy.
+
+use std::arch::asm;
+use std::arch::x86_64::_mm_sfence;
+use std::ptr::copy_nonoverlapping;
+
+/// A cache line: non-temporal stores go to memory by whole lines.
+const LINE: usize = 64;
+
+/// Bytes copied in one turn of a loop.
+const TURN: usize = 4 * LINE;
+
+/// 64-byte loads, non-temporal 64-byte stores.
+///
+/// # Safety
+/// As [`super::Copy`]; the CPU has AVX-512F.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: head, whole turns and tail lie within the ranges that the caller vouches for; after the head
+    // the sink is aligned to a line, as `vmovntdq` demands. The fence orders the stores before anything that
+    // says they are done.
+    unsafe {
+        let parts = Parts::new(from, to, bytes);
+        if parts.turns > 0 {
+            asm!(
+                ".p2align 5",
+                "2:",
+                "vmovdqu64 zmm16, [{from}]",
+                "vmovdqu64 zmm17, [{from} + 64]",
+                "vmovdqu64 zmm18, [{from} + 128]",
+                "vmovdqu64 zmm19, [{from} + 192]",
+                "vmovntdq [{to}], zmm16",
+                "vmovntdq [{to} + 64], zmm17",
+                "vmovntdq [{to} + 128], zmm18",
+                "vmovntdq [{to} + 192], zmm19",
+                "add {from}, 256",
+                "add {to}, 256",
+                "dec {turns}",
+                "jnz 2b",
+                from = inout(reg) from.add(parts.head) => _,
+                to = inout(reg) to.add(parts.head) => _,
+                turns = inout(reg) parts.turns => _,
+                out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+                options(nostack)
+            );
+        }
+        parts.tail(from, to, bytes);
+        _mm_sfence();
+    }
+}
+
+/// 32-byte loads, non-temporal 32-byte stores.
+///
+/// # Safety
+/// As [`super::Copy`]; the CPU has AVX2.
+#[target_feature(enable = "avx2")]
+pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as in `avx512`.
+    unsafe {
+        let parts = Parts::new(from, to, bytes);
+        if parts.turns > 0 {
+            asm!(
+                ".p2align 5",
+                "2:",
+                "vmovdqu ymm0, [{from}]",
+                "vmovdqu ymm1, [{from} + 32]",
+                "vmovdqu ymm2, [{from} + 64]",
+                "vmovdqu ymm3, [{from} + 96]",
+                "vmovdqu ymm4, [{from} + 128]",
+                "vmovdqu ymm5, [{from} + 160]",
+                "vmovdqu ymm6, [{from} + 192]",
+                "vmovdqu ymm7, [{from} + 224]",
+                "vmovntdq [{to}], ymm0",
+                "vmovntdq [{to} + 32], ymm1",
+                "vmovntdq [{to} + 64], ymm2",
+                "vmovntdq [{to} + 96], ymm3",
+                "vmovntdq [{to} + 128], ymm4",
+                "vmovntdq [{to} + 160], ymm5",
+                "vmovntdq [{to} + 192], ymm6",
+                "vmovntdq [{to} + 224], ymm7",
+                "add {from}, 256",
+                "add {to}, 256",
+                "dec {turns}",
+                "jnz 2b",
+                "vzeroupper",
+                from = inout(reg) from.add(parts.head) => _,
+                to = inout(reg) to.add(parts.head) => _,
+                turns = inout(reg) parts.turns => _,
+                out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+                out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+                out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+                options(nostack)
+            );
+        }
+        parts.tail(from, to, bytes);
+        _mm_sfence();
+    }
+}
+
+/// One `rep movsb`: the CPU chooses how.
+///
+/// # Safety
+/// As [`super::Copy`].
+pub unsafe fn rep_movsb(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: reads and writes exactly the ranges that the caller vouches for; the direction flag is clear,
+    // as the calling convention demands.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") bytes => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+        // What comes after may not overtake the stores of a string operation (Intel SDM 3A, 9.2.4).
+        _mm_sfence();
+    }
+}
+
+/// How a copy is cut: up to the first whole line of the sink, whole turns, and what is left.
+struct Parts {
+    head: usize,
+    turns: usize,
+}
+
+impl Parts {
+    /// Cuts, and copies the head.
+    ///
+    /// # Safety
+    /// As [`super::Copy`].
+    unsafe fn new(from: *const u8, to: *mut u8, bytes: usize) -> Self {
+        let head = to.align_offset(LINE).min(bytes);
+        // SAFETY: within both ranges.
+        unsafe { copy_nonoverlapping(from, to, head) };
+        Self { head, turns: (bytes - head) / TURN }
+    }
+
+    /// Copies what is left.
+    ///
+    /// # Safety
+    /// As [`super::Copy`], with what was cut.
+    unsafe fn tail(&self, from: *const u8, to: *mut u8, bytes: usize) {
+        let done = self.head + self.turns * TURN;
+        // SAFETY: within both ranges.
+        unsafe { copy_nonoverlapping(from.add(done), to.add(done), bytes - done) };
+    }
+}

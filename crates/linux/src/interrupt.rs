@@ -1,0 +1,60 @@
+//! Stopping from outside: the first SIGINT or SIGTERM asks, the second one kills.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+
+/// From now on the first SIGINT or SIGTERM only makes [`interrupted`] true, and running workloads end with
+/// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of either kind
+/// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored.
+///
+/// # Errors
+/// The kernel's.
+pub fn install() -> io::Result<()> {
+    for signal in SIGNALS {
+        if disposition(signal, None)? != libc::SIG_IGN {
+            disposition(signal, Some(note as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether someone asked to stop.
+pub fn interrupted() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// Asks to stop, as a signal does; for a deadline or a caller of its own.
+pub fn request() {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+/// The handler: only calls that signal-safety(7) allows.
+extern "C" fn note(_: libc::c_int) {
+    request();
+    for signal in SIGNALS {
+        // An error cannot be told here; the flag is set all the same.
+        drop(disposition(signal, Some(libc::SIG_DFL)));
+    }
+}
+
+/// Gives what a signal does; sets it first to `handler`, if there is one.
+fn disposition(signal: libc::c_int, handler: Option<libc::sighandler_t>) -> io::Result<libc::sighandler_t> {
+    // SAFETY: sigaction is a plain C struct for which all bytes zero is a value: no handler, empty mask.
+    let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    new.sa_sigaction = handler.unwrap_or(libc::SIG_DFL);
+    // Reads and writes go on by themselves; running copies look at the flag.
+    new.sa_flags = libc::SA_RESTART;
+    let new = if handler.is_some() { &raw const new } else { std::ptr::null() };
+    // SAFETY: both pointers are null or point to whole structs that live through the call; a handler is
+    // `note`, which does nothing that is not async-signal-safe, or a constant of the C library.
+    match unsafe { libc::sigaction(signal, new, &raw mut old) } {
+        0 => Ok(old.sa_sigaction),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

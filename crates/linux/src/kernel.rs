@@ -1,0 +1,49 @@
+//! This machine, live.
+
+use crate::{control, probe, Root};
+use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::workload::Workload;
+use std::io;
+
+/// The Linux kernel this process runs on: to see, to try and to change.
+#[derive(Debug)]
+pub struct Kernel {
+    root: Root,
+}
+
+impl Kernel {
+    /// This kernel.
+    ///
+    /// # Errors
+    /// The kernel's, if not even `/` can be opened.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { root: Root::live()? })
+    }
+}
+
+impl Sysfs for Kernel {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        self.root.read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.root.list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.root.resolve(path)
+    }
+}
+
+impl Probe for Kernel {
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+        let Workload::Copy(copy) = workload;
+        probe::copy(&self.root, copy).map(Outcome::Copy)
+    }
+}
+
+impl Control for Kernel {
+    fn apply(&self, change: &Change) -> Result<Change, ControlError> {
+        control::apply(&self.root, change)
+    }
+}

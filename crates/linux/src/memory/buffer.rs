@@ -1,0 +1,269 @@
+//! Buffers bound to a node.
+
+use super::room::Room;
+use crate::copy::Copier;
+use crate::interrupt::interrupted;
+use crate::page_bytes;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::workload::{CopyWorkload, Pages};
+use std::io;
+use std::ops::Range;
+use std::ptr;
+
+/// A cache line of x86-64 and of most aarch64.
+const LINE: usize = 64;
+
+/// Bytes touched between two looks at the interrupt flag.
+const TOUCH_BYTES: usize = 32 << 20;
+
+/// Anonymous memory of this process, bound to one node; given back when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    node: NodeId,
+    map: Range<usize>,
+    start: usize,
+    bytes: usize,
+    page: usize,
+    pages: Pages,
+}
+
+/// How a buffer is to be mapped.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    pages: Pages,
+    /// Size of the pages asked for.
+    page: usize,
+    /// Bytes between a page's beginning and the buffer's.
+    offset: usize,
+    bytes: usize,
+}
+
+/// The buffers of each thread, source and sink, mapped and bound, but not touched: the thread does that.
+///
+/// Every call maps fresh memory, so that one run's luck with physical pages is not the next one's.
+pub fn pairs(room: &Room, workload: &CopyWorkload) -> Result<Vec<(Buffer, Buffer)>, ProbeError> {
+    let page = match workload.pages {
+        Pages::Base => page_bytes() as u64,
+        Pages::Transparent => room.transparent_page_bytes(),
+        Pages::Huge => room.huge_page_bytes()?,
+    };
+    check(room, workload, page)?;
+    let shape = |offset| Shape {
+        pages: workload.pages,
+        page: page as usize,
+        offset,
+        bytes: workload.bytes_per_thread as usize,
+    };
+    let pair = |thread| {
+        let source = Buffer::new(room, workload.flow.source, shape(0))?;
+        let sink = Buffer::new(room, workload.flow.sink, shape(sink_offset(thread)))?;
+        Ok((source, sink))
+    };
+    (0..workload.placement.cpus.len()).map(pair).collect()
+}
+
+/// Offset of a thread's sink in its first page; its source has none.
+///
+/// A load that follows a store to the same place modulo 4 KiB waits for it, so source and sink must not be
+/// alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the last stores,
+/// and does not put the sinks of all threads into the same sets of a cache.
+fn sink_offset(thread: usize) -> usize {
+    (33 + 2 * (thread % 16)) * LINE
+}
+
+/// Whether the nodes exist and have memory for all buffers.
+fn check(room: &Room, workload: &CopyWorkload, page: u64) -> Result<(), ProbeError> {
+    let flow = workload.flow;
+    for node in [flow.source, flow.sink] {
+        if !room.has(node) {
+            let what = format!("memory of node {node}");
+            return Err(ProbeError::Refused { what, why: "this machine has no such node online".to_owned() });
+        }
+    }
+    let threads = workload.placement.cpus.len() as u64;
+    let one =
+        workload.bytes_per_thread.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
+    let all = one.saturating_mul(threads);
+    let needs = match flow.source == flow.sink {
+        true => vec![(flow.source, all.saturating_mul(2))],
+        false => vec![(flow.source, all), (flow.sink, all)],
+    };
+    needs.into_iter().try_for_each(|(node, bytes)| match workload.pages {
+        Pages::Huge => room.check_huge(node, bytes, page),
+        Pages::Base | Pages::Transparent => room.check(node, bytes),
+    })
+}
+
+impl Buffer {
+    fn new(room: &Room, node: NodeId, shape: Shape) -> Result<Self, ProbeError> {
+        let refused = |what: &str, error: io::Error| ProbeError::Refused {
+            what: format!("{what} {} bytes for node {node}", shape.bytes),
+            why: error.to_string(),
+        };
+        let whole = (shape.offset + shape.bytes).next_multiple_of(shape.page);
+        // Room to move the beginning to a boundary of transparent huge pages.
+        let slack = if shape.pages == Pages::Transparent { shape.page } else { 0 };
+        let map = map(whole + slack, shape.pages == Pages::Huge).map_err(|error| refused("map", error))?;
+        let start = map.start.next_multiple_of(shape.page) + shape.offset;
+        // From here on the buffer is dropped, and with it the memory given back, whatever fails.
+        let Shape { pages, page, bytes, .. } = shape;
+        let buffer = Self { node, map, start, bytes, page, pages };
+        match bind(&buffer.map, node) {
+            Err(error) if room.has_one_node() && not_offered(&error) => {}
+            result => result.map_err(|error| refused_binding(node, &error))?,
+        }
+        match pages {
+            // A kernel without transparent huge pages says EINVAL, and gives base pages.
+            Pages::Base => drop(advise(&buffer.map, libc::MADV_NOHUGEPAGE)),
+            Pages::Transparent => drop(advise(&buffer.map, libc::MADV_HUGEPAGE)),
+            Pages::Huge => {}
+        }
+        Ok(buffer)
+    }
+
+    /// Node it is bound to.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Its first byte.
+    pub fn start(&self) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(self.start)
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The addresses of the pages it lies on, and their size.
+    pub fn pages(&self) -> (Range<usize>, usize) {
+        // A transparent huge page may as well be many base pages.
+        let page = if self.pages == Pages::Huge { self.page } else { page_bytes() };
+        (self.start / page * page..(self.start + self.bytes).next_multiple_of(page), page)
+    }
+
+    /// Whether it lies on reserved huge pages.
+    pub fn is_huge(&self) -> bool {
+        self.pages == Pages::Huge
+    }
+
+    /// Makes every page be there, by the calling thread, and fills it: no page is left that the kernel
+    /// backs by its one page of zeroes, and none is first touched while time is taken.
+    pub fn fill(&mut self, seed: u64) -> Result<(), ProbeError> {
+        let (pages, page) = self.pages();
+        let step = TOUCH_BYTES.next_multiple_of(page);
+        for part in pages.clone().step_by(step) {
+            if interrupted() {
+                return Err(ProbeError::Interrupted);
+            }
+            populate(part..pages.end.min(part + step)).map_err(|error| ProbeError::Refused {
+                what: format!("take {} bytes from node {}", self.bytes, self.node),
+                why: error.to_string(),
+            })?;
+            self.write(part..pages.end.min(part + step), seed);
+        }
+        Ok(())
+    }
+
+    /// Copies a part of this buffer to the same part of another one; what reaches beyond either is left out.
+    pub fn copy_part(&self, copier: Copier, sink: &mut Self, at: usize, bytes: usize) {
+        let bytes = bytes.min(self.bytes.saturating_sub(at)).min(sink.bytes.saturating_sub(at));
+        if bytes == 0 {
+            return;
+        }
+        // SAFETY: both ranges lie in their buffers' mappings, which are distinct; the sink is ours alone by
+        // `&mut`, and nobody writes the source while it is borrowed.
+        unsafe { copier.copy_raw(self.start().add(at), sink.start().add(at), bytes) }
+    }
+
+    /// Fills the part of the buffer within some addresses by words that differ and are never zero.
+    fn write(&mut self, part: Range<usize>, seed: u64) {
+        let from = part.start.max(self.start) - self.start;
+        let to = part.end.min(self.start + self.bytes) - self.start;
+        // SAFETY: the range lies in this buffer's mapping, which is readable and writable, initialised by
+        // the kernel, and ours alone by `&mut self`.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) };
+        for (index, word) in bytes.chunks_mut(8).enumerate() {
+            let value = (seed ^ (from + index * 8) as u64) | 0x0101_0101_0101_0101;
+            word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let start: *mut libc::c_void = ptr::with_exposed_provenance_mut(self.map.start);
+        // SAFETY: the mapping is this buffer's own, made by `map`, and no reference into it outlives it.
+        unsafe { libc::munmap(start, self.map.len()) };
+    }
+}
+
+/// Maps fresh anonymous memory. No page is taken yet.
+fn map(bytes: usize, huge: bool) -> io::Result<Range<usize>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if huge { libc::MAP_HUGETLB } else { 0 };
+    // SAFETY: without a wanted address the kernel takes unused addresses; no file is involved.
+    let start =
+        unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let start = start.expose_provenance();
+    Ok(start..start + bytes)
+}
+
+/// Binds addresses to one node, strictly (mbind(2)). Static: a later change of the cpuset may take the
+/// memory's right to exist, but not map the node to another one.
+fn bind(map: &Range<usize>, node: NodeId) -> io::Result<()> {
+    let mut mask = vec![0u64; node.0 as usize / 64 + 1];
+    mask[node.0 as usize / 64] = 1 << (node.0 % 64);
+    let mode = libc::MPOL_BIND | libc::MPOL_F_STATIC_NODES;
+    // The kernel takes one bit less than it is told of.
+    let bits = mask.len() * 64 + 1;
+    // SAFETY: the addresses are a mapping of our own, the mask holds `bits - 1` bits and lives through the
+    // call. A policy changes no content.
+    let result =
+        unsafe { libc::syscall(libc::SYS_mbind, map.start, map.len(), mode, mask.as_ptr(), bits, 0) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether the kernel has no memory policies, or a sandbox keeps them from us.
+fn not_offered(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+fn refused_binding(node: NodeId, error: &io::Error) -> ProbeError {
+    let cause = match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            " (containers forbid it by default: it needs CAP_SYS_NICE or an own seccomp profile)"
+        }
+        Some(libc::EINVAL) => " (the node has no memory, or the cpuset of this process excludes it)",
+        _ => "",
+    };
+    ProbeError::Refused { what: format!("mbind to node {node}"), why: format!("{error}{cause}") }
+}
+
+fn advise(part: &Range<usize>, advice: libc::c_int) -> io::Result<()> {
+    let start = ptr::with_exposed_provenance_mut(part.start);
+    // SAFETY: the addresses are a mapping of our own; none of the advice given here changes its content.
+    match unsafe { libc::madvise(start, part.len(), advice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes pages be there, and says so where they cannot: a mere write would end in SIGBUS when a pool of huge
+/// pages ran dry. Kernels before 5.14 know no such call; there the write that follows does it.
+fn populate(part: Range<usize>) -> io::Result<()> {
+    match advise(&part, libc::MADV_POPULATE_WRITE) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM)) => {
+            Ok(())
+        }
+        result => result,
+    }
+}

@@ -1,0 +1,9 @@
+//! Memory on chosen nodes: whether it is there, mapping it, and where it came to lie.
+
+mod buffer;
+mod residency;
+mod room;
+
+pub use buffer::{pairs, Buffer};
+pub use residency::{huge_bytes, look, merge, Seen};
+pub use room::Room;

@@ -1,0 +1,116 @@
+//! Copying for a while, over and over.
+
+use super::curve::{Curve, Point};
+use super::team::{Leave, Team};
+use crate::copy::Copier;
+use crate::interrupt::interrupted;
+use crate::memory::Buffer;
+use numaio_machine::probe::{CopySample, ProbeError};
+
+/// Points of time that a thread keeps of each slice.
+const POINTS_PER_SLICE: u64 = 8;
+
+/// How time is cut. Before the slices one more passes as warm-up.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Length of a slice.
+    pub slice_ns: u64,
+    /// Number of slices that count.
+    pub slices: u32,
+}
+
+/// What one thread saw.
+pub struct Log {
+    start_ns: u64,
+    curve: Curve,
+}
+
+impl Plan {
+    fn total_ns(self) -> u64 {
+        self.slice_ns.saturating_mul(u64::from(self.slices) + 1)
+    }
+
+    fn curve(self) -> Curve {
+        let points = (u64::from(self.slices) + 2) * POINTS_PER_SLICE + 2;
+        Curve::new(points as usize, self.slice_ns / POINTS_PER_SLICE)
+    }
+}
+
+/// Copies a buffer over and over until the last thread to start has run for the plan's time: so all threads
+/// run in the time that is cut, however late one of them came.
+pub fn copy(
+    team: &Team,
+    copier: Copier,
+    source: &Buffer,
+    sink: &mut Buffer,
+    plan: Plan,
+) -> Result<Log, Leave> {
+    let mut curve = plan.curve();
+    let call = source.bytes().min(copier.longest_call());
+    team.line_up()?;
+    let start_ns = team.now();
+    team.note_start(start_ns);
+    curve.add(Point { ns: start_ns, bytes: 0 });
+    let (mut at, mut copied) = (0, 0u64);
+    loop {
+        let bytes = call.min(source.bytes() - at);
+        source.copy_part(copier, sink, at, bytes);
+        copied += bytes as u64;
+        at = if at + bytes == source.bytes() { 0 } else { at + bytes };
+        let point = Point { ns: team.now(), bytes: copied };
+        if team.latest_start().is_some_and(|latest| point.ns >= latest.saturating_add(plan.total_ns())) {
+            curve.end(point);
+            return Ok(Log { start_ns, curve });
+        }
+        curve.add(point);
+        if interrupted() {
+            return Err(Leave::Failed(ProbeError::Interrupted));
+        }
+    }
+}
+
+/// Cuts the time in which all threads ran; gives the slices after the warm-up, and the skew of the starts.
+pub fn samples(logs: &[Log], plan: Plan) -> (Vec<CopySample>, u64) {
+    let starts = || logs.iter().map(|log| log.start_ns);
+    let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
+    let all_at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
+    // Sums at the cuts are rounded, not the slices: so the slices add up to what was copied.
+    let cuts = (1..=u64::from(plan.slices) + 1).map(|slice| all_at(last + slice * plan.slice_ns));
+    let cuts: Vec<u64> = cuts.collect();
+    let slices = cuts.windows(2).map(|cut| CopySample { bytes_copied: cut[1] - cut[0], ns: plan.slice_ns });
+    (slices.collect(), last - first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(points: &[(u64, u64)]) -> Log {
+        let mut curve = Curve::new(points.len(), 1);
+        points.iter().for_each(|(ns, bytes)| curve.add(Point { ns: *ns, bytes: *bytes }));
+        Log { start_ns: points[0].0, curve }
+    }
+
+    #[test]
+    fn only_the_time_in_which_all_run_is_cut_and_the_first_slice_is_dropped() {
+        // The first thread copies 2 bytes/ns throughout; the second 1, then 4 in the last slice.
+        let early = log(&[(0, 0), (1000, 2000)]);
+        let late = log(&[(100, 0), (300, 200), (400, 600), (900, 700)]);
+        let (samples, skew) = samples(&[early, late], Plan { slice_ns: 100, slices: 2 });
+        assert_eq!(skew, 100);
+        assert_eq!(
+            samples,
+            [CopySample { bytes_copied: 300, ns: 100 }, CopySample { bytes_copied: 600, ns: 100 },]
+        );
+    }
+
+    #[test]
+    fn slices_add_up_to_what_was_copied() {
+        let logs = [log(&[(0, 0), (70, 1001), (701, 5003)]), log(&[(3, 0), (333, 777), (800, 999)])];
+        let plan = Plan { slice_ns: 33, slices: 20 };
+        let (samples, _) = samples(&logs, plan);
+        let sum: u64 = samples.iter().map(|sample| sample.bytes_copied).sum();
+        let at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
+        assert_eq!(sum, at(3 + 21 * 33) - at(3 + 33));
+    }
+}

@@ -1,0 +1,290 @@
+//! Files below a root directory.
+
+mod walk;
+
+use numaio_machine::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+/// Bytes asked for by one read(2). A sysfs attribute comes whole in one page; longer files in several reads.
+const READ_BYTES: usize = 16 << 10;
+
+/// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
+const TRIES: usize = 16;
+
+/// Longest path the kernel takes, its end included (`PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+
+/// A directory below which files are read, as if it were `/`.
+///
+/// Paths are resolved by openat2(2) with `RESOLVE_IN_ROOT`. Where the kernel is older than 5.6 or a sandbox
+/// refuses that call, they are walked component by component. Either way nothing outside is reached.
+#[derive(Debug)]
+pub struct Root {
+    dir: OwnedFd,
+    /// Path of the root in this process's view, if /proc tells it; without a slash at its end.
+    place: Option<String>,
+    openat2: bool,
+}
+
+impl Root {
+    /// This machine itself.
+    ///
+    /// # Errors
+    /// The kernel's, if not even `/` can be opened.
+    pub fn live() -> io::Result<Self> {
+        Self::open(Path::new("/"))
+    }
+
+    /// A directory that holds a machine's files, as `lscpu --sysroot` takes it.
+    ///
+    /// # Errors
+    /// The kernel's, if it is no directory or cannot be opened.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, dir, flags, Mode::empty())?;
+        let openat2 = rustix::fs::openat2(&dir, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT).is_ok();
+        let place = place_of(&dir).map(|place| place.trim_end_matches('/').to_owned());
+        Ok(Self { dir, place, openat2 })
+    }
+
+    /// The same root, walked without openat2(2).
+    #[cfg(test)]
+    fn without_openat2(mut self) -> Self {
+        self.openat2 = false;
+        self
+    }
+
+    /// Opens what a path leads to.
+    pub(crate) fn open_file(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        if !self.openat2 {
+            return walk::walk(self.dir.as_fd(), path)?.open(flags);
+        }
+        if path.contains('\0') {
+            return Err(Errno::NOENT);
+        }
+        let below = below(path);
+        for _ in 0..TRIES {
+            match rustix::fs::openat2(&self.dir, below, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// The canonical path by /proc/self/fd; none if /proc is absent or speaks of another place.
+    fn resolve_by_proc(&self, path: &str) -> Result<Option<String>, Errno> {
+        let Some(root) = self.place.as_ref().filter(|_| self.openat2) else { return Ok(None) };
+        let found = self.open_file(path, OFlags::PATH)?;
+        let place = place_of(&found).filter(|place| !place.ends_with(" (deleted)"));
+        let below = place.as_deref().and_then(|place| place.strip_prefix(root.as_str()));
+        Ok(match below {
+            Some("") => Some("/".to_owned()),
+            Some(below) if below.starts_with('/') => Some(below.to_owned()),
+            _ => None,
+        })
+    }
+
+    fn content(&self, path: &str) -> Result<Vec<u8>, WhyUnread> {
+        // Without NONBLOCK a pipe that someone left in a recorded tree would hold us forever.
+        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(why)?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(why)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(WhyUnread::WrongKind);
+        }
+        read_whole(&file)
+    }
+
+    fn names(&self, path: &str) -> Result<Vec<String>, WhyUnread> {
+        // Not O_DIRECTORY: it would make a file in the midst of the path and one at its end look alike.
+        let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(why)?;
+        let mut names = Vec::new();
+        for entry in Dir::new(dir).map_err(why_not_listed)? {
+            let entry = entry.map_err(why_not_listed)?;
+            let name = entry.file_name().to_string_lossy();
+            if name != "." && name != ".." {
+                names.push(name.into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+impl Sysfs for Root {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        self.content(path).map_err(|why| ReadError::new(path, why))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.names(path).map_err(|why| ReadError::new(path, why))
+    }
+
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        let found = match self.resolve_by_proc(path) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => walk::walk(self.dir.as_fd(), path).map(|found| found.canonical()),
+            Err(errno) => Err(errno),
+        };
+        found.map_err(|errno| ReadError::new(path, why(errno)))
+    }
+}
+
+/// `path` as openat2 wants it relative to the root.
+fn below(path: &str) -> &str {
+    match path.trim_start_matches('/') {
+        "" => ".",
+        below => below,
+    }
+}
+
+/// Path of an open file in this process's view, by /proc/self/fd (proc_pid_fd(5)).
+fn place_of(file: &OwnedFd) -> Option<String> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let place = rustix::fs::readlink(link, Vec::with_capacity(LONGEST_PATH)).ok()?;
+    place.into_string().ok().filter(|place| place.starts_with('/'))
+}
+
+/// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0.
+fn read_whole(file: &OwnedFd) -> Result<Vec<u8>, WhyUnread> {
+    let mut content = Vec::new();
+    let mut part = [0; READ_BYTES];
+    loop {
+        match rustix::io::read(file, &mut part) {
+            Ok(0) => return Ok(content),
+            Ok(count) if content.len() + count > LONGEST_FILE => return Err(WhyUnread::TooLong),
+            Ok(count) => content.extend_from_slice(&part[..count]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(why(errno)),
+        }
+    }
+}
+
+fn why(errno: Errno) -> WhyUnread {
+    match errno {
+        // A file in the midst of a path: what is asked for cannot exist.
+        Errno::NOENT | Errno::NOTDIR => WhyUnread::Absent,
+        Errno::ACCESS | Errno::PERM => WhyUnread::Denied,
+        Errno::ISDIR => WhyUnread::WrongKind,
+        Errno::LOOP => WhyUnread::Failed("too many links".to_owned()),
+        _ => WhyUnread::Failed(errno.to_string()),
+    }
+}
+
+fn why_not_listed(errno: Errno) -> WhyUnread {
+    match errno {
+        Errno::NOTDIR => WhyUnread::WrongKind,
+        _ => why(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::conformance;
+    use numaio_machine::sysfs::SysfsExt;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    /// A directory of its own for each test, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("a temporary directory");
+            Self(path)
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            let place = self.0.join(path.trim_start_matches('/'));
+            fs::create_dir_all(place.parent().expect("a parent")).expect("directories");
+            place
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn filled(name: &str) -> Folder {
+        let folder = Folder::new(name);
+        conformance::fill(|path, content| fs::write(folder.at(path), content).expect("a file"));
+        conformance::fill_links(|path, target| symlink(target, folder.at(path)).expect("a link"));
+        folder
+    }
+
+    /// Every rule is checked by openat2 and by walking.
+    fn both(folder: &Folder, check: impl Fn(&Root)) {
+        let root = Root::open(&folder.0).expect("a root");
+        check(&root);
+        check(&root.without_openat2());
+    }
+
+    #[test]
+    fn a_root_keeps_the_rules_of_the_seam() {
+        both(&filled("seam"), |root| conformance::sysfs(root));
+    }
+
+    #[test]
+    fn absolute_links_and_dots_stay_below_the_root() {
+        let folder = filled("below");
+        symlink("/proc/version", folder.at("/sys/absolute")).expect("a link");
+        symlink("/etc", folder.at("/sys/etc")).expect("a link");
+        both(&folder, |root| {
+            assert_eq!(root.text("/sys/absolute").expect("below the root"), "Linux");
+            assert_eq!(root.resolve("/sys/absolute").expect("below the root"), "/proc/version");
+            assert_eq!(root.read("/sys/etc/passwd").expect_err("outside").why, WhyUnread::Absent);
+            assert_eq!(root.text("/../../../proc/version").expect("never above"), "Linux");
+            assert_eq!(root.resolve("/sys/class/net/eth0/..").expect("the link's parent"), {
+                "/sys/devices/pci0000:00/0000:00:03.0/net"
+            });
+            assert_eq!(root.list("/").expect("the root itself"), ["proc", "sys"]);
+            assert_eq!(root.resolve("/sys/..").expect("the root itself"), "/");
+        });
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_said_so_and_never_waited_for() {
+        let folder = filled("kinds");
+        rustix::fs::mkfifoat(CWD, folder.at("/sys/pipe"), Mode::RWXU).expect("a pipe");
+        both(&folder, |root| {
+            assert_eq!(root.read("/sys/pipe").expect_err("a pipe").why, WhyUnread::WrongKind);
+            assert_eq!(root.read("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
+            assert_eq!(root.list("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
+            assert_eq!(root.read("/proc/\0").expect_err("no path").why, WhyUnread::Absent);
+            assert!(root.read(&"/x".repeat(40_000)).is_err());
+        });
+    }
+
+    #[test]
+    fn a_file_beyond_the_limit_is_refused() {
+        let folder = Folder::new("long");
+        let file = fs::File::create(folder.at("/long")).expect("a file");
+        file.set_len(LONGEST_FILE as u64).expect("a hole");
+        both(&folder, |root| assert_eq!(root.read("/long").expect("at the limit").len(), LONGEST_FILE));
+        file.set_len(LONGEST_FILE as u64 + 1).expect("a hole");
+        both(&folder, |root| {
+            assert_eq!(root.read("/long").expect_err("too long").why, WhyUnread::TooLong);
+        });
+    }
+
+    #[test]
+    fn the_live_root_reads_files_of_any_claimed_size() {
+        for root in [Root::live().expect("/"), Root::live().expect("/").without_openat2()] {
+            assert!(root.text("/proc/version").expect("claims 0 bytes").starts_with("Linux"));
+            let own = root.resolve("/proc/self").expect("a link");
+            assert_eq!(own, format!("/proc/{}", std::process::id()));
+            let online = root.text("/sys/devices/system/cpu/online").expect("claims 4096 bytes");
+            assert!(online.starts_with(|c: char| c.is_ascii_digit()), "{online}");
+        }
+    }
+}

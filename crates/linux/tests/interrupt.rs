@@ -1,0 +1,45 @@
+//! A signal ends a running copy. In a program of its own: the flag is the whole process's.
+
+use numaio_linux::{interrupt, Kernel};
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{Probe, ProbeError};
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn a_signal_ends_a_copy_that_would_take_an_hour() {
+    interrupt::install().expect("handlers");
+    assert!(!interrupt::interrupted());
+    let kernel = Kernel::new().expect("a kernel");
+    let status = kernel.text("/proc/self/status").expect("a status");
+    let list = |field| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
+        line.trim().to_owned()
+    };
+    let node = list("Mems_allowed_list:").split([',', '-']).next().and_then(|id| id.parse().ok());
+    let node = NodeId(node.expect("a node"));
+    let copy = CopyWorkload {
+        flow: Flow { source: node, sink: node },
+        placement: Placement { cpus: CpuSet::parse_list(&list("Cpus_allowed_list:")).expect("a list") },
+        copy_loop: CopyLoop::Memcpy,
+        bytes_per_thread: 1 << 20,
+        pages: Pages::Base,
+        sampling: Sampling::Window { milliseconds: 3_600_000, slices: 100 },
+    };
+    let killer = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(300));
+        let own = std::process::id().to_string();
+        Command::new("kill").args(["-s", "TERM", &own]).status()
+    });
+    let result = kernel.run(&Workload::Copy(copy.clone()));
+    assert!(killer.join().expect("no panic").expect("kill").success());
+    assert_eq!(result, Err(ProbeError::Interrupted));
+    assert!(interrupt::interrupted());
+    // Once asked for, every other run ends too, repetitions as well.
+    let sampling = Sampling::Repetitions { count: 10_000 };
+    let again = kernel.run(&Workload::Copy(CopyWorkload { sampling, bytes_per_thread: 64 << 20, ..copy }));
+    assert_eq!(again, Err(ProbeError::Interrupted));
+}
