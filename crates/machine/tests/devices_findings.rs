@@ -62,6 +62,9 @@ fn a_slow_link_is_a_problem_but_not_of_a_device_that_sleeps() {
         server.link(end, "2.5 x16 16.0 x16");
     }
     assert_eq!(link_of(&server, "eth2").map(|(severity, _)| severity), Some(Severity::Problem));
+    for end in [SWITCH, ROOT_PORT] {
+        server.link(end, "32.0 x16 32.0 x16");
+    }
     assert_eq!(link_of(&server, "cuda:0").map(|(severity, _)| severity), Some(Severity::Note));
     server.tree.file(&format!("/sys/devices/{NIC}/power_state"), "D3hot\n");
     assert_eq!(link_of(&server, "eth2").map(|(severity, _)| severity), Some(Severity::Note));
@@ -100,6 +103,20 @@ fn the_link_of_a_switch_is_found_from_the_devices_below() {
         server.link(end, "32.0 x16 32.0 x16");
     }
     assert!(about(&server, "pcie-link-shared", "0000:81:00.0").is_empty(), "twice as fast is enough for two");
+}
+
+#[test]
+fn a_sleeping_device_does_not_hide_a_narrow_switch() {
+    let mut server = server();
+    for end in [GPU, GPU_PORT] {
+        server.link(end, "2.5 x16 16.0 x16");
+    }
+    let (severity, what) = link_of(&server, "cuda:0").expect("the switch has eight lanes");
+    assert_eq!(
+        (severity, what.contains("from 0000:81:00.0 up to 0000:80:01.0")),
+        (Severity::Warning, true),
+        "{what}"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ type ByAddress<'a> = HashMap<PciAddress, &'a Device>;
 struct Hop<'a> {
     /// The end that looks up: the device, or the upstream port of a switch.
     lower: &'a Device,
-    /// The link as the lower end tells it.
+    /// The link as the lower end tells it; between bridges as the end that tells less.
     link: PcieLink,
     /// The end that looks down, if it is known, and its link.
     upper: Option<(&'a Device, PcieLink)>,
@@ -36,14 +36,24 @@ pub(super) fn degraded(devices: &[Device]) -> Vec<Finding> {
 
 fn degraded_of(device: &Device, by_address: &ByAddress, users: &Users) -> Option<Finding> {
     let hops = hops(device, by_address);
+    let fault = worst_fault(device, &hops, users);
+    let narrow = narrow(device, &hops, users);
+    // Of equals the last: a fault can be mended.
+    [narrow, fault].into_iter().flatten().max_by_key(|finding| finding.severity)
+}
+
+/// The link that lacks most of what it could do; of equals the slowest.
+fn worst_fault(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
     let faults = hops.iter().filter_map(|hop| fault(device, hop, users).map(|severity| (severity, hop)));
-    // The worst fault; of equals the narrowest link.
-    let worst = faults.max_by(|(a, x), (b, y)| a.cmp(b).then(y.now().total_cmp(&x.now())));
-    if let Some((severity, hop)) = worst {
-        return Some(degraded_finding(device, hop, severity));
-    }
+    let (severity, hop) = faults.max_by(|(a, x), (b, y)| a.cmp(b).then(y.now().total_cmp(&x.now())))?;
+    Some(degraded_finding(device, hop, severity))
+}
+
+/// The slowest of the links that do what they can, if that is less than the device could use.
+fn narrow(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
     let best = device.link.filter(|_| !is_integrated(device))?.max_bytes_per_s();
-    let narrowest = hops.iter().min_by(|a, b| a.now().total_cmp(&b.now()))?;
+    let sound = hops.iter().filter(|hop| fault(device, hop, users).is_none());
+    let narrowest = sound.min_by(|a, b| a.now().total_cmp(&b.now()))?;
     (narrowest.now() < best * EQUAL).then(|| narrow_finding(device, narrowest))
 }
 
@@ -112,7 +122,11 @@ impl Hop<'_> {
             )
         };
         let upper = self.upper.map(|(device, link)| end(device, link));
-        [Some(end(self.lower, self.link)), upper].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        [Some(end(self.lower, self.lower.link.unwrap_or(self.link))), upper]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -144,7 +158,6 @@ fn degraded_finding(device: &Device, hop: &Hop, severity: Severity) -> Finding {
     }
 }
 
-/// A link does what it can, and that is less than the device could use.
 fn narrow_finding(device: &Device, hop: &Hop) -> Finding {
     let own = hop.lower.pci == device.pci;
     let best = device.link.map(|link| words(link.max_gt_per_s, link.max_lanes)).unwrap_or_default();
