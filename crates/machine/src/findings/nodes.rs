@@ -28,7 +28,7 @@ fn unknown_of(device: &Device) -> Finding {
         _ => (
             format!("It is not known which node {name} hangs on."),
             format!(
-                "{0}/numa_node: -1, and nothing above it or in {0}/local_cpulist tells more",
+                "{0}/numa_node: -1 or absent; nothing above it, and not {0}/local_cpulist, tells more",
                 device.path
             ),
         ),
