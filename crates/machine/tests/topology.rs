@@ -301,6 +301,33 @@ fn threads_share_cores_and_caches() {
 }
 
 #[test]
+fn a_core_that_does_not_name_its_own_thread_is_not_believed() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{CPUS}/cpu2/topology/thread_siblings_list"), "0\n");
+    let machine = read(&tree);
+    assert_eq!(machine.cpus.len(), 8);
+    assert_eq!(machine.cpu(CpuId(2)).expect("CPU 2").siblings, list("2"));
+}
+
+#[test]
+fn where_distances_differ_by_direction_both_count() {
+    let mut tree = four_nodes();
+    node(&mut tree, 10, 0, "", 1 << 20);
+    tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
+    for (id, row) in
+        [(0, "10 16 22 22 20"), (1, "16 10 22 22 20"), (8, "22 22 10 16 20"), (9, "22 22 16 10 19")]
+    {
+        tree.file(&format!("{NODES}/node{id}/distance"), row);
+    }
+    tree.file(&format!("{NODES}/node10/distance"), "20 17 30 30 10");
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [PackageId(0)]);
+    tree.file(&format!("{NODES}/node10/distance"), "30 30 17 30 10");
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [PackageId(1)]);
+    tree.remove(&format!("{NODES}/node10/distance"));
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [], "nothing tells what is near");
+}
+
+#[test]
 fn core_numbers_are_unique_within_their_package() {
     let mut tree = four_nodes();
     // As on processors of two dies whose cores are counted anew in each.

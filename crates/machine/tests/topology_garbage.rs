@@ -137,6 +137,7 @@ fn check(tree: &Tree) {
     assert!(machine.nodes.windows(2).all(|pair| pair[0].id < pair[1].id));
     assert!(machine.cpus.windows(2).all(|pair| pair[0].id < pair[1].id));
     assert!(machine.cpus.iter().all(|cpu| cpu.siblings.contains(cpu.id)));
+    assert!(seen.iter().all(|cpu| machine.cpu(*cpu).is_some_and(|cpu| cpu.online)));
     if let Some(distances) = &machine.distances {
         assert!(distances.rows.len() == machine.nodes.len());
         assert!(distances.rows.iter().all(|row| row.len() == machine.nodes.len()));

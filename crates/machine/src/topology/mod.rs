@@ -38,7 +38,7 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Nodes the kernel could have, but that are not online.
     pub offline_nodes: NodeSet,
-    /// CPUs by ascending id, the offline ones too.
+    /// CPUs that are present, by ascending id, the offline ones too.
     pub cpus: Vec<Cpu>,
     /// Caches of online CPUs, each once, by level.
     pub caches: Vec<Cache>,
