@@ -297,4 +297,52 @@ mod tests {
         tree.link("/class/eth0", "../devices/pci/eth0").file("/class/eth0/speed", "100");
         assert_eq!(tree.read("/devices/pci/eth0/speed").expect("a file"), b"100");
     }
+
+    #[test]
+    fn a_step_up_leaves_the_directory_reached_not_the_link() {
+        let mut tree = Tree::new();
+        tree.link("/class/eth0", "../devices/pci/eth0")
+            .file("/devices/pci/eth0/speed", "")
+            .file("/devices/pci/id", "7");
+        assert_eq!(tree.read("/class/eth0/../id").expect("a file"), b"7");
+        assert_eq!(tree.read("/class/absent/../eth0").expect_err("no way").why, WhyUnread::Absent);
+        assert_eq!(tree.read("/devices/pci/id/x").expect_err("no way").why, WhyUnread::WrongKind);
+        assert_eq!(tree.read("/devices/pci/id/").expect_err("no directory").why, WhyUnread::WrongKind);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_gives_way() {
+        let mut tree = Tree::new();
+        tree.file("/a", "file").file("/a/b/c", "below");
+        assert_eq!(tree.list("/a").expect("a directory now"), ["b"]);
+        tree.file("/a", "file again");
+        assert_eq!(tree.entries().count(), 1);
+        tree.dir("/a");
+        assert_eq!(tree.read("/a").expect("it stays"), b"file again");
+        tree.file("/d/x", "").remove("/d/x");
+        assert!(tree.list("/d").expect("the directory stays").is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let mut tree = Tree::new();
+        tree.unread("/speed", WhyUnread::Failed("EINVAL".into())).unreachable("/cwd", WhyUnread::Denied);
+        assert_eq!(tree.read("/speed").expect_err("down").why, WhyUnread::Failed("EINVAL".into()));
+        assert_eq!(tree.resolve("/speed").expect("it is there"), "/speed");
+        assert_eq!(tree.resolve("/cwd/x").expect_err("no way").why, WhyUnread::Denied);
+        assert_eq!(tree.list("/").expect("both are named"), ["cwd", "speed"]);
+    }
+
+    #[test]
+    fn paths_have_a_limit() {
+        let mut tree = Tree::new();
+        tree.file(&"/a".repeat(LONGEST_PATH), "").file("/", "");
+        assert_eq!(tree.entries().count(), 0);
+        // Each link makes the path longer, and never does it end.
+        tree.link("/l", "l/l");
+        assert!(tree.read("/l").is_err());
+        let long = "/b".repeat(LONGEST_PATH / 2);
+        tree.link("/long", &long[1..]).file(&long, "deep");
+        assert!(tree.read(&format!("/long/../{}", &long[1..])).is_err());
+    }
 }
