@@ -304,7 +304,7 @@ fn large_unit(unit: u32, devices: &mut Vec<DeviceSpec>) {
             ..device(DeviceKind::Network, function, 0.0, 0)
         });
     }
-    for index in 0..8u8 {
+    for index in (0..8u8).rev() {
         let disk = device(DeviceKind::Nvme, pci(unit, 4 + index, 0, 0), 32.0, 4);
         let names = vec![format!("nvme{}n1", unit * 8 + u32::from(index))];
         devices.push(DeviceSpec { node, under, names, irqs: 1, model: "Simulated drive".into(), ..disk });
