@@ -41,7 +41,9 @@ impl Machine {
         }
         match &common.machine {
             Some(name) => recorded(name),
-            None => Ok(Self::Live(Kernel::new())),
+            None => Kernel::new().map(Self::Live).map_err(|error| {
+                Failure::new(format!("cannot open the root of this machine's files: {error}"))
+            }),
         }
     }
 

@@ -9,6 +9,9 @@ use std::io;
 const WORDS: usize = (LARGEST_ID as usize + 1).div_ceil(u64::BITS as usize);
 
 /// Binds the calling thread to one CPU, and makes sure that it is.
+///
+/// # Errors
+/// [`ProbeError::Refused`] if there is no such CPU, it is offline, or this process may not use it.
 pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
     let refused = |why: String| ProbeError::Refused { what: format!("pin a thread to CPU {cpu}"), why };
     let Some(wanted) = mask_of(cpu) else {

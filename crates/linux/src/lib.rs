@@ -4,7 +4,7 @@
 //! ([`Root`]), running copies on pinned threads over bound memory and changing settings ([`Kernel`]),
 //! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
-mod affinity;
+pub mod affinity;
 mod control;
 pub mod copy;
 pub mod interrupt;

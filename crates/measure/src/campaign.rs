@@ -20,7 +20,7 @@ const WINDOW_MS: std::ops::RangeInclusive<u32> = 80..=400;
 /// Samples in a window.
 const SLICES: u32 = 5;
 /// Visits after which a cell that never settles is left as it is.
-const MOST_VISITS: usize = 200;
+const MOST_VISITS: usize = 60;
 /// Share of misplaced pages from which a visit did not measure its flow.
 const MISPLACED: f64 = 0.01;
 /// Visits with misplaced pages after which a cell is given up.

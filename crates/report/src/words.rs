@@ -122,7 +122,11 @@ pub(crate) fn node_notes(node: &Node) -> Vec<String> {
 /// A bandwidth in a unit: `7.9 GB/s`.
 pub(crate) fn bandwidth(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     let value = unit.of(bytes_per_s);
-    let decimals = usize::from(value < 100.0);
+    let decimals = match value {
+        value if value >= 100.0 => 0,
+        value if value >= 1.0 => 1,
+        _ => 2,
+    };
     format!("{value:.decimals$} {unit}")
 }
 
@@ -137,6 +141,9 @@ pub(crate) fn link_width(link: &PcieLink) -> String {
         max => format!("x{} of x{max}", link.lanes),
     };
     let now = link.gt_per_s;
+    if now <= 0.0 {
+        return format!("{lanes}, speed unknown");
+    }
     let speed = match link.max_gt_per_s {
         max if max <= 0.0 || (max - now).abs() < 0.05 => format!("{now:.1}"),
         max => format!("{now:.1} of {max:.1}"),
@@ -144,11 +151,16 @@ pub(crate) fn link_width(link: &PcieLink) -> String {
     format!("{lanes}, {speed} GT/s")
 }
 
+/// Bandwidth of a link now; none if it is down or its speed is unknown.
+pub(crate) fn link_bytes_per_s(link: &PcieLink) -> Option<f64> {
+    (link.lanes > 0 && link.gt_per_s > 0.0).then(|| link.bytes_per_s())
+}
+
 /// A link with its bandwidth now: `x8 of x16, 8.0 of 16.0 GT/s = 7.9 GB/s`.
 pub(crate) fn link(link: &PcieLink, unit: BandwidthUnit) -> String {
-    match link.lanes {
-        0 => link_width(link),
-        _ => format!("{} = {}", link_width(link), bandwidth(link.bytes_per_s(), unit)),
+    match link_bytes_per_s(link) {
+        None => link_width(link),
+        Some(bytes_per_s) => format!("{} = {}", link_width(link), bandwidth(bytes_per_s, unit)),
     }
 }
 
@@ -158,8 +170,10 @@ pub(crate) fn locality_source(device: &Device) -> &'static str {
         LocalitySource::NumaNode => "",
         LocalitySource::ParentBridge => "node known from the bridge above",
         LocalitySource::LocalCpus => "node known from its local CPUs",
-        LocalitySource::OnlyNode => "on the only node",
+        // Said by the line above the devices.
+        LocalitySource::OnlyNode => "",
         LocalitySource::Unknown => "node unknown",
+        LocalitySource::AbsentNode => "numa_node names a node that is absent or offline",
     }
 }
 
@@ -179,9 +193,55 @@ pub(crate) fn other_names(device: &Device) -> String {
     joined(device.names.iter().skip(1).map(|name| short(name)), ", ")
 }
 
-/// Whether a finding is about this device.
+/// Whether a finding is about this device, or about a bridge above it.
 pub(crate) fn is_about(finding: &Finding, device: &Device) -> bool {
-    device.answers_to(&finding.subject) || finding.subject == device.path
+    let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
+    above || device.answers_to(&finding.subject) || finding.subject == device.path
+}
+
+/// Findings of one rule that say the same of several things.
+pub(crate) struct SameFindings {
+    pub(crate) severity: Severity,
+    pub(crate) rule: String,
+    pub(crate) what: String,
+    pub(crate) remedy: String,
+    pub(crate) subjects: Vec<String>,
+    /// What shows it, without repetition.
+    pub(crate) evidence: Vec<String>,
+}
+
+impl SameFindings {
+    /// `warning: eth0, eth1: one sentence`.
+    pub(crate) fn sentence(&self) -> String {
+        format!("{}: {}: {}", severity(self.severity), joined(&self.subjects, ", "), self.what)
+    }
+}
+
+/// Findings that say the same put together, in the order of the first of each.
+pub(crate) fn same_findings(findings: &[Finding]) -> Vec<SameFindings> {
+    let mut groups: Vec<SameFindings> = Vec::new();
+    for Finding { severity, rule, subject, what, evidence, remedy } in findings {
+        let same = |group: &&mut SameFindings| {
+            (group.severity, &group.rule, &group.what, &group.remedy) == (*severity, rule, what, remedy)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => {
+                group.subjects.push(subject.clone());
+                if !group.evidence.contains(evidence) {
+                    group.evidence.push(evidence.clone());
+                }
+            }
+            None => groups.push(SameFindings {
+                severity: *severity,
+                rule: rule.clone(),
+                what: what.clone(),
+                remedy: remedy.clone(),
+                subjects: vec![subject.clone()],
+                evidence: vec![evidence.clone()],
+            }),
+        }
+    }
+    groups
 }
 
 /// `problem`, `warning` or `note`.

@@ -9,13 +9,14 @@ use numaio_machine::topology::Topology;
 use numaio_report::topology_svg;
 use roxmltree::{Document, Node};
 
-fn all() -> [(&'static str, Topology); 6] {
+fn all() -> [(&'static str, Topology); 7] {
     [
         ("dl585", machines::dl585()),
         ("uniform", machines::uniform()),
         ("vm", machines::vm()),
         ("cxl", machines::cxl()),
         ("large", machines::large()),
+        ("crowded", machines::crowded()),
         ("hostile", machines::hostile()),
     ]
 }

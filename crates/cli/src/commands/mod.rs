@@ -56,7 +56,7 @@ struct Measured<'a> {
 
 /// Runs a campaign, with progress; Ctrl-C ends it early.
 fn measure(common: &Common, machine: Measured, now: u64, options: &Options) -> Result<Record, Failure> {
-    interrupt::install();
+    interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
     let Measured { root, probe, topology, source } = machine;
     let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
     let progress = Progress::new(common);

@@ -1,7 +1,9 @@
 //! Copy loops of x86-64.
 //!
 //! They are written in assembly, not by intrinsics: the same instructions run in every build, and no
-//! optimiser takes them for a memcpy.
+//! optimiser takes them for a memcpy. Order and unrolling are those that were fastest on Zen 5; there software
+//! prefetching (`prefetchnta` and `prefetcht0`, 1 to 8 KiB ahead), copying several pages side by side, and
+//! loading 256 bytes or more before storing them gained nothing or lost up to a third.
 
 use std::arch::asm;
 use std::arch::x86_64::_mm_sfence;
@@ -29,12 +31,12 @@ pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
                 ".p2align 5",
                 "2:",
                 "vmovdqu64 zmm16, [{from}]",
-                "vmovdqu64 zmm17, [{from} + 64]",
-                "vmovdqu64 zmm18, [{from} + 128]",
-                "vmovdqu64 zmm19, [{from} + 192]",
                 "vmovntdq [{to}], zmm16",
+                "vmovdqu64 zmm17, [{from} + 64]",
                 "vmovntdq [{to} + 64], zmm17",
+                "vmovdqu64 zmm18, [{from} + 128]",
                 "vmovntdq [{to} + 128], zmm18",
+                "vmovdqu64 zmm19, [{from} + 192]",
                 "vmovntdq [{to} + 192], zmm19",
                 "add {from}, 256",
                 "add {to}, 256",
@@ -69,14 +71,14 @@ pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
                 "vmovdqu ymm1, [{from} + 32]",
                 "vmovdqu ymm2, [{from} + 64]",
                 "vmovdqu ymm3, [{from} + 96]",
-                "vmovdqu ymm4, [{from} + 128]",
-                "vmovdqu ymm5, [{from} + 160]",
-                "vmovdqu ymm6, [{from} + 192]",
-                "vmovdqu ymm7, [{from} + 224]",
                 "vmovntdq [{to}], ymm0",
                 "vmovntdq [{to} + 32], ymm1",
                 "vmovntdq [{to} + 64], ymm2",
                 "vmovntdq [{to} + 96], ymm3",
+                "vmovdqu ymm4, [{from} + 128]",
+                "vmovdqu ymm5, [{from} + 160]",
+                "vmovdqu ymm6, [{from} + 192]",
+                "vmovdqu ymm7, [{from} + 224]",
                 "vmovntdq [{to} + 128], ymm4",
                 "vmovntdq [{to} + 160], ymm5",
                 "vmovntdq [{to} + 192], ymm6",

@@ -11,27 +11,26 @@ const MOST_IRQS: usize = 2048;
 
 /// Names of interrupts by number, from the text of /proc/interrupts. Those without a handler have no name.
 pub(super) fn parse_interrupts(text: &str) -> HashMap<u32, String> {
-    let mut lines = text.lines();
-    let cpus =
-        lines.next().unwrap_or_default().split_whitespace().filter(|word| word.starts_with("CPU")).count();
-    lines.filter_map(|line| parse_line(line, cpus)).collect()
+    text.lines().filter_map(parse_line).collect()
 }
 
 /// `36:  0  94843  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`: number, a count for each CPU, then chip,
-/// hardware number, trigger, and after two blanks the names of the handlers.
-fn parse_line(line: &str, cpus: usize) -> Option<(u32, String)> {
-    let (number, mut rest) = line.trim_start().split_once(':')?;
-    let number = number.parse().ok()?;
-    for _ in 0..cpus {
-        let (count, after) = rest.trim_start().split_once(' ')?;
-        count.parse::<u64>().ok()?;
-        rest = after;
-    }
-    let (chip, name) = rest.trim().rsplit_once("  ")?;
-    let trigger = ["-edge", "-level", "-fasteoi", "Edge", "Level"];
-    let is_trigger = trigger.iter().any(|end| name.ends_with(end)) && !chip.contains("  ");
-    (!is_trigger).then(|| (number, name.trim().to_owned()))
+/// hardware number, trigger, and after two blanks the names of the handlers. Read from the right, as there may be
+/// a thousand counts.
+fn parse_line(line: &str) -> Option<(u32, String)> {
+    let (number, rest) = line.split_once(':')?;
+    let number = number.trim_start().parse().ok()?;
+    let (_, name) = rest.trim_end().rsplit_once("  ")?;
+    let name = name.trim_start();
+    // Without a handler, the line ends with the hardware number and the trigger, or with a count.
+    let end = name.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_trigger = end.is_empty() || (end.len() < name.len() && TRIGGERS.contains(&end));
+    (!is_trigger).then(|| (number, name.to_owned()))
 }
+
+/// What stands after the hardware number: with a hyphen where the handler of the flow has a name, by itself on
+/// aarch64.
+const TRIGGERS: [&str; 5] = ["-edge", "-level", "-fasteoi", " Edge", " Level"];
 
 /// The interrupts of the PCI function at `path`, by ascending number.
 pub(super) fn read(root: &dyn Sysfs, path: &str, bound: bool, names: &HashMap<u32, String>) -> Vec<Irq> {
@@ -72,6 +71,7 @@ mod tests {
             38:          0          7   ITS-MSI 524288 Edge      nvme0q0, nvme0q1\n \
             39:          0          7     GICv3  27 Level     arch_timer\n \
             40:          0          1 PCI-MSIX-0000:00:02.0   2-edge\n\
+            41:          0          1   GICv3  27 Level\n\
             NMI:          0          0   Non-maskable interrupts\n\
             ERR:          0\n";
         let mut names: Vec<(u32, String)> = parse_interrupts(text).into_iter().collect();
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_no_table_of_interrupts_has_no_names() {
-        for text in ["", "CPU0", "CPU0\n1:", "CPU0\n1: 5", "CPU0\n1: x  y  z", ":::\n::"] {
+        for text in ["", "CPU0", "CPU0\n1:", "CPU0\n1: 5", "CPU0\n1:  7  5", "x: 1  y  z", ":::\n::"] {
             assert!(parse_interrupts(text).is_empty(), "{text:?}");
         }
     }

@@ -80,8 +80,11 @@ impl Group {
     }
 }
 
-/// Directories whose entries are names, with the role of a name.
-const DIRECTORIES: [(&str, fn(&str) -> Option<Role>); 9] = [
+/// Tells the role of a name in a directory, if it is one of a device.
+type RoleOf = fn(&str) -> Option<Role>;
+
+/// Directories whose entries are names.
+const DIRECTORIES: [(&str, RoleOf); 9] = [
     ("/sys/class/net", |_| Some(Role::Net)),
     ("/sys/class/infiniband", |_| Some(Role::Rdma)),
     ("/sys/class/nvme", |name| numbered(name, "nvme").then_some(Role::NvmeController)),

@@ -29,34 +29,59 @@ pub(super) fn functions(root: &dyn Sysfs) -> Vec<PciAddress> {
     all
 }
 
-/// A hexadecimal attribute: `0x010802`.
-pub(super) fn hex(root: &dyn Sysfs, path: &str, attribute: &str) -> Option<u32> {
-    let text = root.optional(&format!("{path}/{attribute}"))?;
-    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+/// What a function says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Card {
+    /// Class code, 24 bits.
+    pub class: Option<u32>,
+    /// Vendor and device.
+    pub ids: Option<(u16, u16)>,
+    /// Driver that is bound to it.
+    pub driver: Option<String>,
 }
 
-/// Vendor and device.
-pub(super) fn ids(root: &dyn Sysfs, path: &str) -> Option<(u16, u16)> {
-    let id = |attribute| hex(root, path, attribute).and_then(|id| u16::try_from(id).ok());
-    Some((id("vendor")?, id("device")?))
+/// Reads it of the function at `path`: from `uevent`, which holds it all, else from one attribute each.
+pub(super) fn card(root: &dyn Sysfs, path: &str) -> Card {
+    let uevent = root.optional(&format!("{path}/uevent")).unwrap_or_default();
+    let mut card = parse_uevent(&uevent);
+    if card.class.is_none() {
+        let hex = |attribute| hex(root.optional(&format!("{path}/{attribute}"))?.strip_prefix("0x")?);
+        let id = |attribute| hex(attribute).and_then(|id| u16::try_from(id).ok());
+        card.class = hex("class");
+        card.ids = id("vendor").zip(id("device"));
+        card.driver = driver(root, path).or(card.driver);
+    }
+    card
 }
 
-/// Name of the driver that is bound to a device.
+/// `DRIVER=nvme`, `PCI_CLASS=10802`, `PCI_ID=144D:A80A` (`drivers/pci/pci-driver.c`, `pci_uevent`).
+fn parse_uevent(text: &str) -> Card {
+    let value =
+        |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::trim);
+    let ids = value("PCI_ID").and_then(|ids| ids.split_once(':'));
+    let id = |text| hex(text).and_then(|id| u16::try_from(id).ok());
+    Card {
+        class: value("PCI_CLASS").and_then(hex),
+        ids: ids.and_then(|(vendor, device)| id(vendor).zip(id(device))),
+        driver: value("DRIVER").map(str::to_owned),
+    }
+}
+
+fn hex(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 16).ok()
+}
+
+/// Name of the driver that is bound to a device, on PCI or not.
 pub(super) fn driver(root: &dyn Sysfs, path: &str) -> Option<String> {
     let driver = root.resolve(&format!("{path}/driver")).ok()?;
     driver.rsplit('/').next().map(str::to_owned)
 }
 
-/// What a function with this class is, if it moves data; `group` is what is named below it, and `driver`
-/// is only asked where the class leaves it open.
-pub(super) fn kind(
-    class: Option<u32>,
-    group: Option<&Group>,
-    driver: impl FnOnce() -> Option<String>,
-) -> Option<DeviceKind> {
+/// What a function is, if it moves data; `group` is what is named below it.
+pub(super) fn kind(card: &Card, group: Option<&Group>) -> Option<DeviceKind> {
     use DeviceKind::*;
     let has = |role| group.is_some_and(|group| group.has(role));
-    let class = class.unwrap_or_default() >> 8;
+    let class = card.class.unwrap_or_default() >> 8;
     match (class >> 8, class) {
         (_, BRIDGE) => None,
         (_, 0x0108) => Some(Nvme),
@@ -68,7 +93,7 @@ pub(super) fn kind(
         (0x12, _) | (_, 0x0b40) => Some(Accelerator),
         (_, 0x0801) => Some(Dma),
         (_, 0x0c04) => Some(StorageController),
-        _ => group.map_or_else(|| unnamed(class, driver), by_names),
+        _ => group.map_or_else(|| unnamed(class, card.driver.as_deref()), by_names),
     }
 }
 
@@ -90,9 +115,9 @@ fn by_names(group: &Group) -> Option<DeviceKind> {
 }
 
 /// System peripherals are mostly counters and mailboxes of the processor, and a few DMA engines.
-fn unnamed(class: u32, driver: impl FnOnce() -> Option<String>) -> Option<DeviceKind> {
+fn unnamed(class: u32, driver: Option<&str>) -> Option<DeviceKind> {
     const ENGINES: [&str; 2] = ["ioatdma", "idxd"];
-    let is_engine = class == 0x0880 && driver().is_some_and(|driver| ENGINES.contains(&driver.as_str()));
+    let is_engine = class == 0x0880 && driver.is_some_and(|driver| ENGINES.contains(&driver));
     is_engine.then_some(DeviceKind::Dma)
 }
 
@@ -177,8 +202,20 @@ mod tests {
     }
 
     #[test]
+    fn one_file_tells_class_ids_and_driver() {
+        let text = "DRIVER=virtio-pci\nPCI_CLASS=20000\nPCI_ID=1AF4:1041\nPCI_SUBSYS_ID=1AF4:1041\n";
+        let driver = Some("virtio-pci".to_owned());
+        assert_eq!(parse_uevent(text), Card { class: Some(0x020000), ids: Some((0x1af4, 0x1041)), driver });
+        for text in ["", "PCI_CLASS=\nPCI_ID=1AF4", "PCI_CLASS=xyz\nPCI_ID=1AF41:1041", "PCI_CLASSES=20000"] {
+            assert_eq!(parse_uevent(text), Card::default(), "{text}");
+        }
+    }
+
+    #[test]
     fn classes_tell_the_kind_before_names_do() {
-        let kind = |class, driver: Option<&str>| super::kind(Some(class), None, || driver.map(str::to_owned));
+        let kind = |class, driver: Option<&str>| {
+            super::kind(&Card { class: Some(class), ids: None, driver: driver.map(str::to_owned) }, None)
+        };
         assert_eq!(kind(0x010802, None), Some(DeviceKind::Nvme));
         assert_eq!(kind(0x0c0400, None), Some(DeviceKind::StorageController));
         assert_eq!(kind(0x020700, None), Some(DeviceKind::Rdma));

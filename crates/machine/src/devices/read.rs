@@ -57,37 +57,36 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A PCI function, if it moves data. Most do not; these cost the reading of their class alone.
+    /// A PCI function, if it moves data. Most do not; these cost the reading of one file.
     fn function(&mut self, address: PciAddress, group: Option<Group>) -> Option<Device> {
         let root = self.root;
         let listed = format!("{}/{address}", pci::FUNCTIONS);
         let path = group.as_ref().map_or(listed.as_str(), |group| &group.path);
-        let class = pci::hex(root, path, "class");
-        let kind = pci::kind(class, group.as_ref(), || pci::driver(root, path))?;
+        let card = pci::card(root, path);
+        let kind = pci::kind(&card, group.as_ref())?;
         let path = match &group {
             Some(group) => group.path.clone(),
             None => root.resolve(&listed).ok()?,
         };
         let named = group.map(|group| (group.shown(), group.names)).unwrap_or_default();
-        let driver = pci::driver(root, &path);
         let sriov = pci::sriov(root, &path);
         let is_virtual = matches!(sriov, Some(Sriov::Virtual { .. }));
         Some(Device {
             kind,
             names: named.0,
             pci: Some(address),
-            ids: pci::ids(root, &path),
-            class,
+            ids: card.ids,
+            class: card.class,
             model: model(root, kind, address, &path, &named.1),
             locality: self.localities.of(&path),
-            // A virtual function has no link of its own: its registers hold zeros.
+            // A virtual function has no link and no power of its own: its registers hold zeros.
             link: if is_virtual { None } else { link::read(root, &path) },
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
-            power: pci::power(root, &path),
-            irqs: irqs::read(root, &path, driver.is_some(), &self.interrupts),
+            power: if is_virtual { None } else { pci::power(root, &path) },
+            irqs: irqs::read(root, &path, card.driver.is_some(), &self.interrupts),
             sriov,
             port_bits_per_s: port_speed(root, &named.1),
-            driver,
+            driver: card.driver,
             path,
         })
     }
@@ -108,13 +107,14 @@ impl Reader<'_> {
 
     fn bridge(&mut self, address: PciAddress, path: String) -> Option<Device> {
         let root = self.root;
-        let class = pci::hex(root, &path, "class").filter(|class| pci::is_bridge(*class))?;
+        let card = pci::card(root, &path);
+        card.class.filter(|class| pci::is_bridge(*class))?;
         Some(Device {
             kind: DeviceKind::Bridge,
             pci: Some(address),
-            ids: pci::ids(root, &path),
-            class: Some(class),
-            driver: pci::driver(root, &path),
+            ids: card.ids,
+            class: card.class,
+            driver: card.driver,
             locality: self.localities.of(&path),
             link: link::read(root, &path),
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),

@@ -19,6 +19,7 @@ struct Model {
 #[derive(Default)]
 struct Found {
     caches: Vec<Cache>,
+    seen: BTreeSet<(u32, String, CpuSet)>,
     /// By CPU: the `index*` numbers of its caches that are known, its own or those of a CPU that shares them.
     indices: BTreeMap<CpuId, BTreeSet<u32>>,
     models: BTreeMap<(u32, String), Option<Model>>,
@@ -37,7 +38,7 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu]) -> Vec<Cache> {
         if first != cpu.id && known(cpu.id) > 0 && known(cpu.id) >= known(first) {
             continue;
         }
-        found.add_all(root, cpu.id, &online);
+        found.add_all(root, cpu, &online);
     }
     let key = |cache: &Cache| (cache.level, cache.kind.clone(), cache.cpus.first());
     found.caches.sort_by_key(key);
@@ -45,36 +46,34 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu]) -> Vec<Cache> {
 }
 
 impl Found {
-    fn add_all(&mut self, root: &dyn Sysfs, cpu: CpuId, online: &CpuSet) {
-        let directory = format!("{CPUS}/cpu{cpu}/cache");
+    fn add_all(&mut self, root: &dyn Sysfs, cpu: &Cpu, online: &CpuSet) {
+        let directory = format!("{CPUS}/cpu{}/cache", cpu.id);
         let indices = root.names(&directory).into_iter().filter_map(|name| numbered(&name, "index"));
         for index in indices {
-            let known = self.indices.get(&cpu).is_some_and(|known| known.contains(&index));
+            let known = self.indices.get(&cpu.id).is_some_and(|known| known.contains(&index));
             if !known {
                 self.add(root, &format!("{directory}/index{index}"), index, cpu, online);
             }
         }
     }
 
-    fn add(&mut self, root: &dyn Sysfs, directory: &str, index: u32, cpu: CpuId, online: &CpuSet) {
+    fn add(&mut self, root: &dyn Sysfs, directory: &str, index: u32, cpu: &Cpu, online: &CpuSet) {
         let Some(size) = root.optional(&format!("{directory}/size")) else { return };
         let Some(bytes) = parse_size(&size) else { return };
         let model = self.models.entry((index, size)).or_insert_with(|| model(root, directory));
         let Some(Model { level, kind, line_bytes, ways }) = model.clone() else { return };
-        let cpus = set_of(root, directory, &["shared_cpu_list", "shared_cpu_map"])
+        // The mask first: every kernel has it, and lists in recordings made by hand are not always kept in step.
+        // Some Itaniums give an empty one; hardware threads of a core share all it has.
+        let cpus = set_of(root, directory, &["shared_cpu_map", "shared_cpu_list"])
             .map(|cpus| cpus.intersection(online))
-            .filter(|cpus| cpus.contains(cpu))
-            .unwrap_or_else(|| CpuSet::one(cpu));
+            .filter(|cpus| cpus.contains(cpu.id))
+            .unwrap_or_else(|| cpu.siblings.clone());
         for sharer in cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
-        let cache = Cache { level, kind, bytes, line_bytes, ways, cpus };
-        let same = |other: &Cache| {
-            (other.level, &other.kind, &other.cpus) == (cache.level, &cache.kind, &cache.cpus)
-        };
         // CPUs of different kinds may count one cache under different indices.
-        if !self.caches.iter().rev().any(same) {
-            self.caches.push(cache);
+        if self.seen.insert((level, kind.clone(), cpus.clone())) {
+            self.caches.push(Cache { level, kind, bytes, line_bytes, ways, cpus });
         }
     }
 }

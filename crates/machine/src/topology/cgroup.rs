@@ -47,11 +47,11 @@ impl Groups {
         });
         let memberships = match root.optional("/proc/self/cgroup") {
             Some(text) => parse_memberships(&text),
-            // Of old, and where a recorded machine lacks the other: the group of controller cpuset alone.
+            // Of old, and where a recorded machine lacks the other: the group that sets CPUs, of either version.
             None => root
                 .optional("/proc/self/cpuset")
                 .filter(|path| path.starts_with('/'))
-                .map(|path| vec![(vec!["cpuset".to_owned()], path)])
+                .map(|path| vec![(vec!["cpuset".to_owned()], path.clone()), (Vec::new(), path)])
                 .unwrap_or_default(),
         };
         Self { mounts: mounts.unwrap_or_else(usual_mounts), memberships }

@@ -107,6 +107,7 @@ impl<'a> Model<'a> {
         match (self.name, self.implementer, self.part) {
             (Some(name), ..) => name.split_whitespace().collect::<Vec<_>>().join(" "),
             (None, Some(implementer), Some(part)) => arm_name(implementer, part),
+            _ if self.itanium => "Itanium".to_owned(),
             _ => self.vendor.unwrap_or_default().to_owned(),
         }
     }

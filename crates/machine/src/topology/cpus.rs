@@ -14,6 +14,8 @@ pub(super) struct Known {
     pub online: CpuSet,
     /// Those that are there; possible ones that are not plugged in are not.
     pub present: CpuSet,
+    /// Whether sysfs has directories of them; else nothing is known of where they sit.
+    pub described: bool,
 }
 
 /// Finds the CPUs: in sysfs (`Documentation/admin-guide/cputopology.rst`), else in /proc/stat or /proc/cpuinfo.
@@ -29,10 +31,10 @@ pub(super) fn known(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Known {
     };
     if online.is_empty() {
         let online = from_proc(root, cpuinfo);
-        return Known { present: online.clone(), online };
+        return Known { present: online.clone(), online, described: false };
     }
     let present = told("present").map_or(directories.clone(), |present| present.intersection(&directories));
-    Known { present: present.union(&online), online }
+    Known { present: present.union(&online), online, described: !directories.is_empty() }
 }
 
 fn is_online(root: &dyn Sysfs, cpu: CpuId) -> bool {
@@ -58,13 +60,16 @@ fn from_proc(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> CpuSet {
 pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &CpuInfo) -> Vec<Cpu> {
     let owner: BTreeMap<CpuId, NodeId> =
         nodes.iter().flat_map(|node| node.cpus.iter().map(|cpu| (cpu, node.id))).collect();
-    let siblings_file = siblings_file(root, known);
+    let siblings_file = if known.described { siblings_file(root, known) } else { None };
     let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
     for id in known.online.iter() {
         if cpus.contains_key(&id) {
             continue;
         }
-        let read = online_cpu(root, id, siblings_file, known);
+        let read = match known.described {
+            true => online_cpu(root, id, siblings_file, known),
+            false => Cpu { online: true, ..blank(id) },
+        };
         for thread in read.siblings.iter() {
             cpus.entry(thread).or_insert_with(|| Cpu { id: thread, ..read.clone() });
         }

@@ -2,7 +2,7 @@
 
 use super::{numbered, set_of, Node, NODES};
 use crate::ids::NodeId;
-use crate::set::NodeSet;
+use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ struct Evidence {
 ///   (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`);
 /// - `DRAM`: a node with CPUs, no memory-side cache, and every module of the machine is DDR by EDAC
 ///   (`Documentation/admin-guide/ras.rst`).
-pub(super) fn fill(root: &dyn Sysfs, nodes: &mut [Node]) {
+pub(super) fn fill(root: &dyn Sysfs, gpu: &BTreeMap<NodeId, NodeSet>, nodes: &mut [Node]) {
     let evidence = Evidence {
-        gpu: gpu_nodes(root),
+        gpu: gpu.keys().copied().collect(),
         dax: dax_targets(root),
         faster: faster_nodes(root, nodes),
         cxl_blocks: cxl_blocks(root),
@@ -57,10 +57,24 @@ impl Evidence {
     }
 }
 
-fn gpu_nodes(root: &dyn Sysfs) -> NodeSet {
+/// Nodes that are the memory of NVIDIA GPUs, with the nodes near to the GPU's own PCI slot, if those are known.
+pub(super) fn gpu_nodes(root: &dyn Sysfs, nodes: &[Node]) -> BTreeMap<NodeId, NodeSet> {
     const GPUS: &str = "/proc/driver/nvidia/gpus";
-    let status = |gpu: String| root.optional(&format!("{GPUS}/{gpu}/numa_status"));
-    root.names(GPUS).into_iter().filter_map(status).filter_map(|text| parse_numa_status(&text)).collect()
+    let gpu = |address: String| {
+        let node = parse_numa_status(&root.optional(&format!("{GPUS}/{address}/numa_status"))?)?;
+        Some((node, nodes_near(root, &format!("/sys/bus/pci/devices/{address}"), nodes)))
+    };
+    root.names(GPUS).into_iter().filter_map(gpu).collect()
+}
+
+/// Nodes near to a PCI device: its `numa_node`, else those of its local CPUs
+/// (`Documentation/ABI/testing/sysfs-bus-pci`).
+fn nodes_near(root: &dyn Sysfs, device: &str, nodes: &[Node]) -> NodeSet {
+    if let Ok(node) = root.value::<u32>(&format!("{device}/numa_node")) {
+        return NodeSet::one(NodeId(node));
+    }
+    let local: CpuSet = set_of(root, device, &["local_cpulist", "local_cpus"]).unwrap_or_default();
+    nodes.iter().filter(|node| !node.cpus.intersection(&local).is_empty()).map(|node| node.id).collect()
 }
 
 /// `Node:      255` among other lines.

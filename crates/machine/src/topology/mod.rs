@@ -38,7 +38,7 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Nodes the kernel could have, but that are not online.
     pub offline_nodes: NodeSet,
-    /// CPUs by ascending id, the offline ones too.
+    /// CPUs that are present, by ascending id, the offline ones too.
     pub cpus: Vec<Cpu>,
     /// Caches of online CPUs, each once, by level.
     pub caches: Vec<Cache>,
@@ -314,7 +314,9 @@ fn set_of<T: Id>(root: &dyn Sysfs, directory: &str, names: &[&str]) -> Option<Id
     names.iter().find_map(|name| {
         let text = root.optional(&format!("{directory}/{name}"))?;
         match *name {
-            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" => IdSet::parse_mask(&text).ok(),
+            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" | "local_cpus" => {
+                IdSet::parse_mask(&text).ok()
+            }
             _ => IdSet::parse_list(&text).ok(),
         }
     })

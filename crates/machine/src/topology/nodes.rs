@@ -146,8 +146,14 @@ pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Fin
 }
 
 /// Fills in the packages of every node: those of its CPUs; of a node without CPUs those of its initiators
-/// (class 0, then 1); else those of the nodes with CPUs that are nearest by distance.
-pub(super) fn tie_packages(nodes: &mut [Node], cpus: &[Cpu], distances: Option<&Distances>) {
+/// (class 0, then 1); of a GPU's memory those near to the GPU; else those of the nodes with CPUs that are nearest
+/// by distance, which may be all.
+pub(super) fn tie_packages(
+    nodes: &mut [Node],
+    cpus: &[Cpu],
+    gpu_nodes: &BTreeMap<NodeId, NodeSet>,
+    distances: Option<&Distances>,
+) {
     let mut own: BTreeMap<NodeId, BTreeSet<PackageId>> = BTreeMap::new();
     for cpu in cpus.iter().filter(|cpu| cpu.online) {
         if let (Some(node), Some(package)) = (cpu.node, cpu.package) {
@@ -156,19 +162,25 @@ pub(super) fn tie_packages(nodes: &mut [Node], cpus: &[Cpu], distances: Option<&
     }
     let with_cpus: NodeSet = nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id).collect();
     for node in nodes.iter_mut() {
-        let nearest = nearest_cpu_nodes(node, &with_cpus, distances);
+        let near_gpu = gpu_nodes.get(&node.id).map(|near| near.intersection(&with_cpus));
+        let nearest = nearest_cpu_nodes(node, &with_cpus, near_gpu, distances);
         let packages: BTreeSet<PackageId> =
             nearest.iter().filter_map(|id| own.get(&id)).flatten().copied().collect();
         node.packages = packages.into_iter().collect();
     }
 }
 
-fn nearest_cpu_nodes(node: &Node, with_cpus: &NodeSet, distances: Option<&Distances>) -> NodeSet {
+fn nearest_cpu_nodes(
+    node: &Node,
+    with_cpus: &NodeSet,
+    near_gpu: Option<NodeSet>,
+    distances: Option<&Distances>,
+) -> NodeSet {
     if with_cpus.contains(node.id) {
         return NodeSet::one(node.id);
     }
-    let mut initiators = node.access.iter().map(|access| access.initiators.intersection(with_cpus));
-    if let Some(initiators) = initiators.find(|nodes| !nodes.is_empty()) {
+    let initiators = node.access.iter().map(|access| access.initiators.intersection(with_cpus));
+    if let Some(initiators) = initiators.chain(near_gpu).find(|nodes| !nodes.is_empty()) {
         return initiators;
     }
     // Both directions, as they differ on some firmware.

@@ -1,7 +1,8 @@
 //! Reading a topology: the order in which its parts are read.
 
-use super::cpuinfo::{self, CpuInfo};
-use super::{caches, confinement, cpus, distances, finding, identity, kinds, nodes, Topology, CPUS, NODES};
+use super::{
+    caches, confinement, cpuinfo, cpus, distances, finding, identity, kinds, nodes, Topology, CPUS, NODES,
+};
 use crate::findings::{Finding, Severity};
 use crate::ids::NodeId;
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -17,8 +18,9 @@ pub fn read(root: &dyn Sysfs) -> Topology {
     let mut cpus = cpus::read(root, &known, &nodes, &cpuinfo);
     let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     let distances = distances::read(root, &ids, &mut findings);
-    nodes::tie_packages(&mut nodes, &cpus, distances.as_ref());
-    kinds::fill(root, &mut nodes);
+    let gpu_nodes = kinds::gpu_nodes(root, &nodes);
+    nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
+    kinds::fill(root, &gpu_nodes, &mut nodes);
     nodes::judge(&nodes, &known.online, &mut findings);
     let confinement = confinement::read(root, &cpus, &nodes);
     confinement::judge(&confinement, &mut findings);
@@ -28,11 +30,10 @@ pub fn read(root: &dyn Sysfs) -> Topology {
     for node in &mut nodes {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
-    let CpuInfo { features, .. } = &cpuinfo;
     Topology {
         identity: identity::read(root, &cpuinfo),
-        caches: caches::read(root, &cpus),
-        cpu_features: features.clone(),
+        caches: if known.described { caches::read(root, &cpus) } else { Vec::new() },
+        cpu_features: cpuinfo.features,
         nodes,
         offline_nodes,
         cpus,

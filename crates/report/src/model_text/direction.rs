@@ -4,10 +4,13 @@ use super::head::percent;
 use crate::listing::members;
 use crate::style::Page;
 use crate::table::{Align, Cell, Table};
+use crate::words::count;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, Flow};
-use numaio_schema::{Class, ClassRule, DirectionModel, NodeBandwidth, Record, TargetModel};
+use numaio_schema::{
+    Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, Summary, TargetModel,
+};
 
 /// A figure in a unit, with as many decimals as all figures of a table have.
 struct Figures {
@@ -112,12 +115,22 @@ fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
         let range = if least == most { least } else { format!("{least} - {most}") };
         table.row([
             Cell::of_class(class.rank.to_string(), rank),
-            Cell::of_class(members(class, target), rank),
+            Cell::of_class(nodes_of(class, target), rank),
             figures.of(class.mean_bytes_copied_per_s).into(),
             range.into(),
         ]);
     }
     table
+}
+
+/// Nodes of a class: the target first, or as ranges where they are many.
+fn nodes_of(class: &Class, target: NodeId) -> String {
+    const MANY: usize = 12;
+    if class.nodes.len() > MANY {
+        class.nodes.to_string()
+    } else {
+        members(class, target)
+    }
 }
 
 fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &Figures) -> Table {
@@ -177,8 +190,17 @@ fn note(
         notes.push("unsettled".to_owned());
     }
     if let Some(cell) = record.cell(target.target, Flow::of(direction, target.target, node.node)) {
-        let too_few = cell.bytes_copied_per_s.as_ref().filter(|summary| !summary.covers);
-        notes.extend(too_few.map(|summary| format!("interval is the range of {} visits", summary.n)));
+        let range = |summary: &&Summary| summary.interval == IntervalKind::Range;
+        let too_few = cell.bytes_copied_per_s.as_ref().filter(range);
+        notes.extend(
+            too_few.map(|summary| {
+                format!("interval is only the range of {}", count(summary.n as usize, "visit"))
+            }),
+        );
+        let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
+        if set_aside > 0 {
+            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+        }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
     notes.join("; ")

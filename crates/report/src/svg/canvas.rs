@@ -79,7 +79,7 @@ impl Canvas {
     pub(super) fn document(self, width: i32, height: i32, title: &str, description: &str) -> String {
         let (title, description) = (escaped(title), escaped(description));
         format!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="numaio-title numaio-desc">
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="numaio" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="numaio-title numaio-desc">
 <title id="numaio-title">{title}</title>
 <desc id="numaio-desc">{description}</desc>
 <style>

@@ -4,6 +4,7 @@ use super::canvas::{clip, text_width, Area, Canvas};
 use crate::style::clean_paragraph;
 use crate::words;
 use numaio_machine::findings::{Finding, Severity};
+use std::cmp::Reverse;
 
 /// Blank within a card, at each side.
 const PADDING: i32 = 9;
@@ -96,7 +97,7 @@ impl Mark {
     /// The mark for these findings; none of none.
     pub(super) fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Option<Self> {
         let mut findings: Vec<&Finding> = findings.collect();
-        findings.sort_by(|a, b| b.severity.cmp(&a.severity));
+        findings.sort_by_key(|finding| Reverse(finding.severity));
         let severity = findings.first()?.severity;
         let sentence = |finding: &&Finding| {
             format!("{}: {}: {}", words::severity(finding.severity), finding.subject, finding.what)

@@ -1,10 +1,13 @@
-//! Distances as a matrix in which the farther is the darker.
+//! Distances as a matrix: the farther, the stronger the colour.
 
 use super::canvas::{text_width, Area, Canvas};
 use numaio_machine::topology::Distances;
+use std::collections::BTreeSet;
 
 /// With more nodes than this, cells are small and without figures.
 const FEW: usize = 16;
+/// Height of the line that says which colour is which distance.
+const LEGEND: i32 = 28;
 
 /// The matrix, with the sizes it is drawn in.
 pub(super) struct Heat<'d> {
@@ -31,7 +34,31 @@ impl<'d> Heat<'d> {
     /// Width and height.
     pub(super) fn size(&self) -> (i32, i32) {
         let nodes = self.distances.nodes.len() as i32;
-        (self.label + 8 + nodes * self.cell.0, 18 + nodes * self.cell.1)
+        let legend = if self.is_large() { LEGEND } else { 0 };
+        (self.label + 8 + nodes * self.cell.0, 18 + nodes * self.cell.1 + legend)
+    }
+
+    fn is_large(&self) -> bool {
+        self.distances.nodes.len() > FEW
+    }
+
+    /// How strongly a distance is coloured.
+    fn opacity(&self, distance: u32) -> f64 {
+        let farthest = self.distances.rows.iter().flatten().copied().max().unwrap_or(10);
+        let share = f64::from(distance.saturating_sub(10)) / f64::from(farthest.saturating_sub(10).max(1));
+        0.05 + 0.5 * share
+    }
+
+    /// Which colour is which distance, where the cells have no figures; of many distances the nearest.
+    fn draw_legend(&self, canvas: &mut Canvas, x: i32, y: i32) {
+        let distances: BTreeSet<u32> = self.distances.rows.iter().flatten().copied().collect();
+        for (index, distance) in distances.into_iter().take(12).enumerate() {
+            let x = x + index as i32 * 56;
+            let area = Area { x, y, width: 16, height: 14 };
+            canvas.heat(area, self.opacity(distance), &format!("distance {distance}"));
+            canvas.rect("cells", area);
+            canvas.text("aside", x + 22, y + 11, &distance.to_string());
+        }
     }
 
     /// Draws it, the upper left corner at a point.
@@ -55,27 +82,31 @@ impl<'d> Heat<'d> {
         }
         let all = nodes.len() as i32;
         canvas.rect("cells", Area { x: left, y: top, width: all * width, height: all * height });
+        if self.is_large() {
+            self.draw_legend(canvas, left, top + all * height + 10);
+        }
     }
 
     /// Draws neighbouring cells of the same distance as one.
     fn draw_row(&self, canvas: &mut Canvas, row: usize, distances: &[u32], left: i32, y: i32) {
         let (width, height) = self.cell;
         let nodes = &self.distances.nodes;
-        let farthest = self.distances.rows.iter().flatten().copied().max().unwrap_or(10);
-        let few = nodes.len() <= FEW;
+        let few = !self.is_large();
         let mut first = 0;
         while let Some(distance) = distances.get(first) {
             let same =
                 distances[first..].iter().take_while(|other| !few && *other == distance).count().max(1);
             let x = left + first as i32 * width;
             let area = Area { x, y, width: width * same as i32, height };
-            let share =
-                f64::from(distance.saturating_sub(10)) / f64::from(farthest.saturating_sub(10).max(1));
             let to = match same {
                 1 => nodes[first].to_string(),
                 same => format!("{} to {}", nodes[first], nodes[first + same - 1]),
             };
-            canvas.heat(area, 0.05 + 0.5 * share, &format!("from node {} to {to}: {distance}", nodes[row]));
+            canvas.heat(
+                area,
+                self.opacity(*distance),
+                &format!("from node {} to {to}: {distance}", nodes[row]),
+            );
             if few {
                 canvas.text("middle", x + width / 2, y + height / 2 + 4, &distance.to_string());
             }

@@ -89,12 +89,25 @@ impl Block {
         }
     }
 
+    /// Nodes in stacks side by side, each put on the stack that is the lowest so far.
+    fn stacks(&self) -> Vec<Vec<&Column>> {
+        let mut stacks: Vec<(i32, Vec<&Column>)> = vec![(0, Vec::new()); self.abreast()];
+        for column in &self.columns {
+            // Of those equally low the leftmost is taken.
+            if let Some((height, stack)) = stacks.iter_mut().min_by_key(|(height, _)| *height) {
+                *height += column.height() + GAP;
+                stack.push(column);
+            }
+        }
+        stacks.into_iter().map(|(_, stack)| stack).collect()
+    }
+
     fn frame(&self, card: i32) -> (i32, i32) {
-        let rows = self.columns.chunks(self.abreast());
-        let row_width = |row: &[Column]| row.iter().map(|column| column.width(card) + GAP).sum::<i32>() - GAP;
-        let row_height = |row: &[Column]| row.iter().map(Column::height).max().unwrap_or(0) + GAP;
-        let width = rows.clone().map(row_width).max().unwrap_or(0);
-        let height = rows.map(row_height).sum::<i32>() - GAP;
+        let stacks = self.stacks();
+        let width = stacks.iter().map(|stack| stack_width(stack, card) + GAP).sum::<i32>() - GAP;
+        let stack_height =
+            |stack: &Vec<&Column>| stack.iter().map(|column| column.height() + GAP).sum::<i32>();
+        let height = stacks.iter().map(stack_height).max().unwrap_or(0) - GAP;
         let title = text_width(&self.title, 13, true);
         (width.max(title) + 2 * PADDING, TITLE + height + 2 * PADDING)
     }
@@ -110,30 +123,33 @@ impl Block {
         )
     }
 
-    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, card: i32) {
-        let (width, height) = self.frame(card);
+    /// Draws it in a row that is `height` high.
+    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, height: i32, card: i32) {
+        let (width, _) = self.frame(card);
         canvas.rect("frame", Area { x, y, width, height });
         canvas.text("name", x + PADDING, y + PADDING + 9, &self.title);
-        let mut top = y + PADDING + TITLE;
-        for row in self.columns.chunks(self.abreast()) {
-            let mut left = x + PADDING;
-            for column in row {
+        let mut left = x + PADDING;
+        for stack in self.stacks() {
+            let mut top = y + PADDING + TITLE;
+            for column in &stack {
                 column.draw(canvas, left, top, card);
-                left += column.width(card) + GAP;
+                top += column.height() + GAP;
             }
-            top += row.iter().map(Column::height).max().unwrap_or(0) + GAP;
+            left += stack_width(&stack, card) + GAP;
         }
         let mut top = y + PADDING + TITLE;
         for column in &self.beside {
             let (from, to) = (x + width, x + width + BESIDE);
             let middle = top + column.node_height() / 2;
-            // The frame may end above a node that stands beside it.
-            let start = middle.min(y + height - PADDING);
-            canvas.path("far", &format!("M{from} {start}H{}V{middle}H{to}", from + BESIDE / 2));
+            canvas.path("far", &format!("M{from} {middle}H{to}"));
             column.draw(canvas, to, top, card);
             top += column.height() + GAP;
         }
     }
+}
+
+fn stack_width(stack: &[&Column], card: i32) -> i32 {
+    stack.iter().map(|column| column.width(card)).max().unwrap_or(0)
 }
 
 /// Blocks in rows.
@@ -177,7 +193,7 @@ impl<'b> Rows<'b> {
         for row in &self.rows {
             let mut left = x;
             for block in row {
-                block.draw(canvas, left, top, self.card);
+                block.draw(canvas, left, top, self.row_height(row), self.card);
                 left += block.size(self.card).0 + 2 * GAP;
             }
             top += self.row_height(row) + 2 * GAP;

@@ -64,9 +64,10 @@ fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) 
     let mut bottom = y + 18;
     // Characters of middling width: most lines are shorter than what is allowed to them.
     let columns = (width - 22) as usize / 7;
-    for Finding { severity, subject, what, .. } in findings.iter().take(MOST_FINDINGS) {
-        let words = clean_paragraph(&format!("{}: {subject}: {what}", words::severity(*severity)));
-        canvas.triangle(words::severity(*severity), MARGIN, bottom + 3, &words);
+    let findings = words::same_findings(findings);
+    for finding in findings.iter().take(MOST_FINDINGS) {
+        let words = clean_paragraph(&finding.sentence());
+        canvas.triangle(words::severity(finding.severity), MARGIN, bottom + 3, &words);
         for line in wrap(&words, columns) {
             bottom += LINE;
             canvas.text("", MARGIN + 22, bottom - 3, &line);

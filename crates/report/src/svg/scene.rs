@@ -2,7 +2,7 @@
 
 use super::card::{Card, Mark};
 use crate::words;
-use numaio_machine::devices::{Device, DeviceKind, Sriov};
+use numaio_machine::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use numaio_machine::ids::PackageId;
 use numaio_machine::topology::{Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
@@ -40,13 +40,13 @@ pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
         }
     }
     let mut lost =
-        Block { title: "Nodes near no package".to_owned(), columns: Vec::new(), beside: Vec::new() };
+        Block { title: "Nodes near no single package".to_owned(), columns: Vec::new(), beside: Vec::new() };
     for node in alone {
-        let near =
-            |packages: &&[PackageId]| packages.iter().any(|package| node.packages.first() == Some(package));
-        match blocks.iter_mut().find(|(packages, _)| near(packages)) {
-            Some((_, block)) => block.beside.push(column(topology, node)),
-            None => lost.columns.push(column(topology, node)),
+        let near = |packages: &&[PackageId]| packages.iter().any(|package| node.packages.contains(package));
+        let mut nearest = blocks.iter_mut().filter(|(packages, _)| near(packages));
+        match (nearest.next(), nearest.next()) {
+            (Some((_, block)), None) => block.beside.push(column(topology, node)),
+            _ => lost.columns.push(column(topology, node)),
         }
     }
     let mut blocks: Vec<Block> = blocks.into_iter().map(|(_, block)| block).collect();
@@ -96,6 +96,9 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
         let (total, free) = (size_for_people(memory.total_bytes), size_for_people(memory.free_bytes));
         lines.push(line(format!("{total} of memory, {free} free")));
     }
+    if node.cpus.is_empty() && node.packages.len() > 1 {
+        lines.push(line(format!("as near to {}", title(&node.packages).to_lowercase())));
+    }
     let mut notes = words::node_notes(node);
     let aside = if notes.is_empty() { String::new() } else { notes.remove(0) };
     lines.extend(notes.into_iter().map(line));
@@ -141,8 +144,8 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
         ..Card::default()
     };
     let Some(first) = group.first() else { return card };
-    let link = first.link.as_ref().filter(|link| link.lanes > 0);
-    let bandwidth = link.map(|link| words::bandwidth(link.bytes_per_s(), BandwidthUnit::GigabytesPerS));
+    let bytes_per_s = first.link.as_ref().and_then(words::link_bytes_per_s);
+    let bandwidth = bytes_per_s.map(|speed| words::bandwidth(speed, BandwidthUnit::GigabytesPerS));
     let bandwidth = bandwidth.unwrap_or_default();
     card.strip = strip(first.kind);
     match group {
@@ -151,24 +154,29 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
             card.aside = device.kind.name().to_owned();
             let pci = device.pci.map(|pci| pci.to_string()).filter(|pci| *pci != device.name());
             card.lines.push((pci.unwrap_or_default(), bandwidth));
+            card.lines.extend(link_line(device, String::new()));
         }
         group => {
             card.name = words::number_of(group);
             let last = group.last().map(|device| words::device_name(device)).unwrap_or_default();
             let each = if bandwidth.is_empty() { bandwidth } else { format!("{bandwidth} each") };
             card.lines.push((format!("{} … {last}", words::device_name(first)), String::new()));
-            card.lines.push((String::new(), each));
+            card.lines.extend(link_line(first, each));
         }
     }
-    card.lines.extend(first.link.as_ref().map(|link| (words::link_width(link), String::new())));
-    if let Some(node) = first.locality.node.filter(|node| topology.node(*node).is_none()) {
-        card.lines.push((format!("node {node}, which is not online"), String::new()));
-    } else if first.locality.node.is_some() {
-        card.lines.push((words::locality_source(first).to_owned(), String::new()));
-    }
+    let locality = match first.locality.node {
+        Some(node) if topology.node(node).is_none() => format!("node {node}, which is not online"),
+        None if first.locality.source == LocalitySource::Unknown => String::new(),
+        _ => words::locality_source(first).to_owned(),
+    };
+    card.lines.push((locality, String::new()));
     card.lines.push((words::sriov(first), String::new()));
     card.lines.retain(|(left, right)| !left.is_empty() || !right.is_empty());
     card
+}
+
+fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
+    device.link.as_ref().map(|link| (words::link_width(link), bandwidth))
 }
 
 /// Everything a card has no room for.

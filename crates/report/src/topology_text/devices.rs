@@ -3,7 +3,7 @@
 use crate::style::Page;
 use crate::table::{Align, Cell, Table};
 use crate::words;
-use numaio_machine::devices::{Device, Sriov};
+use numaio_machine::devices::{Device, LocalitySource, Sriov};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 
@@ -11,6 +11,8 @@ use numaio_machine::units::BandwidthUnit;
 const MANY: usize = 40;
 /// From how many on devices alike are put in one row.
 const GROUP: usize = 4;
+/// Of devices alike, names are all written out up to this many.
+const MOST_NAMES: usize = 16;
 
 /// One table for each node that has devices, and one for devices of which the node is not known.
 pub(super) fn write(page: &mut Page, topology: &Topology) {
@@ -105,7 +107,11 @@ fn write_alike(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
         ]
         .map(Cell::from),
     );
-    let names = words::joined(group.iter().map(|device| words::device_name(device)), ", ");
+    let names: Vec<String> = group.iter().map(|device| words::device_name(device)).collect();
+    let names = match names.as_slice() {
+        [first, .., last] if names.len() > MOST_NAMES => format!("{first} … {last}"),
+        names => names.join(", "),
+    };
     table.span(4, &words::joined([names, notes(first, false)], "; "));
 }
 
@@ -136,12 +142,12 @@ fn notes(device: &Device, named: bool) -> String {
         _ => String::new(),
     };
     let power = match device.power.as_deref() {
-        Some(power) if !is_awake(power) => format!("power {}", words::short(power)),
+        Some(power) if sleeps(power) => format!("power {}", words::short(power)),
         _ => String::new(),
     };
     // With one node or none, the line above the devices says where they hang.
     let source = match device.locality.source {
-        numaio_machine::devices::LocalitySource::Unknown => "",
+        LocalitySource::Unknown => "",
         _ => words::locality_source(device),
     };
     words::joined(
@@ -150,6 +156,7 @@ fn notes(device: &Device, named: bool) -> String {
     )
 }
 
-fn is_awake(power: &str) -> bool {
-    (power.starts_with("D0") || power == "active") && !power.contains("suspend")
+/// Whether a device is in a state of power in which it must wake before it moves data.
+fn sleeps(power: &str) -> bool {
+    ["D1", "D2", "D3", "suspend"].iter().any(|state| power.contains(state))
 }

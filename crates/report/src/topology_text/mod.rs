@@ -90,9 +90,11 @@ fn findings(page: &mut Page, findings: &[Finding]) {
         return;
     }
     page.heading("What looks wrong");
-    for Finding { severity, rule, subject, what, evidence, remedy } in findings {
-        page.paragraph(2, 4, &format!("{}: {subject}: {what} [{rule}]", words::severity(*severity)));
-        for (title, text) in [("evidence", evidence), ("remedy", remedy)] {
+    for finding in words::same_findings(findings) {
+        page.paragraph(2, 4, &format!("{} [{}]", finding.sentence(), finding.rule));
+        for (title, text) in
+            [("evidence", words::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
+        {
             if !text.trim().is_empty() {
                 page.paragraph(6, 2, &format!("{title}: {text}"));
             }

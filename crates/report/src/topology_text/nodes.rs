@@ -58,7 +58,7 @@ fn huge_pages(node: &Node) -> String {
 
 /// A node set, or that it is the node itself.
 #[derive(PartialEq)]
-enum From {
+enum Origin {
     Itself,
     Nodes(NodeSet),
 }
@@ -66,10 +66,10 @@ enum From {
 /// What firmware says of the nodes' memory (HMAT); nodes with the same figures in one row.
 pub(super) fn write_access(page: &mut Page, topology: &Topology) {
     let unit = page.style().unit;
-    let mut rows: Vec<(NodeSet, From, [String; 5])> = Vec::new();
+    let mut rows: Vec<(NodeSet, Origin, [String; 5])> = Vec::new();
     for node in &topology.nodes {
         for access in without_repetition(&node.access) {
-            let from = from(node.id, &access.initiators);
+            let from = origin(node.id, &access.initiators);
             let figures = figures(access, unit);
             match rows.iter_mut().find(|(_, its_from, its)| *its_from == from && *its == figures) {
                 Some((nodes, ..)) => drop(nodes.insert(node.id)),
@@ -90,8 +90,8 @@ pub(super) fn write_access(page: &mut Page, topology: &Topology) {
     }));
     for (nodes, from, figures) in rows {
         let from = match from {
-            From::Itself => "itself".to_owned(),
-            From::Nodes(nodes) => nodes.to_string(),
+            Origin::Itself => "itself".to_owned(),
+            Origin::Nodes(nodes) => nodes.to_string(),
         };
         table.row([nodes.to_string(), from].into_iter().chain(figures).map(Cell::from));
     }
@@ -106,10 +106,10 @@ fn without_repetition(access: &[Access]) -> impl Iterator<Item = &Access> {
         .filter(move |one| one.class == 0 || !access.iter().any(|zero| zero.class == 0 && repeats(one, zero)))
 }
 
-fn from(node: NodeId, initiators: &NodeSet) -> From {
+fn origin(node: NodeId, initiators: &NodeSet) -> Origin {
     match initiators {
-        initiators if *initiators == NodeSet::one(node) => From::Itself,
-        initiators => From::Nodes(initiators.clone()),
+        initiators if *initiators == NodeSet::one(node) => Origin::Itself,
+        initiators => Origin::Nodes(initiators.clone()),
     }
 }
 

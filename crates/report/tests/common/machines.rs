@@ -333,6 +333,12 @@ pub fn large() -> Topology {
         let nic = device(DeviceKind::Network, &format!("ens{}np0", index / 4), &pci, Some(*id));
         it.devices.push(Device { link: link(32.0, 16, 32.0, 16), driver: Some("mlx5_core".into()), ..nic });
     }
+    let of = "0000:80:00.0".parse().unwrap();
+    for number in 8..28 {
+        let pci = format!("0000:80:{:02x}.{}", number / 8, number % 8);
+        let function = device(DeviceKind::Network, "", &pci, Some(0));
+        it.devices.push(Device { sriov: Some(Sriov::Virtual { of }), ..function });
+    }
     it.devices.push(device(DeviceKind::Dma, "dma0chan0", "0000:00:01.0", None));
     it.offline_nodes = set("100-127");
     it.findings = vec![finding(
@@ -376,5 +382,29 @@ pub fn hostile() -> Topology {
     it.confinement.cgroup = Some("/a\x1b[0m".into());
     it.confinement.by = vec!["\x1bc".into()];
     it.confinement.memory_limit_bytes = Some(1);
+    it
+}
+
+/// One node with many devices of which no two are alike, and one package that is two nodes' and two more.
+pub fn crowded() -> Topology {
+    let nodes = vec![
+        node(0, "0,2,4,6,8,10,12,14,16,18,20,22", &[0, 1], 64),
+        node(3, "1", &[0], 0),
+        node(4, "3", &[], 1),
+    ];
+    let far = [node(7, "", &[0, 1], 16), node(8, "", &[], 16)];
+    let nodes = nodes.into_iter().chain(far).collect();
+    let mut it = machine("", "crowded", "", nodes, 1 << 20);
+    for index in 0..45 {
+        let on = [Some(0), Some(0), Some(3), None][index as usize % 4];
+        let name = format!("ens{index}f0np{}", "0".repeat(index as usize % 5));
+        let nic = device(DeviceKind::Network, &name, &format!("0000:{index:02x}:00.0"), on);
+        let link = link(2.5 * f64::from(index % 9), 1 + index, 64.0, 16);
+        it.devices.push(Device { link, ..nic });
+    }
+    let subjects = it.devices.iter().map(|device| device.name()).chain(["machine".into(), "node 0".into()]);
+    it.findings = subjects
+        .map(|subject| finding(Severity::Warning, "rule", &subject, [&"words ".repeat(30), "", ""]))
+        .collect();
     it
 }

@@ -58,7 +58,7 @@ fn visit(round: u32, bytes_copied_per_s: f64) -> Visit {
         samples: 10,
         start_skew_ns: 1000,
         residency: Residency::default(),
-        glitch: false,
+        set_aside: None,
     }
 }
 
@@ -76,7 +76,7 @@ fn cells(targets: &[TargetModel]) -> Vec<Cell> {
                     mad: (high - low) / 4.0,
                     low,
                     high,
-                    covers: true,
+                    interval: IntervalKind::OrderStatistics,
                     min: low,
                     max: high,
                     drift: 0.0,
@@ -181,7 +181,11 @@ pub fn doubtful() -> Model {
     it.targets[0].directions.truncate(1);
     for cell in &mut it.record.cells {
         match cell.flow.source.0 {
-            1 => cell.bytes_copied_per_s.as_mut().unwrap().covers = false,
+            1 => {
+                let summary = cell.bytes_copied_per_s.as_mut().unwrap();
+                (summary.interval, summary.n) = (IntervalKind::Range, 3);
+                cell.visits[0].set_aside = Some("12 of 4096 pages were on node 2".into());
+            }
             2 => cell.failure = Some("2 of 8: mbind to node 2: Cannot allocate memory".into()),
             3 => cell.failure = Some("node 3 has 1048576 bytes free, and the buffers need 268435456".into()),
             _ => {}
