@@ -19,6 +19,8 @@ fn mask_of(set: &CpuSet) -> String {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_list_comes_back(set in any_set()) {
         prop_assert_eq!(CpuSet::parse_list(&set.to_string()), Ok(set.clone()));

@@ -1,9 +1,10 @@
 //! Whether a description can be a machine.
 
-use crate::spec::{BadSpec, DeviceSpec, PathSpec, Spec, SPEC_SCHEMA};
+use crate::spec::{BadSpec, DeviceSpec, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::LONGEST_FILE;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that Linux can have (`NODES_SHIFT` of 10).
@@ -11,6 +12,10 @@ const MOST_NODES: usize = 1024;
 /// CPUs that Linux can have (`NR_CPUS` with `MAXSMP`).
 const MOST_CPUS: u32 = 8192;
 const MOST_DEVICES: usize = 1 << 16;
+/// Memory of a node, so that 1,024 nodes' fit into 64 bits.
+const MOST_MEMORY: u64 = 1 << 53;
+/// Width of a CPU's column in /proc/interrupts.
+const BYTES_PER_COUNT: u64 = 11;
 /// MSI-X vectors of a function.
 const MOST_IRQS: u32 = 2048;
 
@@ -60,7 +65,9 @@ impl Spec {
             let at = || format!("node {}", node.id);
             ensure(node.id.0 < MOST_NODES as u32, at, "has an id beyond 1023")?;
             ensure(node.free_bytes <= node.memory_bytes, at, "has more memory free than it has")?;
+            ensure(node.memory_bytes <= MOST_MEMORY, at, "has more than 8 PiB")?;
             ensure(!self.offline_nodes.contains(node.id), at, "is online and offline")?;
+            check_pools(node)?;
             let known = ["DRAM", "HBM", "CXL", "PMEM"].contains(&node.memory_kind.as_str());
             ensure(known, at, "has memory that is none of DRAM, HBM, CXL, PMEM")?;
         }
@@ -152,6 +159,13 @@ impl Spec {
                 ensure(link.gt_per_s.is_finite() && link.gt_per_s >= 0.0, at, "has a link of no speed")?;
             }
         }
+        let irqs: u64 = self.devices.iter().map(|device| u64::from(device.irqs)).sum();
+        let table = irqs * self.online_cpus().len() as u64 * BYTES_PER_COUNT;
+        ensure(
+            table < LONGEST_FILE as u64,
+            || "devices".to_owned(),
+            "have more interrupts than can be shown",
+        )?;
         self.devices.iter().try_for_each(|device| check_sriov(device, &seen))
     }
 
@@ -205,6 +219,18 @@ impl Spec {
         }
         Ok(())
     }
+}
+
+/// Reserved pages and firmware's figures of a node.
+fn check_pools(node: &NodeSpec) -> Checked {
+    let at = || format!("node {}", node.id);
+    for pool in &node.huge_pages {
+        let size = pool.page_bytes.is_power_of_two() && pool.page_bytes >= 1024 && pool.free <= pool.total;
+        let fits = pool.total.checked_mul(pool.page_bytes).is_some_and(|bytes| bytes <= node.memory_bytes);
+        ensure(size && fits, at, "has huge pages of no size, or more than its memory")?;
+    }
+    let figures = node.access.iter().flat_map(|access| [access.read_bytes_per_s, access.write_bytes_per_s]);
+    figures.flatten().try_for_each(|figure| positive(figure, at))
 }
 
 fn check_sriov(device: &DeviceSpec, seen: &BTreeMap<PciAddress, DeviceKind>) -> Checked {

@@ -157,6 +157,14 @@ pub fn sparse() -> Spec {
 }
 
 fn sparse_devices() -> Vec<DeviceSpec> {
+    let mut devices = devices_below_a_switch();
+    devices.extend(devices_without_a_node());
+    devices.extend(devices_of_the_first_node());
+    devices
+}
+
+/// On node 2: a root port, a switch, and a NIC with a virtual function; its link runs at a quarter of its best.
+fn devices_below_a_switch() -> Vec<DeviceSpec> {
     let port = pci(0, 0x3a, 0, 0);
     let (up, down) = (pci(0, 0x3b, 0, 0), pci(0, 0x3c, 4, 0));
     let two = Some(NodeId(2));
@@ -187,7 +195,11 @@ fn sparse_devices() -> Vec<DeviceSpec> {
         sriov: Some(Sriov::Virtual { of: physical }),
         ..device(DeviceKind::Network, function, 0.0, 0)
     };
-    // Firmware that forgot the node: -1, under a root port that has it, and one where nothing has it.
+    vec![bridge(port, None), bridge(up, Some(port)), bridge(down, Some(up)), nic, virtual_function]
+}
+
+/// Firmware that forgot the node: -1, under a root port that has it, and one where nothing has it.
+fn devices_without_a_node() -> [DeviceSpec; 3] {
     let disk = DeviceSpec {
         under: Some(pci(0, 0x80, 1, 0)),
         names: vec!["nvme0n1".into()],
@@ -202,6 +214,11 @@ fn sparse_devices() -> Vec<DeviceSpec> {
         power_state: Some("D3hot".into()),
         ..device(DeviceKind::Gpu, pci(0x10000, 1, 0, 0), 16.0, 16)
     };
+    [disk_port, disk, lost]
+}
+
+/// A RDMA device with its port down, a disk behind SATA, and a DMA engine that no driver is bound to.
+fn devices_of_the_first_node() -> [DeviceSpec; 3] {
     let rdma = DeviceSpec {
         node: Some(NodeId(0)),
         names: vec!["mlx5_0".into(), "ib0".into()],
@@ -221,19 +238,7 @@ fn sparse_devices() -> Vec<DeviceSpec> {
         driver: None,
         ..device(DeviceKind::Dma, pci(0, 0, 4, 0), 16.0, 16)
     };
-    vec![
-        bridge(port, None),
-        bridge(up, Some(port)),
-        bridge(down, Some(up)),
-        nic,
-        virtual_function,
-        disk_port,
-        disk,
-        lost,
-        rdma,
-        sata,
-        unbound,
-    ]
+    [rdma, sata, unbound]
 }
 
 /// Two sockets of aarch64 with a drive on each.
@@ -304,7 +309,7 @@ fn large_unit(unit: u32, devices: &mut Vec<DeviceSpec>) {
             ..device(DeviceKind::Network, function, 0.0, 0)
         });
     }
-    for index in 0..8u8 {
+    for index in (0..8u8).rev() {
         let disk = device(DeviceKind::Nvme, pci(unit, 4 + index, 0, 0), 32.0, 4);
         let names = vec![format!("nvme{}n1", unit * 8 + u32::from(index))];
         devices.push(DeviceSpec { node, under, names, irqs: 1, model: "Simulated drive".into(), ..disk });

@@ -112,6 +112,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn no_capacity_is_exceeded((capacities, flows) in case()) {
             let rates = share(&capacities, &flows);

@@ -189,7 +189,11 @@ fn the_sparse_machine_has_its_oddities() {
 #[test]
 fn descriptions_that_are_no_machine_are_refused() {
     type Breaks = fn(&mut Spec);
-    let breaks: [(&str, Breaks); 14] = [
+    let breaks: [(&str, Breaks); 18] = [
+        ("node 0", |spec| spec.nodes[0].huge_pages[0].total = u64::MAX),
+        ("node 5", |spec| spec.nodes[2].access[0].read_bytes_per_s = Some(f64::INFINITY)),
+        ("node 2", |spec| spec.nodes[1].memory_bytes = u64::MAX),
+        ("device 0000:3d:00.0", |spec| spec.devices[3].irqs = 1 << 30),
         ("nodes", |spec| spec.nodes.clear()),
         ("nodes", |spec| spec.nodes.reverse()),
         ("node 2", |spec| spec.nodes[1].cpus.extend(shapes::sparse().nodes[0].cpus.iter())),

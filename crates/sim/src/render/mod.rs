@@ -20,8 +20,9 @@ use numaio_machine::tree::Tree;
 
 /// The files of a machine, an hour after it was started.
 ///
-/// Renders any description; of one that [`Spec::check`] refuses, the files contradict each other as it does.
+/// The description must be one that [`Spec::check`] accepts: what it refuses has no files that mean anything.
 pub fn render(spec: &Spec) -> Tree {
+    debug_assert_eq!(spec.check(), Ok(()));
     let mut tree = Tree::new();
     nodes::render(spec, &mut tree);
     memory::render(spec, &mut tree);

@@ -42,7 +42,7 @@ fn places(spec: &Spec) -> BTreeMap<PciAddress, String> {
     places
 }
 
-/// The bus right below each bridge, and the last one below it.
+/// The first bus below each bridge, which is the one right below it, and the last.
 fn buses_below(spec: &Spec) -> BTreeMap<PciAddress, (u8, u8)> {
     let above: BTreeMap<PciAddress, PciAddress> =
         spec.devices.iter().filter_map(|device| Some((device.pci, device.under?))).collect();
@@ -51,9 +51,8 @@ fn buses_below(spec: &Spec) -> BTreeMap<PciAddress, (u8, u8)> {
         let bus = device.pci.bus;
         let mut up = device.under;
         while let Some(bridge) = up {
-            // The first function found below stands right below: bridges come before what hangs under them.
-            let (_, last) = below.entry(bridge).or_insert((bus, bus));
-            *last = bus.max(*last);
+            let (first, last) = below.entry(bridge).or_insert((bus, bus));
+            (*first, *last) = (bus.min(*first), bus.max(*last));
             up = above.get(&bridge).copied();
         }
     }
