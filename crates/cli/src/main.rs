@@ -1,1 +1,21 @@
-fn main() {}
+//! The `numaio` command: words for people, and the one place that picks the machine.
+
+mod args;
+mod balancing;
+mod commands;
+mod failure;
+mod machine;
+mod output;
+mod progress;
+mod store;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match commands::run(&args) {
+        Ok(code) => code,
+        Err(failure) => output::fail(&failure),
+    }
+}

@@ -1,6 +1,11 @@
 //! What a machine was doing while it was measured.
 
+use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::cpuinfo;
 use serde::{Deserialize, Serialize};
+
+/// Most entries of /proc that are looked at for a daemon; a busy machine is not worth the time.
+const MOST_PROCESSES: usize = 2_000;
 
 /// Settings and load that change what a measurement means. What the kernel does not tell is none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +42,226 @@ pub struct ProcessorTime {
     pub own: u64,
 }
 
-/// Reads the conditions now.
-pub fn read(_root: &dyn crate::sysfs::Sysfs) -> Conditions {
-    Conditions::default()
+/// Reads the conditions now. Never fails: what cannot be read is none.
+pub fn read(root: &dyn Sysfs) -> Conditions {
+    let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
+    let policies = policies(root);
+    Conditions {
+        numa_balancing: root.value("/proc/sys/kernel/numa_balancing").ok(),
+        transparent_huge_pages: root
+            .optional("/sys/kernel/mm/transparent_hugepage/enabled")
+            .and_then(|text| chosen(&text).map(str::to_owned)),
+        governors: governors(root, &policies),
+        turbo: turbo(root),
+        virtual_machine: virtual_machine(root, &cpuinfo.features),
+        irqbalance: irqbalance(root),
+        processor_time: processor_time(root),
+        frequency_mhz: frequencies(root, &policies).or_else(|| range(cpuinfo_frequencies(&cpuinfo))),
+    }
+}
+
+/// The one of several words that stands in brackets: `always [madvise] never`
+/// (`Documentation/admin-guide/mm/transhuge.rst`).
+fn chosen(text: &str) -> Option<&str> {
+    text.split_whitespace()
+        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+        .filter(|word| !word.is_empty())
+}
+
+/// Directories of the frequency policies, each of one or more CPUs (`Documentation/admin-guide/pm/cpufreq.rst`).
+fn policies(root: &dyn Sysfs) -> Vec<String> {
+    const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
+    let names = root.names(POLICIES).into_iter().filter(|name| name.starts_with("policy"));
+    let directories: Vec<String> = names.map(|name| format!("{POLICIES}/{name}")).collect();
+    // Kernels before 4.3 have them below the CPUs only; those of the first stand for all.
+    let of_first = "/sys/devices/system/cpu/cpu0/cpufreq";
+    if directories.is_empty() && root.exists(of_first) {
+        return vec![of_first.to_owned()];
+    }
+    directories
+}
+
+fn governors(root: &dyn Sysfs, policies: &[String]) -> Vec<String> {
+    let mut governors: Vec<String> = policies
+        .iter()
+        .filter_map(|policy| root.optional(&format!("{policy}/scaling_governor")))
+        .filter(|governor| !governor.is_empty())
+        .collect();
+    governors.sort();
+    governors.dedup();
+    governors
+}
+
+/// `intel_pstate/no_turbo` (`Documentation/admin-guide/pm/intel_pstate.rst`), else `cpufreq/boost`
+/// (`Documentation/admin-guide/pm/cpufreq.rst`).
+fn turbo(root: &dyn Sysfs) -> Option<bool> {
+    let switch = |path: &str| match root.optional(path).as_deref() {
+        Some("0") => Some(false),
+        Some("1") => Some(true),
+        _ => None,
+    };
+    let forbidden = switch("/sys/devices/system/cpu/intel_pstate/no_turbo");
+    forbidden.map(|forbidden| !forbidden).or_else(|| switch("/sys/devices/system/cpu/cpufreq/boost"))
+}
+
+/// CPUID's hypervisor bit on x86; Xen's and s390's `/sys/hypervisor/type` (the directory alone is on many
+/// kernels on bare metal, too); elsewhere the device tree or the firmware's maker.
+fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
+    features.iter().any(|feature| feature == "hypervisor")
+        || root.exists("/sys/hypervisor/type")
+        || root.exists("/proc/device-tree/hypervisor")
+        || root.optional("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
+}
+
+/// Whether irqbalance runs: as a service of systemd, else as a process. None where not all processes of the
+/// machine can be seen (a container: kernel threads are absent), or where they are too many to look at.
+fn irqbalance(root: &dyn Sysfs) -> Option<bool> {
+    // A service has a control group while it runs, and only then; this spares looking at every process.
+    for services in ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice"] {
+        if root.exists(services) {
+            return Some(root.exists(&format!("{services}/irqbalance.service")));
+        }
+    }
+    if root.optional("/proc/2/comm").as_deref() != Some("kthreadd") {
+        return None;
+    }
+    let names = root.names("/proc");
+    let processes: Vec<&String> =
+        names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
+    if processes.len() > MOST_PROCESSES {
+        return None;
+    }
+    let runs = |name: &&String| root.optional(&format!("/proc/{name}/comm")).as_deref() == Some("irqbalance");
+    Some(processes.iter().any(runs))
+}
+
+fn processor_time(root: &dyn Sysfs) -> Option<ProcessorTime> {
+    let time = parse_stat(&root.optional("/proc/stat")?)?;
+    let own = root.optional("/proc/self/stat").and_then(|text| parse_own(&text)).unwrap_or(0);
+    Some(ProcessorTime { own, ..time })
+}
+
+/// The line `cpu` of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and guests, whose time
+/// is part of user. Old kernels have fewer.
+fn parse_stat(text: &str) -> Option<ProcessorTime> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    if fields.len() < 4 {
+        return None;
+    }
+    let sum = |which: &[usize]| {
+        which
+            .iter()
+            .filter_map(|index| fields.get(*index))
+            .fold(0u64, |sum, ticks| sum.saturating_add(*ticks))
+    };
+    let (busy, stolen) = (sum(&[0, 1, 2, 5, 6]), sum(&[7]));
+    let total = busy.saturating_add(stolen).saturating_add(sum(&[3, 4]));
+    Some(ProcessorTime { busy, stolen, total, own: 0 })
+}
+
+/// Fields 14 and 15 of /proc/self/stat (`Documentation/filesystems/proc.rst`, 1.1). Field 2, the name in
+/// parentheses, may hold anything, so fields are counted from the last parenthesis.
+fn parse_own(text: &str) -> Option<u64> {
+    let (_, after) = text.rsplit_once(')')?;
+    let mut fields = after.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    user.checked_add(system)
+}
+
+/// `scaling_cur_freq` of every policy, in kHz.
+fn frequencies(root: &dyn Sysfs, policies: &[String]) -> Option<(u32, u32)> {
+    let kilohertz =
+        policies.iter().filter_map(|policy| root.value::<u32>(&format!("{policy}/scaling_cur_freq")).ok());
+    range(kilohertz.map(|kilohertz| kilohertz / 1000))
+}
+
+fn cpuinfo_frequencies(cpuinfo: &cpuinfo::CpuInfo) -> impl Iterator<Item = u32> + '_ {
+    // Casts of floats saturate, and make nothing of what is no number.
+    cpuinfo.processors.iter().filter_map(|processor| processor.mhz).map(|mhz| mhz.round() as u32)
+}
+
+fn range(values: impl Iterator<Item = u32>) -> Option<(u32, u32)> {
+    values.filter(|mhz| *mhz > 0).fold(None, |range, mhz| {
+        let (least, most) = range.unwrap_or((mhz, mhz));
+        Some((least.min(mhz), most.max(mhz)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    #[test]
+    fn a_machine_tells_its_conditions() {
+        let cpu = "/sys/devices/system/cpu";
+        let mut tree = Tree::new();
+        tree.file("/proc/sys/kernel/numa_balancing", "1\n")
+            .file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+            .file(&format!("{cpu}/cpufreq/policy0/scaling_governor"), "powersave\n")
+            .file(&format!("{cpu}/cpufreq/policy1/scaling_governor"), "performance\n")
+            .file(&format!("{cpu}/cpufreq/policy2/scaling_governor"), "powersave\n")
+            .file(&format!("{cpu}/cpufreq/policy0/scaling_cur_freq"), "3100000\n")
+            .file(&format!("{cpu}/cpufreq/policy1/scaling_cur_freq"), "800123\n")
+            .file(&format!("{cpu}/intel_pstate/no_turbo"), "1\n")
+            .file("/proc/2/comm", "kthreadd\n")
+            .file("/proc/812/comm", "irqbalance\n")
+            .file("/proc/stat", "cpu  10 20 30 1000 100 4 5 6 7 8\ncpu0 1 2 3 4\n")
+            .file("/proc/self/stat", "812 (a) b) R 1 1 1 0 -1 0 0 0 0 0 21 12 0 0 20 0\n");
+        let expected = Conditions {
+            numa_balancing: Some(1),
+            transparent_huge_pages: Some("madvise".into()),
+            governors: vec!["performance".into(), "powersave".into()],
+            turbo: Some(false),
+            virtual_machine: false,
+            irqbalance: Some(true),
+            processor_time: Some(ProcessorTime { busy: 69, stolen: 6, total: 1175, own: 33 }),
+            frequency_mhz: Some((800, 3100)),
+        };
+        assert_eq!(read(&tree), expected);
+        tree.remove("/proc/812");
+        assert_eq!(read(&tree).irqbalance, Some(false));
+        // Without kernel threads this is a container, whose processes are not all there are.
+        tree.remove("/proc/2");
+        assert_eq!(read(&tree).irqbalance, None);
+    }
+
+    #[test]
+    fn a_virtual_machine_without_cpufreq() {
+        let mut tree = Tree::new();
+        tree.file("/proc/cpuinfo", "processor: 0\nflags: fpu hypervisor\nvendor_id: x\ncpu MHz: 2399.9\n");
+        let conditions = read(&tree);
+        assert!(conditions.virtual_machine);
+        assert_eq!(conditions.frequency_mhz, Some((2400, 2400)));
+        assert_eq!(read(&Tree::new()), Conditions::default());
+    }
+
+    #[test]
+    fn systemd_knows_its_services() {
+        let mut tree = Tree::new();
+        tree.dir("/sys/fs/cgroup/system.slice/ssh.service");
+        assert_eq!(read(&tree).irqbalance, Some(false));
+        tree.dir("/sys/fs/cgroup/system.slice/irqbalance.service");
+        assert_eq!(read(&tree).irqbalance, Some(true));
+    }
+
+    #[test]
+    fn an_empty_hypervisor_directory_is_no_hypervisor() {
+        let mut tree = Tree::new();
+        tree.dir("/sys/hypervisor");
+        assert!(!read(&tree).virtual_machine);
+        tree.file("/sys/hypervisor/type", "xen\n");
+        assert!(read(&tree).virtual_machine);
+    }
+
+    #[test]
+    fn boost_is_turbo_where_there_is_no_pstate_driver() {
+        let mut tree = Tree::new();
+        tree.file("/sys/devices/system/cpu/cpufreq/boost", "1\n");
+        assert_eq!(read(&tree).turbo, Some(true));
+        tree.file("/sys/devices/system/cpu/cpufreq/boost", "?\n");
+        assert_eq!(read(&tree).turbo, None);
+    }
 }

@@ -18,3 +18,8 @@ pub fn see(root: &dyn Sysfs) -> Topology {
         .sort_by(|a, b| (b.severity, &a.rule, &a.subject).cmp(&(a.severity, &b.rule, &b.subject)));
     machine
 }
+
+/// Whether there are files of a machine below this root at all.
+pub fn is_machine(root: &dyn Sysfs) -> bool {
+    root.list("/sys").is_ok() || root.list("/proc").is_ok()
+}

@@ -9,6 +9,10 @@ use std::fmt;
 /// Linux allows 8,192 CPUs and 1,024 nodes.
 pub const LARGEST_ID: u32 = 1 << 16;
 
+/// Ids that the ranges of one list may span together. The kernel names each id once; this is a limit, so that
+/// a hostile list that names the same ids over and over cannot keep us busy.
+const MOST_SPANNED: u64 = 4 * LARGEST_ID as u64;
+
 /// A set of ids in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdSet<T: Id>(BTreeSet<T>);
@@ -46,6 +50,7 @@ impl<T: Id> IdSet<T> {
     pub fn parse_list(text: &str) -> Result<Self, NotASet> {
         let bad = || NotASet(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
+        let mut spanned = 0;
         for part in text.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (range, stride) = part.split_once(':').unwrap_or((part, "1/1"));
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -53,6 +58,10 @@ impl<T: Id> IdSet<T> {
             let (used, group) = stride.split_once('/').unwrap_or(("1", stride));
             let (used, group) = (number(used).ok_or_else(bad)?, number(group).ok_or_else(bad)?);
             if first > last || group == 0 || used > group {
+                return Err(bad());
+            }
+            spanned += u64::from(last - first) + 1;
+            if spanned > MOST_SPANNED {
                 return Err(bad());
             }
             set.extend((first..=last).filter(|id| (id - first) % group < used).map(T::from_number));
@@ -71,7 +80,7 @@ impl<T: Id> IdSet<T> {
         }
         for (index, word) in words.iter().rev().enumerate() {
             let digits = word.strip_prefix("0x").unwrap_or(word);
-            if digits.is_empty() || digits.len() > 8 {
+            if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return Err(bad());
             }
             let bits = u32::from_str_radix(digits, 16).map_err(|_| bad())?;
@@ -182,7 +191,9 @@ impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
 }
 
 fn number(text: &str) -> Option<u32> {
-    text.trim().parse().ok().filter(|number| *number <= LARGEST_ID)
+    // Digits only: Rust's parse also takes a sign.
+    let digits = Some(text.trim()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().filter(|number| *number <= LARGEST_ID)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! To see a machine: files of /sys and /proc below a root that is a value.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,7 +35,8 @@ pub struct ReadError {
 }
 
 /// What stood in the way of reading a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WhyUnread {
     /// No such file or directory.
     Absent,

@@ -5,8 +5,8 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::probe::{Outcome, Probe, ProbeError};
-use crate::sysfs::{ReadError, Sysfs};
-use crate::tree::{Entry, Tree};
+use crate::sysfs::{ReadError, Sysfs, WhyUnread};
+use crate::tree::{join, Entry, Tree, LONGEST_PATH};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -39,8 +39,24 @@ enum Line {
     Bytes { file: String, hex: String },
     Link { link: String, to: String },
     Dir { dir: String },
+    Unread { unread: String, why: WhyUnread },
+    Unreachable { unreachable: String, why: WhyUnread },
     Run { run: Workload, gave: Outcome },
     Failed { run: Workload, failed: ProbeError },
+}
+
+impl Line {
+    fn path(&self) -> Option<&str> {
+        match self {
+            Self::Text { file: path, .. }
+            | Self::Bytes { file: path, .. }
+            | Self::Link { link: path, .. }
+            | Self::Dir { dir: path }
+            | Self::Unread { unread: path, .. }
+            | Self::Unreachable { unreachable: path, .. } => Some(path),
+            Self::Run { .. } | Self::Failed { .. } => None,
+        }
+    }
 }
 
 /// A recorded machine.
@@ -69,6 +85,22 @@ pub enum NotATape {
 }
 
 impl Tape {
+    /// Reads a tape as it lies in a file; one that a crash cut within a character loses its last line.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, NotATape> {
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            // Only the last character is cut: what stands before it is text.
+            Err(error) if error.error_len().is_none() => {
+                std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+            }
+            Err(error) => {
+                let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+                return Err(NotATape::BadLine(line, "not UTF-8".to_owned()));
+            }
+        };
+        Self::parse(text)
+    }
+
     /// Reads a tape. A last line without its end, as a crash leaves it, is passed over.
     pub fn parse(text: &str) -> Result<Self, NotATape> {
         let mut lines = text.split_inclusive('\n').enumerate();
@@ -79,13 +111,18 @@ impl Tape {
         let mut others = Vec::new();
         for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             match serde_json::from_str(line) {
+                Ok(line) if Line::path(&line).is_some_and(|path| path.len() > LONGEST_PATH) => {
+                    return Err(NotATape::BadLine(index + 1, format!("a path beyond {LONGEST_PATH} bytes")));
+                }
                 Ok(Line::Link { link, to }) => links.push((link, to)),
                 Ok(line) => others.push((index + 1, line)),
                 Err(_) if !line.ends_with('\n') => {}
                 Err(error) => return Err(NotATape::BadLine(index + 1, error.to_string())),
             }
         }
-        // Links first: a file may have been recorded by a path that leads through one.
+        // Links first, those nearer to the root before others: an entry may have been recorded by a path
+        // that leads through one.
+        links.sort_by_cached_key(|(link, _): &(String, String)| link.matches('/').count());
         for (link, to) in links {
             tape.files.link(&link, &to);
         }
@@ -97,13 +134,23 @@ impl Tape {
 
     fn add(&mut self, line: Line) -> Result<(), String> {
         match line {
-            Line::Text { file, text } => drop(self.files.file(&file, text)),
-            Line::Bytes { file, hex } => drop(self.files.file(&file, bytes_of(&hex)?)),
-            Line::Link { link, to } => drop(self.files.link(&link, &to)),
-            Line::Dir { dir } => drop(self.files.dir(&dir)),
             Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
             Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
+            line => self.add_entry(line)?,
         }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Text { file, text } => self.files.file(&file, text),
+            Line::Bytes { file, hex } => self.files.file(&file, bytes_of(&hex)?),
+            Line::Link { link, to } => self.files.link(&link, &to),
+            Line::Dir { dir } => self.files.dir(&dir),
+            Line::Unread { unread, why } => self.files.unread(&unread, why),
+            Line::Unreachable { unreachable, why } => self.files.unreachable(&unreachable, why),
+            Line::Run { .. } | Line::Failed { .. } => &mut self.files,
+        };
         Ok(())
     }
 
@@ -143,16 +190,18 @@ fn line_of_entry(path: &str, entry: &Entry) -> Line {
         },
         Entry::Link(to) => Line::Link { link: path.to_owned(), to: to.clone() },
         Entry::Dir => Line::Dir { dir: path.to_owned() },
+        Entry::Unread(why) => Line::Unread { unread: path.to_owned(), why: why.clone() },
+        Entry::Unreachable(why) => Line::Unreachable { unreachable: path.to_owned(), why: why.clone() },
     }
 }
 
 fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
-    let digits = hex.as_bytes();
-    let pair = |pair: &[u8]| {
-        let text = std::str::from_utf8(pair).ok().filter(|text| text.len() == 2)?;
-        u8::from_str_radix(text, 16).ok()
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+        _ => None,
     };
-    digits.chunks(2).map(|digits| pair(digits).ok_or_else(|| "not hexadecimal".to_owned())).collect()
+    hex.as_bytes().chunks(2).map(|digits| pair(digits).ok_or_else(|| "not hexadecimal".to_owned())).collect()
 }
 
 /// A machine that is played from a tape: what was not recorded, it does not know.
@@ -217,6 +266,10 @@ fn describe(workload: &Workload) -> String {
 }
 
 /// A machine that keeps what is read of it and run on it.
+///
+/// Whatever was read, listed or resolved gives the same on the tape, the first answer where answers change:
+/// it is what the topology was read from. Links are kept where they stand, so that every other path through
+/// them leads to the same place.
 #[derive(Debug)]
 pub struct Recording<M> {
     machine: M,
@@ -233,51 +286,131 @@ impl<M> Recording<M> {
     pub fn tape(&self) -> Tape {
         self.tape.borrow().clone()
     }
+
+    /// The machine that is recorded.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
 }
 
 impl<M: Sysfs> Sysfs for Recording<M> {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        let content = self.machine.read(path)?;
-        let place = self.machine.resolve(path).unwrap_or_else(|_| path.to_owned());
-        // The first content stays: it is what the topology was read from.
-        if self.tape.borrow().files.read(&place).is_err() {
-            self.tape.borrow_mut().files.file(&place, content.clone());
-        }
-        self.keep_link(path, &place);
-        Ok(content)
+        let result = self.machine.read(path);
+        let entry = match &result {
+            Ok(content) => Entry::File(content.clone()),
+            Err(error) if error.why == WhyUnread::WrongKind => Entry::Dir,
+            Err(error) => Entry::Unread(error.why.clone()),
+        };
+        self.keep(path, entry);
+        result
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let names = self.machine.list(path)?;
-        let place = self.machine.resolve(path).unwrap_or_else(|_| path.to_owned());
-        self.keep_link(path, &place);
-        self.tape.borrow_mut().files.dir(&place);
-        for name in &names {
-            let child = format!("{place}/{name}");
-            // A link is kept as a link; whatever else is there is at least named.
-            match self.machine.resolve(&child) {
-                Ok(target) if target != child => self.keep_link(&child, &target),
-                _ => drop(self.tape.borrow_mut().files.dir(&child)),
-            }
+        let result = self.machine.list(path);
+        let entry = match &result {
+            Ok(_) => Entry::Dir,
+            Err(error) => Entry::Unread(error.why.clone()),
+        };
+        if let Some(place) = self.keep(path, entry) {
+            result.iter().flatten().for_each(|name| self.keep_name(&place, name));
         }
-        Ok(names)
+        result
     }
 
     fn resolve(&self, path: &str) -> Result<String, ReadError> {
-        let place = self.machine.resolve(path)?;
-        self.tape.borrow_mut().files.dir(&place);
-        self.keep_link(path, &place);
-        Ok(place)
+        let result = self.machine.resolve(path);
+        if let Some(place) = self.keep_way(path) {
+            self.tape.borrow_mut().files.dir(&place);
+        }
+        result
     }
 }
 
-impl<M> Recording<M> {
-    /// Remembers that `path` leads to `place`, if the tape does not know it yet.
-    fn keep_link(&self, path: &str, place: &str) {
-        let known = self.tape.borrow().files.resolve(path).is_ok_and(|known| known == place);
-        if !known {
-            self.tape.borrow_mut().files.link(path, place);
+impl<M: Sysfs> Recording<M> {
+    /// Keeps what is at `path`, unless the tape knows better; gives its canonical path.
+    fn keep(&self, path: &str, entry: Entry) -> Option<String> {
+        let place = self.keep_way(path)?;
+        let files = &mut self.tape.borrow_mut().files;
+        let known = files.entry(&place);
+        match entry {
+            Entry::File(content) if !matches!(known, Some(Entry::File(_))) => files.file(&place, content),
+            Entry::Unread(why) if is_open(files, &place) => files.unread(&place, why),
+            Entry::Dir if matches!(known, Some(Entry::Unread(_))) => files.remove(&place).dir(&place),
+            Entry::Dir => files.dir(&place),
+            _ => files,
+        };
+        Some(place)
+    }
+
+    /// Keeps that `name` stands in the canonical directory `dir`: a link as a link, whatever else at least
+    /// by name.
+    fn keep_name(&self, dir: &str, name: &str) {
+        let path = join(dir, name);
+        if self.tape.borrow().files.resolve(&path).is_ok() {
+            return;
         }
+        let kept = self.keep_step(dir, name);
+        let files = &mut self.tape.borrow_mut().files;
+        match kept {
+            Ok(place) => files.dir(&place),
+            Err(why) => files.unreachable(&path, why),
+        };
+    }
+
+    /// Keeps every link on the way to `path`; gives its canonical path, or nothing if it leads nowhere.
+    fn keep_way(&self, path: &str) -> Option<String> {
+        let mut place = "/".to_owned();
+        for name in
+            path.trim_start_matches('/').split('/').map(|name| if name.is_empty() { "." } else { name })
+        {
+            let known = match name {
+                // Whether something may be stepped out of, the tape does not know: it may be a file.
+                "." | ".." => None,
+                _ => self.tape.borrow().files.resolve(&join(&place, name)).ok(),
+            };
+            place = match known.map_or_else(|| self.keep_step(&place, name), Ok) {
+                Ok(next) => next,
+                Err(why) => return self.keep_dead_end(&place, name, why),
+            };
+        }
+        Some(place)
+    }
+
+    /// Where `name` in the canonical directory `dir` leads; if it is a link, it is kept.
+    fn keep_step(&self, dir: &str, name: &str) -> Result<String, WhyUnread> {
+        let path = join(dir, name);
+        let target = self.machine.resolve(&path).map_err(|error| error.why)?;
+        let files = &mut self.tape.borrow_mut().files;
+        if matches!(name, "." | "..") {
+            files.dir(dir);
+        } else if target != path {
+            files.link(&path, &target);
+        }
+        Ok(target)
+    }
+
+    /// Keeps why there is no way beyond `dir`. What is absent is absent from the tape too.
+    fn keep_dead_end(&self, dir: &str, name: &str, why: WhyUnread) -> Option<String> {
+        // Either `dir` is a file, or `name` in it is a link that leads through one.
+        let no_directory = || self.machine.list(dir).is_err();
+        let files = &mut self.tape.borrow_mut().files;
+        match why {
+            WhyUnread::Absent => files,
+            WhyUnread::WrongKind if no_directory() => match is_open(files, dir) {
+                true => files.unread(dir, why),
+                false => files,
+            },
+            _ => files.unreachable(&join(dir, name), why),
+        };
+        None
+    }
+}
+
+/// Whether nothing is known yet of what is at a canonical path, but that it may be there.
+fn is_open(files: &Tree, place: &str) -> bool {
+    match files.entry(place) {
+        None => files.resolve(place).is_err(),
+        Some(entry) => *entry == Entry::Dir,
     }
 }
 

@@ -1,11 +1,14 @@
 //! A machine's files in memory: what a tape holds, what a simulated machine renders, what tests write.
 
-use crate::sysfs::{ReadError, Sysfs, WhyUnread};
+use crate::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Symbolic links followed before a path counts as a loop, as in the kernel.
+/// Symbolic links followed before a path counts as a loop, as in the kernel (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
+
+/// Longest path, in bytes, that is entered or followed, as in the kernel (`PATH_MAX`).
+pub const LONGEST_PATH: usize = 4096;
 
 /// One entry of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,14 +17,18 @@ pub enum Entry {
     File(Vec<u8>),
     /// A symbolic link and its target, relative or absolute below the root.
     Link(String),
-    /// A directory; those on the way to another entry need no entry of their own.
+    /// A directory that holds nothing; those on the way to another entry have no entry of their own.
     Dir,
+    /// Something that is there, but whose content cannot be had, as `speed` of a network port that is down.
+    Unread(WhyUnread),
+    /// A name that stands in its directory but leads nowhere: a dangling link, or one we may not follow.
+    Unreachable(WhyUnread),
 }
 
 /// Files, directories and symbolic links in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// By canonical path: no component before the last is a link.
+    /// By canonical path; no proper prefix of a path is itself a path here.
     entries: BTreeMap<String, Entry>,
 }
 
@@ -32,28 +39,46 @@ impl Tree {
     }
 
     /// Adds a file, replacing what stood there. Links on the way are followed.
+    ///
+    /// Here as for the other entries: what stood in the way (a file where a directory is needed, a directory
+    /// where the entry goes) is taken out, and a path longer than [`LONGEST_PATH`] adds nothing.
     pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
         self.insert(path, Entry::File(content.into()))
     }
 
-    /// Adds a symbolic link.
+    /// Adds a symbolic link. What was added behind that path before is taken out: links come first.
     pub fn link(&mut self, path: &str, target: &str) -> &mut Self {
         self.insert(path, Entry::Link(target.to_owned()))
     }
 
-    /// Adds a directory, for one that has no entries.
+    /// Adds a directory, for one that has no entries; whatever exists at that path stays.
     pub fn dir(&mut self, path: &str) -> &mut Self {
-        if self.canonical(path).is_ok() {
-            return self;
+        match self.place(path) {
+            Some(place) if self.must_exist(&place).is_err() => self.insert_at(place, Entry::Dir),
+            _ => self,
         }
-        self.insert(path, Entry::Dir)
     }
 
-    /// Takes a file, a link or a whole directory out.
+    /// Adds something that is there and cannot be read.
+    pub fn unread(&mut self, path: &str, why: WhyUnread) -> &mut Self {
+        self.insert(path, Entry::Unread(why))
+    }
+
+    /// Adds a name that leads nowhere.
+    pub fn unreachable(&mut self, path: &str, why: WhyUnread) -> &mut Self {
+        self.insert(path, Entry::Unreachable(why))
+    }
+
+    /// Takes a file, a link or a whole directory out; the directory it was in stays.
     pub fn remove(&mut self, path: &str) -> &mut Self {
-        let path = self.parent_canonical(path);
-        let below = format!("{path}/");
-        self.entries.retain(|key, _| key != &path && !key.starts_with(&below));
+        let Some(path) = self.place(path) else { return self };
+        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let parent_was = self.must_exist(parent).is_ok();
+        self.entries.remove(&path);
+        self.remove_below(&path);
+        if parent_was {
+            self.dir(parent);
+        }
         self
     }
 
@@ -62,61 +87,118 @@ impl Tree {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
+    /// The entry at a path, itself not followed; none for a directory without an entry of its own.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.entries.get(&self.place(path)?)
+    }
+
     fn insert(&mut self, path: &str, entry: Entry) -> &mut Self {
-        let path = self.parent_canonical(path);
+        match self.place(path) {
+            Some(place) => self.insert_at(place, entry),
+            None => self,
+        }
+    }
+
+    fn insert_at(&mut self, path: String, entry: Entry) -> &mut Self {
+        // Every component before the last becomes a directory that needs no entry.
+        for (slash, _) in path.match_indices('/').skip(1) {
+            self.entries.remove(&path[..slash]);
+        }
+        if entry != Entry::Dir {
+            self.remove_below(&path);
+        }
         self.entries.insert(path, entry);
         self
     }
 
-    /// The path with links in all but its last component followed, whether or not it exists.
-    fn parent_canonical(&self, path: &str) -> String {
-        let path = normal("/", path);
-        match path.rsplit_once('/') {
-            Some((parent, name)) => {
-                let parent = self.follow(parent).unwrap_or_else(|| parent.to_owned());
-                format!("{}/{name}", parent.trim_end_matches('/'))
-            }
-            None => path,
+    /// Where an entry for `path` goes: links in all but its last component are followed, whether or not
+    /// it exists. Nowhere for the root, and for a path that is too long.
+    fn place(&self, path: &str) -> Option<String> {
+        if path.len() > LONGEST_PATH {
+            return None;
         }
+        let path = path.trim_end_matches('/');
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if matches!(name, "" | "." | "..") {
+            let path = self.follow(path).unwrap_or_else(|_| normal(path));
+            return if path == "/" { None } else { self.place(&path) };
+        }
+        let by_name = || normal(parent);
+        let parent = self.follow(parent).or_else(|_| self.follow(&by_name())).unwrap_or_else(|_| by_name());
+        Some(join(&parent, name)).filter(|path| path.len() <= LONGEST_PATH)
     }
 
-    /// Follows every link in `path`; nothing on a loop of links. The result need not exist.
-    fn follow(&self, path: &str) -> Option<String> {
+    /// Follows every link in `path`, as path_resolution(7) says: `..` is the parent of the directory reached,
+    /// not of the link. The result need not exist, but what `..` steps out of must.
+    fn follow(&self, path: &str) -> Result<String, WhyUnread> {
+        let too_long = || WhyUnread::Failed("path too long".to_owned());
+        if path.len() > LONGEST_PATH {
+            return Err(too_long());
+        }
         let mut done = String::new();
-        let mut rest: Vec<String> = components(path);
-        rest.reverse();
+        let mut rest: Vec<&str> = path.split('/').rev().collect();
         let mut links = 0;
         while let Some(name) = rest.pop() {
-            let next = format!("{done}/{name}");
-            match self.entries.get(&next) {
+            match name {
+                "" | "." => continue,
+                ".." => {
+                    self.must_exist(&done)?;
+                    done.truncate(done.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let parent = done.len();
+            done.push('/');
+            done.push_str(name);
+            if done.len() > LONGEST_PATH {
+                return Err(too_long());
+            }
+            match self.entries.get(&done) {
                 Some(Entry::Link(target)) => {
                     links += 1;
-                    if links > MOST_LINKS {
-                        return None;
+                    if links > MOST_LINKS || target.len() > LONGEST_PATH {
+                        return Err(WhyUnread::Failed("too many links".to_owned()));
                     }
-                    let target = normal(&done, target);
-                    done.clear();
-                    rest.extend(components(&target).into_iter().rev());
+                    done.truncate(if target.starts_with('/') { 0 } else { parent });
+                    rest.extend(target.split('/').rev());
                 }
-                _ => done = next,
+                Some(Entry::Unreachable(why)) => return Err(why.clone()),
+                Some(Entry::File(_) | Entry::Unread(WhyUnread::WrongKind)) if !rest.is_empty() => {
+                    return Err(WhyUnread::WrongKind);
+                }
+                _ => {}
             }
         }
-        Some(if done.is_empty() { "/".to_owned() } else { done })
+        Ok(if done.is_empty() { "/".to_owned() } else { done })
+    }
+
+    fn must_exist(&self, place: &str) -> Result<(), WhyUnread> {
+        let exists = matches!(place, "" | "/") || self.entries.contains_key(place) || self.has_below(place);
+        exists.then_some(()).ok_or(WhyUnread::Absent)
     }
 
     fn canonical(&self, path: &str) -> Result<String, WhyUnread> {
-        let found = self.follow(&normal("/", path)).ok_or(WhyUnread::Failed("too many links".into()))?;
-        if found == "/" || self.entries.contains_key(&found) || self.first_below(&found).is_some() {
-            Ok(found)
-        } else {
-            Err(WhyUnread::Absent)
+        let found = self.follow(path)?;
+        self.must_exist(&found)?;
+        Ok(found)
+    }
+
+    fn has_below(&self, dir: &str) -> bool {
+        let start = join(dir, "");
+        self.from(&start).is_some_and(|key| key.starts_with(&start))
+    }
+
+    fn remove_below(&mut self, dir: &str) {
+        let start = join(dir, "");
+        while let Some(key) = self.from(&start).filter(|key| key.starts_with(&start)).cloned() {
+            self.entries.remove(&key);
         }
     }
 
-    fn first_below(&self, dir: &str) -> Option<&String> {
-        let start = format!("{}/", dir.trim_end_matches('/'));
-        let key = self.entries.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded)).next()?.0;
-        key.starts_with(&start).then_some(key)
+    /// The first path that is not before `start`.
+    fn from(&self, start: &str) -> Option<&String> {
+        self.entries.range::<str, _>((Bound::Included(start), Bound::Unbounded)).next().map(|(key, _)| key)
     }
 }
 
@@ -124,33 +206,34 @@ impl Sysfs for Tree {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
         let found = self.canonical(path).map_err(|why| ReadError::new(path, why))?;
         match self.entries.get(&found) {
+            Some(Entry::File(content)) if content.len() > LONGEST_FILE => {
+                Err(ReadError::new(path, WhyUnread::TooLong))
+            }
             Some(Entry::File(content)) => Ok(content.clone()),
+            Some(Entry::Unread(why)) => Err(ReadError::new(path, why.clone())),
             _ => Err(ReadError::new(path, WhyUnread::WrongKind)),
         }
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let found = self.canonical(path).map_err(|why| ReadError::new(path, why))?;
-        if matches!(self.entries.get(&found), Some(Entry::File(_))) {
-            return Err(ReadError::new(path, WhyUnread::WrongKind));
+        match self.entries.get(&found) {
+            Some(Entry::File(_)) => return Err(ReadError::new(path, WhyUnread::WrongKind)),
+            Some(Entry::Unread(why)) => return Err(ReadError::new(path, why.clone())),
+            _ => {}
         }
-        let start = format!("{}/", found.trim_end_matches('/'));
+        let start = join(&found, "");
         let mut names: Vec<String> = Vec::new();
         let mut from = start.clone();
         // Jump from child to child: a subtree below a child is never walked.
-        while let Some((key, _)) =
-            self.entries.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next()
-        {
-            let Some(below) = key.strip_prefix(&start) else { break };
+        while let Some(below) = self.from(&from).and_then(|key| key.strip_prefix(&start)) {
             let name = below.split('/').next().unwrap_or_default().to_owned();
             from = if below.len() == name.len() {
                 format!("{start}{name}\0")
             } else {
                 format!("{start}{name}0") // '0' is the character after '/'
             };
-            if names.last() != Some(&name) {
-                names.push(name);
-            }
+            names.push(name);
         }
         names.sort();
         names.dedup();
@@ -162,19 +245,18 @@ impl Sysfs for Tree {
     }
 }
 
-fn components(path: &str) -> Vec<String> {
-    path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+/// `name` in directory `dir`.
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    format!("{}/{name}", dir.trim_end_matches('/'))
 }
 
-/// `path` seen from directory `base`, with `.` and `..` worked out; never above the root.
-fn normal(base: &str, path: &str) -> String {
-    let mut parts = if path.starts_with('/') { Vec::new() } else { components(base) };
-    for part in components(path) {
-        match part.as_str() {
-            "." => {}
-            ".." => {
-                parts.pop();
-            }
+/// `path` from the root with `.` and `..` worked out by name alone; never above the root.
+fn normal(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
             _ => parts.push(part),
         }
     }
@@ -214,5 +296,53 @@ mod tests {
         let mut tree = Tree::new();
         tree.link("/class/eth0", "../devices/pci/eth0").file("/class/eth0/speed", "100");
         assert_eq!(tree.read("/devices/pci/eth0/speed").expect("a file"), b"100");
+    }
+
+    #[test]
+    fn a_step_up_leaves_the_directory_reached_not_the_link() {
+        let mut tree = Tree::new();
+        tree.link("/class/eth0", "../devices/pci/eth0")
+            .file("/devices/pci/eth0/speed", "")
+            .file("/devices/pci/id", "7");
+        assert_eq!(tree.read("/class/eth0/../id").expect("a file"), b"7");
+        assert_eq!(tree.read("/class/absent/../eth0").expect_err("no way").why, WhyUnread::Absent);
+        assert_eq!(tree.read("/devices/pci/id/x").expect_err("no way").why, WhyUnread::WrongKind);
+        assert_eq!(tree.read("/devices/pci/id/").expect_err("no directory").why, WhyUnread::WrongKind);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_gives_way() {
+        let mut tree = Tree::new();
+        tree.file("/a", "file").file("/a/b/c", "below");
+        assert_eq!(tree.list("/a").expect("a directory now"), ["b"]);
+        tree.file("/a", "file again");
+        assert_eq!(tree.entries().count(), 1);
+        tree.dir("/a");
+        assert_eq!(tree.read("/a").expect("it stays"), b"file again");
+        tree.file("/d/x", "").remove("/d/x");
+        assert!(tree.list("/d").expect("the directory stays").is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let mut tree = Tree::new();
+        tree.unread("/speed", WhyUnread::Failed("EINVAL".into())).unreachable("/cwd", WhyUnread::Denied);
+        assert_eq!(tree.read("/speed").expect_err("down").why, WhyUnread::Failed("EINVAL".into()));
+        assert_eq!(tree.resolve("/speed").expect("it is there"), "/speed");
+        assert_eq!(tree.resolve("/cwd/x").expect_err("no way").why, WhyUnread::Denied);
+        assert_eq!(tree.list("/").expect("both are named"), ["cwd", "speed"]);
+    }
+
+    #[test]
+    fn paths_have_a_limit() {
+        let mut tree = Tree::new();
+        tree.file(&"/a".repeat(LONGEST_PATH), "").file("/", "");
+        assert_eq!(tree.entries().count(), 0);
+        // Each link makes the path longer, and never does it end.
+        tree.link("/l", "l/l");
+        assert!(tree.read("/l").is_err());
+        let long = "/b".repeat(LONGEST_PATH / 2);
+        tree.link("/long", &long[1..]).file(&long, "deep");
+        assert!(tree.read(&format!("/long/../{}", &long[1..])).is_err());
     }
 }

@@ -1,1 +1,14 @@
-//! To be written.
+//! Which workloads to try on a machine, in which order, how often, and when to stop.
+//!
+//! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a target node
+//! copy from or to every node with memory.
+
+pub mod campaign;
+mod cells;
+mod options;
+mod order;
+mod trial;
+mod warnings;
+
+pub use campaign::{Event, Setting};
+pub use options::{CampaignError, Options, Threads};

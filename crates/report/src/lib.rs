@@ -1,1 +1,19 @@
-//! To be written.
+//! Documents in, strings out: text for terminals, and drawings.
+//!
+//! Every function here is pure: no clock, no terminal, no file. Names on a machine come from firmware, drivers
+//! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
+//! [clean](style): no control character, no escape sequence, nothing that turns the direction of writing.
+
+mod listing;
+mod model_text;
+mod style;
+mod svg;
+mod table;
+mod topology_text;
+mod words;
+
+pub use listing::model_listing;
+pub use model_text::model_text;
+pub use style::TextStyle;
+pub use svg::topology_svg;
+pub use topology_text::topology_text;

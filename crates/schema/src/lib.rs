@@ -4,12 +4,16 @@
 //! are only added; readers pass over fields they do not know.
 
 mod model;
+mod receipt;
 mod record;
 mod summary;
+mod topology;
 
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use summary::{median, Mode, Summary};
+pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
+pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
 
 /// Text that is not the document wanted.
 #[derive(Debug, thiserror::Error)]

@@ -128,8 +128,9 @@ pub struct Visit {
     pub start_skew_ns: u64,
     /// Where the pages were.
     pub residency: Residency,
-    /// A later look judged this visit a glitch; it is kept, and left out of the summary.
-    pub glitch: bool,
+    /// Why this visit is left out of the summary, if it is: its pages were not where they were bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
 }
 
 /// Something that makes figures doubtful.

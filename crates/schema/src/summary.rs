@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 pub struct Summary {
     /// Number of values.
     pub n: u32,
-    /// Median.
+    /// Median; of a sample with two levels that of the larger one, as no value lies between them.
     pub median: f64,
     /// Median absolute deviation from the median, not scaled.
     pub mad: f64,
-    /// Lower end of the interval that covers the median with at least 95 % confidence.
+    /// Lower end of the 95 % interval of the median.
     pub low: f64,
     /// Upper end of that interval.
     pub high: f64,
-    /// Whether there are values enough for 95 %; if not, the interval is from the least to the greatest.
-    pub covers: bool,
+    /// How the interval was found.
+    pub interval: IntervalKind,
     /// Least value.
     pub min: f64,
     /// Greatest value.
@@ -36,14 +36,247 @@ pub struct Mode {
     pub share: f64,
 }
 
+/// How the interval of a median was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IntervalKind {
+    /// Between two order statistics, by the binomial distribution of the ranks around the median; free of
+    /// any assumption on the values' distribution. Needs six values.
+    OrderStatistics,
+    /// Student's t with the noise of all cells of the campaign together, as there are too few values for
+    /// order statistics. Never narrower than from the least to the greatest value.
+    PooledNoise,
+    /// From the least to the greatest value: too few values to say 95 %.
+    Range,
+}
+
+/// Noise of repeated measurements, estimated over many cells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PooledNoise {
+    /// Standard deviation of one value, relative to its cell's mean.
+    pub relative_sd: f64,
+    /// Degrees of freedom of the estimate.
+    pub freedom: u32,
+}
+
+/// Fewest degrees of freedom for which the pooled noise is taken for an estimate of one cell's.
+const LEAST_FREEDOM: u32 = 8;
+
+impl Summary {
+    /// Summarises values in order of time; none of nothing. `noise` serves cells with few values.
+    pub fn of(values: &[f64], noise: Option<PooledNoise>) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let modes = modes(&sorted);
+        // Where there are two levels, median and interval are those of the larger level.
+        let level = level_of(&sorted, &modes);
+        let middle = median_of_sorted(level)?;
+        let (low, high, interval) = interval(level, middle, noise);
+        let deviations: Vec<f64> = level.iter().map(|value| (value - middle).abs()).collect();
+        let (early, late) = values.split_at(values.len() / 2);
+        let drift = match (median(early), median(late)) {
+            (Some(early), Some(late)) if early > 0.0 => late / early - 1.0,
+            _ => 0.0,
+        };
+        Some(Self {
+            n: values.len() as u32,
+            median: middle,
+            mad: median(&deviations)?,
+            low,
+            high,
+            interval,
+            min,
+            max,
+            drift,
+            modes,
+        })
+    }
+
+    /// Half the width of the interval, relative to the median.
+    pub fn relative_half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.median
+    }
+
+    /// Whether the median is known, with 95 % confidence, within this share of itself.
+    pub fn settled(&self, precision: f64) -> bool {
+        self.interval != IntervalKind::Range && self.relative_half_width() <= precision
+    }
+}
+
+impl PooledNoise {
+    /// The noise of cells, each a list of repeated measurements; none if no cell was repeated.
+    pub fn of<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> Option<Self> {
+        let (mut squares, mut freedom) = (0.0, 0);
+        for values in cells.into_iter().filter(|values| values.len() > 1) {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            squares += values.iter().map(|value| (value / mean - 1.0).powi(2)).sum::<f64>();
+            freedom += values.len() as u32 - 1;
+        }
+        (freedom > 0).then(|| Self { relative_sd: (squares / f64::from(freedom)).sqrt(), freedom })
+    }
+}
+
+/// The values at the level with the greatest share; all, if there is one level.
+fn level_of<'a>(sorted: &'a [f64], modes: &[Mode]) -> &'a [f64] {
+    let [lower, upper] = modes else { return sorted };
+    let split = (lower.share * sorted.len() as f64).round() as usize;
+    if upper.share > lower.share {
+        &sorted[split..]
+    } else {
+        &sorted[..split]
+    }
+}
+
+fn interval(sorted: &[f64], middle: f64, noise: Option<PooledNoise>) -> (f64, f64, IntervalKind) {
+    let n = sorted.len();
+    let (min, max) = (sorted[0], sorted[n - 1]);
+    if let Some(rank) = rank_below_median(n) {
+        return (sorted[rank], sorted[n - 1 - rank], IntervalKind::OrderStatistics);
+    }
+    match noise.filter(|noise| n >= 3 && noise.freedom >= LEAST_FREEDOM) {
+        Some(noise) => {
+            // The median of n normal values has about pi/2 times the variance of their mean.
+            let error = noise.relative_sd * (std::f64::consts::FRAC_PI_2 / n as f64).sqrt();
+            let half = student_t(noise.freedom) * error * middle;
+            (min.min(middle - half), max.max(middle + half), IntervalKind::PooledNoise)
+        }
+        None => (min, max, IntervalKind::Range),
+    }
+}
+
+/// Index of the lower end of the 95 % interval of the median among `n` sorted values, the largest `l` with
+/// P(B <= l) <= 2.5 % for B binomial(n, 1/2); none if there is none (n < 6).
+fn rank_below_median(n: usize) -> Option<usize> {
+    if n > 500 {
+        let rank = n as f64 / 2.0 - 0.98 * (n as f64).sqrt();
+        return Some(rank.floor() as usize - 1);
+    }
+    let mut term = 0.5f64.powi(n as i32);
+    let mut sum = 0.0;
+    let mut rank = None;
+    for below in 0..n / 2 {
+        sum += term;
+        if sum > 0.025 {
+            break;
+        }
+        rank = Some(below);
+        term *= (n - below) as f64 / (below + 1) as f64;
+    }
+    rank
+}
+
+/// 97.5 % quantile of Student's t (Cornish-Fisher expansion; within 0.5 % from five degrees on).
+fn student_t(freedom: u32) -> f64 {
+    let (z, v) = (1.959964f64, f64::from(freedom));
+    z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+}
+
+/// Least distance between two levels, relative to the lower one.
+const LEAST_LEVEL_DISTANCE: f64 = 0.03;
+
+/// Levels of sorted values: two if they fall into two heaps, each of two values and a fifth of all at the
+/// least, with a gap between them of more than twice the width of either.
+fn modes(sorted: &[f64]) -> Vec<Mode> {
+    let n = sorted.len();
+    let smallest = 2.max(n.div_ceil(5));
+    let gap = |split: usize| sorted[split] - sorted[split - 1];
+    let Some(split) = (smallest..(n + 1).saturating_sub(smallest)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))
+    else {
+        return Vec::new();
+    };
+    let width = (sorted[split - 1] - sorted[0]).max(sorted[n - 1] - sorted[split]);
+    if gap(split) <= 2.0 * width || gap(split) <= LEAST_LEVEL_DISTANCE * sorted[split - 1] {
+        return Vec::new();
+    }
+    let mode = |values: &[f64]| {
+        let share = values.len() as f64 / n as f64;
+        median_of_sorted(values).map(|median| Mode { median, share })
+    };
+    mode(&sorted[..split]).into_iter().chain(mode(&sorted[split..])).collect()
+}
+
 /// The median; none of nothing. The mean of the middle two where there are two.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
+    median_of_sorted(&sorted)
+}
+
+fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,
         n if n % 2 == 1 => Some(sorted[middle]),
         _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Summary {
+        Summary::of(values, None).expect("values")
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_tables() {
+        // Conover, Practical Nonparametric Statistics, table of the binomial distribution, p = 1/2.
+        let ranks = [5, 6, 8, 9, 11, 12, 15, 20, 100].map(rank_below_median);
+        let wanted = [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(3), Some(5), Some(39)];
+        assert_eq!(ranks, wanted);
+    }
+
+    #[test]
+    fn the_normal_approximation_joins_the_exact_ranks() {
+        let (exact, near) = (rank_below_median(500), rank_below_median(501));
+        assert!(exact.zip(near).is_some_and(|(exact, near)| exact.abs_diff(near) <= 1), "{exact:?} {near:?}");
+    }
+
+    #[test]
+    fn one_glitch_moves_neither_median_nor_interval_of_nine() {
+        let summary = of(&[100.0, 101.0, 99.0, 100.5, 20.0, 99.5, 100.2, 99.8, 100.1]);
+        assert_eq!((summary.median, summary.low, summary.high), (100.0, 99.0, 100.5));
+        assert_eq!((summary.n, summary.min, summary.modes.len()), (9, 20.0, 0));
+        assert!(summary.settled(0.02));
+    }
+
+    #[test]
+    fn two_levels_are_told_and_not_averaged() {
+        let summary = of(&[100.0, 60.0, 101.0, 60.5, 100.5, 61.0, 100.2, 99.9, 100.1, 60.2]);
+        let levels: Vec<f64> = summary.modes.iter().map(|mode| mode.median).collect();
+        assert_eq!(levels, [60.35, 100.15]);
+        assert_eq!((summary.median, summary.modes[1].share), (100.15, 0.6));
+        assert!(summary.low > 99.0);
+        let even = of(&[60.0, 60.1, 60.2, 100.0, 100.1, 100.2]);
+        assert_eq!(even.median, 60.1, "of two equal levels the lower one is promised");
+    }
+
+    #[test]
+    fn few_values_need_the_noise_of_others() {
+        let values = [100.0, 100.4, 99.8];
+        assert!(!of(&values).settled(0.02), "three values alone say nothing about 95 %");
+        let quiet = PooledNoise { relative_sd: 0.005, freedom: 30 };
+        let loud = PooledNoise { relative_sd: 0.05, freedom: 30 };
+        let with = |noise| Summary::of(&values, Some(noise)).expect("values");
+        assert!(with(quiet).settled(0.02));
+        assert!(!with(loud).settled(0.02));
+        assert!(!with(PooledNoise { relative_sd: 0.005, freedom: 2 }).settled(0.02));
+    }
+
+    #[test]
+    fn pooled_noise_is_that_of_the_values() {
+        let noise = PooledNoise::of([&[99.0, 101.0][..], &[198.0, 202.0], &[7.0]]).expect("repeated");
+        assert_eq!(noise.freedom, 2);
+        assert!((noise.relative_sd - 0.02f64.hypot(0.0) / 2f64.sqrt()).abs() < 1e-12, "{noise:?}");
+        assert_eq!(PooledNoise::of([&[1.0][..]]), None);
+    }
+
+    #[test]
+    fn drift_is_late_over_early() {
+        assert!((of(&[100.0, 100.0, 110.0, 110.0]).drift - 0.1).abs() < 1e-12);
+        assert_eq!(Summary::of(&[], None), None);
+        assert!((student_t(10) - 2.228).abs() < 0.01 && (student_t(30) - 2.042).abs() < 0.001);
     }
 }

@@ -1,5 +1,10 @@
 //! Devices that move data, and where they hang.
 
+mod irqs;
+mod link;
+mod locality;
+mod names;
+mod pci;
 mod read;
 
 pub use read::read;
@@ -105,6 +110,8 @@ pub enum LocalitySource {
     LocalCpus,
     /// The machine has one node.
     OnlyNode,
+    /// Not known: `numa_node` names a node that the machine does not have, or that is offline.
+    AbsentNode,
     /// Not known.
     #[default]
     Unknown,

@@ -1,14 +1,33 @@
 //! A machine's nodes, CPUs, memory, caches and distances, and what this process may use of them.
 
+mod caches;
+mod cgroup;
+mod confinement;
+pub(crate) mod cpuinfo;
+mod cpus;
+mod distances;
+mod fingerprint;
+mod hmat;
+mod identity;
+mod kinds;
+mod memory;
+mod nodes;
 mod read;
 
-pub use read::{fingerprint, read};
+pub use fingerprint::fingerprint;
+pub use read::read;
 
 use crate::devices::Device;
-use crate::findings::Finding;
-use crate::ids::{CpuId, NodeId, PackageId};
-use crate::set::{CpuSet, NodeSet};
+use crate::findings::{Finding, Severity};
+use crate::ids::{CpuId, Id, NodeId, PackageId};
+use crate::set::{CpuSet, IdSet, NodeSet, LARGEST_ID};
+use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
+
+/// Where the kernel describes nodes.
+const NODES: &str = "/sys/devices/system/node";
+/// Where the kernel describes CPUs.
+const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Everything known about a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +38,7 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Nodes the kernel could have, but that are not online.
     pub offline_nodes: NodeSet,
-    /// CPUs by ascending id, the offline ones too.
+    /// CPUs that are present, by ascending id, the offline ones too.
     pub cpus: Vec<Cpu>,
     /// Caches of online CPUs, each once, by level.
     pub caches: Vec<Cache>,
@@ -281,4 +300,36 @@ impl Distances {
         let column = self.nodes.binary_search(&to).ok()?;
         self.rows.get(row)?.get(column).copied()
     }
+}
+
+/// The number in a name such as `node12`; none if it is not `prefix` and digits.
+fn numbered(name: &str, prefix: &str) -> Option<u32> {
+    let digits =
+        name.strip_prefix(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().filter(|number| *number <= LARGEST_ID)
+}
+
+/// The first of these files in a directory that holds a set of ids: a list, or a mask by the names of masks.
+fn set_of<T: Id>(root: &dyn Sysfs, directory: &str, names: &[&str]) -> Option<IdSet<T>> {
+    names.iter().find_map(|name| {
+        let text = root.optional(&format!("{directory}/{name}"))?;
+        match *name {
+            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" | "local_cpus" => {
+                IdSet::parse_mask(&text).ok()
+            }
+            _ => IdSet::parse_list(&text).ok(),
+        }
+    })
+}
+
+fn finding(
+    severity: Severity,
+    rule: &str,
+    subject: &str,
+    what: &str,
+    evidence: String,
+    remedy: &str,
+) -> Finding {
+    let [rule, subject, what, remedy] = [rule, subject, what, remedy].map(str::to_owned);
+    Finding { severity, rule, subject, what, evidence, remedy }
 }

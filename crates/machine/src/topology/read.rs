@@ -1,14 +1,70 @@
-//! Reading a topology.
+//! Reading a topology: the order in which its parts are read.
 
-use super::Topology;
-use crate::sysfs::Sysfs;
+use super::{
+    caches, confinement, cpuinfo, cpus, distances, finding, identity, kinds, nodes, Topology, CPUS, NODES,
+};
+use crate::findings::{Finding, Severity};
+use crate::ids::NodeId;
+use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Reads nodes, CPUs, memory, caches, distances and confinement; leaves out devices.
-pub fn read(_root: &dyn Sysfs) -> Topology {
-    Topology::default()
+/// Reads nodes, CPUs, memory, caches, distances and confinement; leaves out devices and the fingerprint.
+///
+/// Never fails: what cannot be read is absent from the result or stands among its findings.
+pub fn read(root: &dyn Sysfs) -> Topology {
+    let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
+    let mut findings = kernel_findings(root);
+    let known = cpus::known(root, &cpuinfo);
+    let (mut nodes, offline_nodes) = nodes::read(root, &known.online, &mut findings);
+    let mut cpus = cpus::read(root, &known, &nodes, &cpuinfo);
+    let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    let distances = distances::read(root, &ids, &mut findings);
+    let gpu_nodes = kinds::gpu_nodes(root, &nodes);
+    nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
+    kinds::fill(root, &gpu_nodes, &mut nodes);
+    nodes::judge(&nodes, &known.online, &mut findings);
+    let confinement = confinement::read(root, &cpus, &nodes);
+    confinement::judge(&confinement, &mut findings);
+    for cpu in &mut cpus {
+        cpu.allowed = confinement.cpus.contains(cpu.id);
+    }
+    for node in &mut nodes {
+        node.memory_allowed = confinement.nodes.contains(node.id);
+    }
+    Topology {
+        identity: identity::read(root, &cpuinfo),
+        caches: if known.described { caches::read(root, &cpus) } else { Vec::new() },
+        cpu_features: cpuinfo.features,
+        nodes,
+        offline_nodes,
+        cpus,
+        distances,
+        confinement,
+        devices: Vec::new(),
+        findings,
+    }
 }
 
-/// 16 hexadecimal digits over what the machine is made of; see [`super::Identity::fingerprint`].
-pub fn fingerprint(_topology: &Topology) -> String {
-    String::new()
+/// What the kernel does not tell at all.
+fn kernel_findings(root: &dyn Sysfs) -> Vec<Finding> {
+    if !root.exists("/sys/devices/system") {
+        return vec![finding(
+            Severity::Problem,
+            "no-sysfs",
+            "machine",
+            "There is no /sys: nodes, caches and devices cannot be seen, and node 0 is assumed.",
+            "/sys/devices/system: absent".to_owned(),
+            "Mount sysfs, or make it visible in the container.",
+        )];
+    }
+    if root.exists(NODES) {
+        return Vec::new();
+    }
+    vec![finding(
+        Severity::Note,
+        "no-numa-in-kernel",
+        "machine",
+        "The kernel tells no NUMA nodes; node 0 with all CPUs and all memory is assumed.",
+        format!("{NODES}: absent, though {CPUS} is looked at"),
+        "Nothing on a machine with one node; else run a kernel with CONFIG_NUMA, and do not boot it with numa=off.",
+    )]
 }

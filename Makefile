@@ -1,0 +1,42 @@
+# make model   install what is missing, build, and model this machine
+# make test    install what is missing, build, and run every test
+# make bench   compare our copy loops and our sampling with others
+# make static  one static binary to copy onto any host
+# make man     man pages and shell completions under target/
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+NUMAIO := target/release/numaio
+
+.PHONY: model build test bench static man tapes clean
+
+model: build
+	$(NUMAIO) model
+
+build:
+	@tools/setup build
+	cargo build --release --quiet -p numaio-cli
+
+test:
+	@tools/setup test
+	@tools/test
+
+bench: build
+	@tools/setup bench
+	@tools/bench
+
+static:
+	@tools/setup build
+	@tools/static
+
+man: build
+	$(NUMAIO) generate man target/man
+	$(NUMAIO) generate completions target/completions
+
+# Records the shipped machines anew; see lab/README.md.
+tapes:
+	@tools/setup test
+	@tools/tapes
+
+clean:
+	cargo clean
+	rm -rf lab/build

@@ -1,0 +1,252 @@
+//! What was typed.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::BandwidthUnit;
+use numaio_machine::workload::{CopyLoop, Direction};
+use numaio_schema::ClassRule;
+use std::path::PathBuf;
+
+/// See, measure and model the I/O bandwidth of NUMA machines.
+///
+/// Where a program runs and where its buffers lie decides whether it gets the bandwidth of a device or half
+/// of it, and it differs by direction. numaio measures that without the device: threads on the device's node
+/// copy between nodes as its DMA engine would (Li et al., ICPP 2013).
+#[derive(Debug, Parser)]
+#[command(name = "numaio", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  numaio topology                          see this machine
+  numaio model                             measure and model the nodes that have devices
+  numaio model --device nvme0n1            the node of one device
+  numaio model --machine amd-dl585-g7 --classes paper
+                                           the machine of the paper, recorded, on any laptop
+
+Exit status: 0 done; 1 failed; 2 wrong usage; 130 interrupted (what was measured is kept).";
+
+/// Options of every command.
+#[derive(Debug, ClapArgs)]
+pub struct Common {
+    /// A recorded machine: a tape, or one of amd-dl585-g7, intel-r820, amd-2p (all emulated)
+    #[arg(long, global = true, value_name = "NAME|TAPE", conflicts_with = "sysroot")]
+    pub machine: Option<String>,
+    /// Topology from a copied /sys and /proc tree below DIR
+    #[arg(long, global = true, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+    /// No progress and no remarks on standard error; errors only
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Colour: auto is on a terminal and without NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+    /// Unit of bandwidth: GB/s, GiB/s or Gbit/s
+    #[arg(long, global = true, value_name = "UNIT", default_value = "GB/s")]
+    pub unit: BandwidthUnit,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
+    Topology(TopologyArgs),
+    /// Measure the bandwidth between nodes and class them per target and direction
+    Model(ModelArgs),
+    /// Record this machine and every measurement in one file, to replay elsewhere
+    Record(RecordArgs),
+    /// Write man pages or shell completions
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct TopologyArgs {
+    /// Print JSON
+    #[arg(long, conflicts_with = "svg")]
+    pub json: bool,
+    /// Draw the machine into FILE (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ModelArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
+    /// How nodes are put into classes
+    ///
+    /// measured: the fewest groups in which nobody is more than the level below the group's best. paper:
+    /// class 1 is the target and its package, the rest as measured (Li et al.). kmeans: exact k-means, K from
+    /// 2 to the root of half the nodes (Cbench).
+    #[arg(long, value_name = "RULE", default_value = "measured", value_parser = ["measured", "paper", "kmeans"])]
+    pub classes: String,
+    /// How far below a class's best its members may be, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
+    pub level: f64,
+    /// Form of the output; listing is that of the paper
+    #[arg(long, value_name = "FORM", default_value = "table")]
+    pub format: Format,
+    /// Print JSON: what is saved; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Class a saved model anew and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "node", "device", "all"])]
+    pub from: Option<PathBuf>,
+    /// Do not save the model
+    #[arg(long)]
+    pub no_save: bool,
+}
+
+/// Form of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Listing,
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct TargetArgs {
+    /// Target node; may be given several times
+    #[arg(long, short = 'k', value_name = "K", value_parser = node)]
+    pub node: Vec<NodeId>,
+    /// Target is the node of this device: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
+    #[arg(long, short, value_name = "DEV")]
+    pub device: Vec<String>,
+    /// Every node with CPUs; the default is nodes with devices
+    #[arg(long, short, conflicts_with_all = ["node", "device"])]
+    pub all: bool,
+    /// Direction, named from the device
+    #[arg(long, value_name = "DIRECTION", default_value = "both")]
+    pub direction: Directions,
+}
+
+/// Which directions to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Directions {
+    /// Memory to device
+    Write,
+    /// Device to memory
+    Read,
+    /// Both
+    Both,
+}
+
+impl Directions {
+    pub fn list(self) -> Vec<Direction> {
+        match self {
+            Self::Write => vec![Direction::Write],
+            Self::Read => vec![Direction::Read],
+            Self::Both => vec![Direction::Write, Direction::Read],
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Measuring")]
+pub struct MeasuringArgs {
+    /// Threads on the target; without it one on each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// One thread on each hardware thread
+    #[arg(long, conflicts_with = "threads")]
+    pub hyper_threads: bool,
+    /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb; without it the fastest here
+    #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
+    pub copy_loop: Option<CopyLoop>,
+    /// Use reserved huge pages in place of transparent ones
+    #[arg(long)]
+    pub hugepages: bool,
+    /// Measure until the 95 % interval of each median is within this, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    pub precision: f64,
+    /// Time to spend on the machine, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub time_limit: f64,
+    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repetitions: Option<u32>,
+    /// Switch automatic NUMA balancing off meanwhile, and back on after (needs root)
+    #[arg(long)]
+    pub pause_balancing: bool,
+    /// Seed of the order of visits; without it the time
+    #[arg(long, value_name = "N", hide = true)]
+    pub seed: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RecordArgs {
+    /// The tape to write
+    #[arg(long, short, value_name = "TAPE")]
+    pub output: PathBuf,
+    /// What people must know of this machine, as that it is emulated
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub note: String,
+    /// Name of the machine; without it the host name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Record what the machine is and measure nothing
+    #[arg(long)]
+    pub no_measure: bool,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct GenerateArgs {
+    /// What to write
+    pub what: Generated,
+    /// The folder to write into
+    pub dir: PathBuf,
+}
+
+/// What can be generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Generated {
+    Man,
+    Completions,
+}
+
+fn node(text: &str) -> Result<NodeId, String> {
+    text.parse().map(NodeId).map_err(|_| format!("{text:?} is no node; nodes are numbers as 0 or 7"))
+}
+
+fn copy_loop(text: &str) -> Result<CopyLoop, String> {
+    let names = CopyLoop::ALL.map(CopyLoop::name).join(", ");
+    let found = CopyLoop::ALL.into_iter().find(|copy_loop| copy_loop.name() == text);
+    found.ok_or_else(|| format!("{text:?} is no copy loop; there are {names}"))
+}
+
+/// A share from a percentage, above 0 and below 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
+    let number = number.filter(|number| *number > 0.0 && *number < 100.0);
+    number.map(|number| number / 100.0).ok_or_else(|| format!("{text:?} is no percentage between 0 and 100"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+    number.ok_or_else(|| format!("{text:?} is no time in seconds"))
+}
+
+impl ModelArgs {
+    pub fn rule(&self) -> ClassRule {
+        // clap admits only the names of rules.
+        self.classes.parse().unwrap_or_default()
+    }
+}

@@ -1,0 +1,68 @@
+//! Automatic NUMA balancing switched off while a campaign runs.
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::{output, store};
+use numaio_machine::conditions;
+use numaio_machine::control::{Change, Control};
+use numaio_machine::sysfs::Sysfs;
+use numaio_schema::Receipt;
+use std::fs;
+use std::path::PathBuf;
+
+/// Balancing is off while this lives, and as before when it is dropped. A receipt on disk outlives a crash:
+/// the next pause takes it back first.
+pub struct Paused<'a, M: Control> {
+    common: &'a Common,
+    machine: &'a M,
+    fingerprint: String,
+    receipt: Option<Receipt>,
+    path: PathBuf,
+}
+
+impl<'a, M: Control + Sysfs> Paused<'a, M> {
+    /// Switches balancing off, if it is on.
+    pub fn begin(common: &'a Common, machine: &'a M, fingerprint: &str) -> Result<Self, Failure> {
+        let path = store::receipt(fingerprint)?;
+        let mut paused = Self { common, machine, fingerprint: fingerprint.to_owned(), receipt: None, path };
+        paused.take_back_after_crash();
+        if conditions::read(machine).numa_balancing.is_some_and(|mode| mode != 0) {
+            let off = [Change::NumaBalancing { mode: 0 }];
+            let receipt = numaio_place::apply(machine, fingerprint, &off)
+                .map_err(|error| Failure::new(error).hint("run as root, or leave --pause-balancing out"))?;
+            let json = serde_json::to_string(&receipt).map_err(Failure::new)?;
+            paused.receipt = Some(receipt);
+            store::write_file(&paused.path, json.as_bytes())?;
+        }
+        Ok(paused)
+    }
+
+    fn take_back_after_crash(&mut self) {
+        let left = fs::read_to_string(&self.path).ok().and_then(|text| Receipt::from_json(&text).ok());
+        if left.is_some() {
+            output::remark(
+                self.common,
+                "an earlier run was killed; its change of NUMA balancing is taken back",
+            );
+            self.receipt = left;
+            self.end();
+        }
+    }
+}
+
+impl<M: Control> Paused<'_, M> {
+    fn end(&mut self) {
+        let Some(receipt) = self.receipt.take() else { return };
+        match numaio_place::undo(self.machine, &self.fingerprint, receipt) {
+            Ok(left) if left.is_empty() => drop(fs::remove_file(&self.path)),
+            Ok(left) => output::remark(self.common, &format!("still in force: {left:?}")),
+            Err(error) => output::remark(self.common, &error.to_string()),
+        }
+    }
+}
+
+impl<M: Control> Drop for Paused<'_, M> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,44 @@
+//! `numaio record`: the machine and every measurement in one file.
+
+use super::{measure, options, Measured};
+use crate::args::{Common, RecordArgs};
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use crate::{output, store};
+use numaio_linux::interrupt;
+use numaio_machine::see::see;
+use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
+use numaio_machine::units::size_for_people;
+use numaio_measure::Options;
+use std::process::ExitCode;
+
+pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let (source, now) = (machine.source(), machine.time());
+    let header = TapeHeader {
+        tape: TAPE_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        name: args.name.clone().unwrap_or_default(),
+        note: args.note.clone(),
+        recorded_at: now,
+    };
+    let recording = Recording::new(machine, header);
+    let topology = see(&recording);
+    let mut measured = Ok(());
+    if !args.no_measure {
+        let asked = Options { targets: topology.cpu_nodes(), ..options(&args.measuring, now) };
+        let machine = Measured { root: &recording, probe: &recording, topology: &topology, source };
+        measured = measure(common, machine, now, &asked).map(drop);
+    }
+    let mut tape = recording.tape();
+    if tape.header.name.is_empty() {
+        tape.header.name = topology.identity.hostname.clone();
+    }
+    // What was recorded is kept, even if the measurements failed or were interrupted.
+    let text = tape.to_text();
+    store::write_file(&args.output, text.as_bytes())?;
+    measured?;
+    let size = size_for_people(text.len() as u64);
+    output::remark(common, &format!("{} holds {} runs, {size}", args.output.display(), tape.runs.len()));
+    Ok(if interrupt::interrupted() { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
+}

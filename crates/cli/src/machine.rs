@@ -1,0 +1,121 @@
+//! Which machine: this Linux, a recorded machine, or a copied tree of files.
+
+use crate::args::Common;
+use crate::failure::{self, Failure};
+use numaio_linux::{Kernel, Root};
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::tape::{Replay, Tape};
+use numaio_machine::workload::Workload;
+use numaio_schema::MachineSource;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Recorded machines that are part of the program, by name. All were recorded in `lab/`, emulated.
+const SHIPPED: [(&str, &str); 3] = [
+    ("amd-dl585-g7", include_str!("../../../machines/amd-dl585-g7.tape")),
+    ("intel-r820", include_str!("../../../machines/intel-r820.tape")),
+    ("amd-2p", include_str!("../../../machines/amd-2p.tape")),
+];
+
+/// The machine a command works on.
+pub enum Machine {
+    /// This Linux.
+    Live(Kernel),
+    /// A tape.
+    Recorded(Box<Replay>),
+    /// A copied tree; it can be seen, and not measured.
+    Copied(Root),
+}
+
+impl Machine {
+    /// The machine that the options name.
+    pub fn pick(common: &Common) -> Result<Self, Failure> {
+        if let Some(dir) = &common.sysroot {
+            let root = Root::open(dir).map_err(|error| Failure::file(dir, error))?;
+            if !numaio_machine::see::is_machine(&root) {
+                return Err(Failure::file(dir, "holds neither sys nor proc")
+                    .hint("--sysroot wants the folder above the copied sys and proc"));
+            }
+            return Ok(Self::Copied(root));
+        }
+        match &common.machine {
+            Some(name) => recorded(name),
+            None => Kernel::new().map(Self::Live).map_err(|error| {
+                Failure::new(format!("cannot open the root of this machine's files: {error}"))
+            }),
+        }
+    }
+
+    /// Where the machine comes from, for documents.
+    pub fn source(&self) -> MachineSource {
+        match self {
+            Self::Recorded(replay) => {
+                let header = &replay.tape().header;
+                MachineSource::Tape { name: header.name.clone(), note: header.note.clone() }
+            }
+            Self::Live(_) | Self::Copied(_) => MachineSource::Live,
+        }
+    }
+
+    /// Seconds since 1970 of its measurements: now, or when the tape was recorded.
+    pub fn time(&self) -> u64 {
+        match self {
+            Self::Recorded(replay) => replay.tape().header.recorded_at,
+            _ => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        }
+    }
+
+    /// Whether this is the machine that numaio runs on.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Live(_))
+    }
+}
+
+fn recorded(name: &str) -> Result<Machine, Failure> {
+    let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
+    let read = || {
+        std::fs::read_to_string(Path::new(name)).map_err(|error| {
+            let names = SHIPPED.map(|(name, _)| name).join(", ");
+            Failure::usage(format!("--machine {name}: {error}"))
+                .hint(format!("give the file of a tape, or one of {names}"))
+        })
+    };
+    let text = shipped.map_or_else(read, |(_, text)| Ok((*text).to_owned()))?;
+    let tape = Tape::parse(&text).map_err(|error| failure::not_a_tape(name, &error))?;
+    Ok(Machine::Recorded(Box::new(Replay::new(tape))))
+}
+
+impl Sysfs for Machine {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        self.root().read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.root().list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.root().resolve(path)
+    }
+}
+
+impl Machine {
+    fn root(&self) -> &dyn Sysfs {
+        match self {
+            Self::Live(kernel) => kernel,
+            Self::Recorded(replay) => replay.as_ref(),
+            Self::Copied(root) => root,
+        }
+    }
+}
+
+impl Probe for Machine {
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+        match self {
+            Self::Live(kernel) => kernel.run(workload),
+            Self::Recorded(replay) => replay.run(workload),
+            Self::Copied(_) => {
+                Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Standard output and standard error.
+
+use crate::args::{Color, Common};
+use crate::failure::Failure;
+use numaio_report::TextStyle;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Writes a result to standard output. A reader that went away, as `head` does, is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A remark for people on standard error.
+pub fn remark(common: &Common, text: &str) {
+    if !common.quiet {
+        // Nobody to tell if this fails.
+        let _ = writeln!(io::stderr(), "numaio: {text}");
+    }
+}
+
+/// Tells why the command failed, and gives its exit status.
+pub fn fail(failure: &Failure) -> ExitCode {
+    let _ = writeln!(io::stderr(), "numaio: {}", failure.message);
+    if let Some(hint) = &failure.hint {
+        let _ = writeln!(io::stderr(), "  hint: {hint}");
+    }
+    ExitCode::from(failure.code)
+}
+
+/// How text is to look on standard output.
+pub fn style(common: &Common) -> TextStyle {
+    let terminal = io::stdout().is_terminal();
+    let colour = match common.color {
+        Color::Always => true,
+        Color::Never => false,
+        // https://no-color.org: set and not empty
+        Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    let default = TextStyle { colour, unit: common.unit, ..TextStyle::default() };
+    match numaio_linux::terminal::width().filter(|_| terminal) {
+        Some(width) => TextStyle { width: usize::from(width).clamp(60, 160), ..default },
+        None => default,
+    }
+}

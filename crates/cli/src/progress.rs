@@ -1,0 +1,67 @@
+//! Progress on standard error, only on a terminal.
+
+use crate::args::Common;
+use numaio_measure::Event;
+use std::io::{self, IsTerminal, Write};
+
+/// Shows events of a campaign on one line that is written over and over.
+pub struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    pub fn new(common: &Common) -> Self {
+        Self { shown: !common.quiet && io::stderr().is_terminal() }
+    }
+
+    pub fn show(&self, event: &Event) {
+        if !self.shown {
+            return;
+        }
+        let line = match event {
+            Event::LoopChosen(copy_loop) => format!("copying by {copy_loop}"),
+            Event::Visited { round, settled, cells, elapsed_s, remaining_s } => {
+                let bar = bar(*settled, *cells);
+                format!(
+                    "{bar} {settled} of {cells} settled, round {round}, {}, about {} left",
+                    time(*elapsed_s),
+                    time(*remaining_s)
+                )
+            }
+        };
+        // Back to the first column, write, clear to the end of the line (ECMA-48 EL).
+        let _ = write!(io::stderr(), "\r{line}\x1b[K").and_then(|()| io::stderr().flush());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn bar(done: usize, all: usize) -> String {
+    const WIDTH: usize = 20;
+    let filled = done * WIDTH / all.max(1);
+    format!("[{}{}]", "#".repeat(filled), ".".repeat(WIDTH - filled))
+}
+
+fn time(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_and_bars_are_short() {
+        assert_eq!((super::time(99.4), super::time(150.0)), ("99 s".into(), "2 min 30 s".into()));
+        assert_eq!(super::bar(1, 2), "[##########..........]");
+        assert_eq!(super::bar(0, 0), "[....................]");
+    }
+}

@@ -1,0 +1,85 @@
+//! Interrupts that are handled far from their device.
+
+use super::{matters, Finding, Severity};
+use crate::devices::{Device, DeviceKind, Irq};
+use crate::set::CpuSet;
+use crate::topology::Topology;
+
+/// Interrupts named as examples.
+const EXAMPLES: usize = 3;
+
+/// Devices whose interrupts go to CPUs of other nodes alone.
+pub(super) fn foreign(topology: &Topology) -> Vec<Finding> {
+    if topology.cpu_nodes().len() < 2 {
+        return Vec::new();
+    }
+    topology
+        .devices
+        .iter()
+        .filter(|device| matters(device))
+        .filter_map(|it| foreign_of(it, topology))
+        .collect()
+}
+
+fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
+    let node = topology.node(device.locality.node?).filter(|node| !node.cpus.is_empty())?;
+    let near = near_cpus(device, topology, &node.cpus);
+    let all = in_use(device);
+    let foreign: Vec<&Irq> = all.iter().copied().filter(|irq| is_foreign(irq, &near)).collect();
+    let severity = match device.kind {
+        _ if foreign.is_empty() => return None,
+        _ if foreign.len() == all.len() => Severity::Warning,
+        DeviceKind::Network | DeviceKind::Rdma => Severity::Note,
+        // A queue for each CPU of the machine is how drives are meant to work.
+        _ => return None,
+    };
+    let examples: Vec<String> = foreign.iter().take(EXAMPLES).map(|irq| example(irq)).collect();
+    Some(Finding {
+        severity,
+        rule: "irq-foreign-node".into(),
+        subject: device.name(),
+        what: format!(
+            "{} of {} interrupts of {} go to CPUs outside its node {} only.",
+            foreign.len(),
+            all.len(),
+            device.name(),
+            node.id
+        ),
+        evidence: examples.join("; "),
+        remedy: format!(
+            "Bind them to CPUs of node {} (/proc/irq/N/smp_affinity_list: {}), and keep irqbalance away from them.",
+            node.id, node.cpus
+        ),
+    })
+}
+
+/// CPUs of all nodes the device is equally near to.
+fn near_cpus(device: &Device, topology: &Topology, of_node: &CpuSet) -> CpuSet {
+    let others = device.locality.nodes.iter().filter_map(|id| topology.node(id));
+    others.fold(of_node.clone(), |near, node| near.union(&node.cpus))
+}
+
+/// Interrupts with a handler; all of them where /proc/interrupts told no names.
+fn in_use(device: &Device) -> Vec<&Irq> {
+    let named: Vec<&Irq> = device.irqs.iter().filter(|irq| !irq.name.is_empty()).collect();
+    if named.is_empty() {
+        device.irqs.iter().collect()
+    } else {
+        named
+    }
+}
+
+fn goes_to(irq: &Irq) -> &CpuSet {
+    irq.effective.as_ref().unwrap_or(&irq.affinity)
+}
+
+fn is_foreign(irq: &Irq, near: &CpuSet) -> bool {
+    let cpus = goes_to(irq);
+    !cpus.is_empty() && !cpus.iter().any(|cpu| near.contains(cpu))
+}
+
+fn example(irq: &Irq) -> String {
+    let file = if irq.effective.is_some() { "effective_affinity_list" } else { "smp_affinity_list" };
+    let name = if irq.name.is_empty() { String::new() } else { format!(" ({})", irq.name) };
+    format!("/proc/irq/{}/{file}: {}{name}", irq.number, goes_to(irq))
+}

@@ -1,0 +1,124 @@
+//! Devices and the nodes they hang on.
+
+use super::{matters, Finding, Severity};
+use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
+use crate::ids::PackageId;
+use crate::topology::{Node, Topology};
+use std::collections::BTreeSet;
+
+/// Class of USB controllers: what hangs below is a management controller's or somebody's stick.
+const USB: u32 = 0x0c03;
+
+/// Devices of which nobody knows the node, on a machine with several.
+pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
+    if topology.nodes.len() < 2 {
+        return Vec::new();
+    }
+    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    physical.filter(|device| device.locality.node.is_none()).map(unknown_of).collect()
+}
+
+fn unknown_of(device: &Device) -> Finding {
+    let name = device.name();
+    let (what, evidence) = match device.locality.source {
+        LocalitySource::AbsentNode => (
+            format!("{name} says it hangs on a node that this machine does not have."),
+            format!("{}/numa_node: a node that is not online", device.path),
+        ),
+        _ => (
+            format!("It is not known which node {name} hangs on."),
+            format!(
+                "{0}/numa_node: -1 or absent; nothing above it, and not {0}/local_cpulist, tells more",
+                device.path
+            ),
+        ),
+    };
+    Finding {
+        severity: Severity::Warning,
+        rule: "device-node-unknown".into(),
+        subject: name,
+        what,
+        evidence,
+        remedy: "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node."
+            .into(),
+    }
+}
+
+/// Devices on nodes that have no CPUs or no memory.
+pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
+    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    physical.filter_map(|device| incomplete_of(device, topology.node(device.locality.node?)?)).collect()
+}
+
+fn incomplete_of(device: &Device, node: &Node) -> Option<Finding> {
+    let (severity, lacks, file, remedy) = match (node.cpus.is_empty(), node.memory.is_none()) {
+        (true, _) => (Severity::Warning, "CPUs", "cpulist", "Run its threads on the nearest node with CPUs."),
+        (_, true) => {
+            (Severity::Note, "memory", "meminfo", "Place its buffers on the nearest node with memory.")
+        }
+        _ => return None,
+    };
+    Some(Finding {
+        severity,
+        rule: "device-node-without-cpus".into(),
+        subject: device.name(),
+        what: format!("{} hangs on node {}, which has no {lacks}.", device.name(), node.id),
+        evidence: format!("{}/numa_node; /sys/devices/system/node/node{}/{file}: none", device.path, node.id),
+        remedy: remedy.into(),
+    })
+}
+
+/// All GPUs, or all network interfaces, on one package of several.
+pub(super) fn one_package(topology: &Topology) -> Vec<Finding> {
+    let packages: BTreeSet<PackageId> =
+        topology.nodes.iter().flat_map(|node| node.packages.iter().copied()).collect();
+    if packages.len() < 2 {
+        return Vec::new();
+    }
+    [("GPUs", is_gpu as fn(&Device) -> bool), ("network interfaces", is_interface)]
+        .into_iter()
+        .filter_map(|(what, is)| one_package_of(topology, what, is))
+        .collect()
+}
+
+fn one_package_of(topology: &Topology, what: &str, is: fn(&Device) -> bool) -> Option<Finding> {
+    let devices: Vec<&Device> =
+        topology.devices.iter().filter(|device| is(device) && !is_virtual_function(device)).collect();
+    if devices.len() < 2 {
+        return None;
+    }
+    let mut packages = BTreeSet::new();
+    for device in &devices {
+        let node = topology.node(device.locality.node?)?;
+        packages.extend(node.packages.iter().copied());
+    }
+    let only = packages.first().filter(|_| packages.len() == 1)?;
+    let evidence: Vec<String> = devices
+        .iter()
+        .filter_map(|device| Some(format!("{}: node {}", device.name(), device.locality.node?)))
+        .collect();
+    Some(Finding {
+        severity: Severity::Note,
+        rule: "devices-on-one-socket".into(),
+        subject: "machine".into(),
+        what: format!(
+            "All {} {what} hang on package {only}: the others reach them across packages.",
+            devices.len()
+        ),
+        evidence: evidence.join(", "),
+        remedy: "Spread them over the slots of several packages, or run what uses them on this one.".into(),
+    })
+}
+
+fn is_gpu(device: &Device) -> bool {
+    device.kind == DeviceKind::Gpu && matters(device)
+}
+
+fn is_interface(device: &Device) -> bool {
+    let is_usb = device.class.is_some_and(|class| class >> 8 == USB) || device.path.contains("/usb");
+    matches!(device.kind, DeviceKind::Network | DeviceKind::Rdma) && !is_usb
+}
+
+fn is_virtual_function(device: &Device) -> bool {
+    matches!(device.sriov, Some(Sriov::Virtual { .. }))
+}

@@ -1,0 +1,53 @@
+//! Settings and memory that spoil measurements.
+
+use super::{Finding, Severity};
+use crate::conditions::Conditions;
+use crate::topology::{Node, Topology};
+use crate::units::size_for_people;
+
+/// Below this part of a node's memory, buffers are likely to be placed elsewhere or to wait for reclaim.
+const LOW_MEMORY: f64 = 0.05;
+
+/// Automatic NUMA balancing moves pages and threads behind the back of a measurement
+/// (`Documentation/admin-guide/sysctl/kernel.rst`, `numa_balancing`).
+pub(super) fn balancing(topology: &Topology, conditions: &Conditions) -> Option<Finding> {
+    let mode = conditions.numa_balancing.filter(|mode| *mode != 0)?;
+    (topology.memory_nodes().len() > 1).then(|| Finding {
+        severity: Severity::Warning,
+        rule: "numa-balancing".into(),
+        subject: "machine".into(),
+        what: "Automatic NUMA balancing is on: it moves pages between nodes while they are measured.".into(),
+        evidence: format!("/proc/sys/kernel/numa_balancing: {mode}"),
+        remedy: "Turn it off while measuring: sysctl kernel.numa_balancing=0".into(),
+    })
+}
+
+/// Nodes with little memory left that a buffer could have.
+pub(super) fn low_memory(topology: &Topology) -> Vec<Finding> {
+    topology.nodes.iter().filter_map(low_memory_of).collect()
+}
+
+fn low_memory_of(node: &Node) -> Option<Finding> {
+    let memory = node.memory?;
+    let available = memory.free_bytes.saturating_add(memory.reclaimable_bytes);
+    if available as f64 >= memory.total_bytes as f64 * LOW_MEMORY {
+        return None;
+    }
+    let [total, free, reclaimable] =
+        [memory.total_bytes, memory.free_bytes, memory.reclaimable_bytes].map(size_for_people);
+    Some(Finding {
+        severity: Severity::Warning,
+        rule: "node-memory-low".into(),
+        subject: format!("node {}", node.id),
+        what: format!(
+            "Node {} has {} of {total} left: buffers may be placed on other nodes.",
+            node.id,
+            size_for_people(available)
+        ),
+        evidence: format!(
+            "/sys/devices/system/node/node{}/meminfo: total {total}, free {free}, reclaimable {reclaimable}",
+            node.id
+        ),
+        remedy: "Free memory on this node, or choose smaller buffers.".into(),
+    })
+}

@@ -1,0 +1,192 @@
+//! /proc/cpuinfo, whose form every architecture chooses for itself.
+//!
+//! Its forms stand in the kernel's `arch/*/kernel` (`arch/x86/kernel/cpu/proc.c`, `arch/arm64/kernel/cpuinfo.c`);
+//! no document describes them.
+
+use crate::ids::{CpuId, PackageId};
+
+/// What /proc/cpuinfo tells.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct CpuInfo {
+    /// Online processors in the order of the file.
+    pub processors: Vec<Processor>,
+    /// Model name for people; empty if the file has none.
+    pub model: String,
+    /// Features of the first processor, sorted, each once.
+    pub features: Vec<String>,
+    /// Architecture as far as the form of the file gives it away; empty if it does not.
+    pub architecture: &'static str,
+}
+
+/// One processor.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Processor {
+    /// Its id.
+    pub id: CpuId,
+    /// Its package, where told.
+    pub package: Option<PackageId>,
+    /// Its core, where told.
+    pub core: Option<u32>,
+    /// Its frequency now in MHz, where told.
+    pub mhz: Option<f64>,
+}
+
+/// What identifies the model; the first occurrence of each key counts.
+#[derive(Default)]
+struct Model<'a> {
+    name: Option<&'a str>,
+    vendor: Option<&'a str>,
+    features: Option<&'a str>,
+    implementer: Option<&'a str>,
+    part: Option<&'a str>,
+    arm_version: Option<&'a str>,
+    itanium: bool,
+    riscv: Option<&'a str>,
+}
+
+/// Parses /proc/cpuinfo of any architecture; what is not understood is passed over.
+pub(crate) fn parse(text: &str) -> CpuInfo {
+    let mut processors: Vec<Processor> = Vec::new();
+    let mut model = Model::default();
+    for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+        let (key, value) = (key.trim(), value.trim());
+        // s390 writes `processor 0: version = 00, ...`.
+        let s390 = key.strip_prefix("processor ").and_then(|id| id.parse().ok());
+        if let Some(id) = s390.or_else(|| value.parse().ok().filter(|_| key == "processor")) {
+            processors.push(Processor { id: CpuId(id), package: None, core: None, mhz: None });
+        } else if let Some(processor) = processors.last_mut() {
+            processor.note(key, value);
+        }
+        model.note(key, value);
+    }
+    CpuInfo {
+        processors,
+        model: model.name(),
+        features: model.features(),
+        architecture: model.architecture(),
+    }
+}
+
+impl Processor {
+    fn note(&mut self, key: &str, value: &str) {
+        match key {
+            "physical id" => self.package = value.parse().ok().map(PackageId),
+            "core id" => self.core = value.parse().ok(),
+            "cpu MHz" | "clock" => self.mhz = value.trim_end_matches("MHz").parse().ok(),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Model<'a> {
+    fn note(&mut self, key: &str, value: &'a str) {
+        let slot = match key {
+            "model name" | "cpu" | "Processor" => &mut self.name,
+            "vendor_id" => &mut self.vendor,
+            "flags" | "Features" | "features" => &mut self.features,
+            "CPU implementer" => &mut self.implementer,
+            "CPU part" => &mut self.part,
+            "CPU architecture" => &mut self.arm_version,
+            "isa" => &mut self.riscv,
+            "arch" => return self.itanium |= value == "IA-64",
+            _ => return,
+        };
+        slot.get_or_insert(value);
+    }
+
+    fn features(&self) -> Vec<String> {
+        let mut features: Vec<String> =
+            self.features.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        features.sort();
+        features.dedup();
+        features
+    }
+
+    /// The name, or what arm64 gives instead of one.
+    fn name(&self) -> String {
+        match (self.name, self.implementer, self.part) {
+            (Some(name), ..) => name.split_whitespace().collect::<Vec<_>>().join(" "),
+            (None, Some(implementer), Some(part)) => arm_name(implementer, part),
+            _ if self.itanium => "Itanium".to_owned(),
+            _ => self.vendor.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn has(&self, feature: &str) -> bool {
+        self.features.is_some_and(|features| features.split_whitespace().any(|one| one == feature))
+    }
+
+    fn architecture(&self) -> &'static str {
+        if self.itanium {
+            "ia64"
+        } else if self.vendor == Some("IBM/S390") {
+            "s390x"
+        } else if self.implementer.is_some() {
+            if self.has("asimd") || matches!(self.arm_version, Some("8" | "AArch64")) {
+                "aarch64"
+            } else {
+                "arm"
+            }
+        } else if self.vendor.is_some() && self.features.is_some() {
+            // `lm`: long mode, that is, 64 bits.
+            if self.has("lm") {
+                "x86_64"
+            } else {
+                "i686"
+            }
+        } else if self.riscv.is_some_and(|isa| isa.starts_with("rv64")) {
+            "riscv64"
+        } else {
+            ""
+        }
+    }
+}
+
+/// Name of an Arm server core by the implementer and part number of MIDR_EL1
+/// (`arch/arm64/include/asm/cputype.h`); the numbers themselves where it is not known.
+fn arm_name(implementer: &str, part: &str) -> String {
+    let known = match (implementer, part) {
+        ("0x41", "0xd08") => "Arm Cortex-A72",
+        ("0x41", "0xd0c") => "Arm Neoverse N1",
+        ("0x41", "0xd40") => "Arm Neoverse V1",
+        ("0x41", "0xd49") => "Arm Neoverse N2",
+        ("0x41", "0xd4f") => "Arm Neoverse V2",
+        ("0x43", "0x0af") => "Cavium ThunderX2",
+        ("0x46", "0x001") => "Fujitsu A64FX",
+        ("0x48", "0xd01") => "HiSilicon TSV110",
+        ("0xc0", "0xac3") => "Ampere-1",
+        _ => return format!("Arm implementer {implementer} part {part}"),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_x86_64_machine() {
+        let text = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some  CPU @ 2.00GHz\nphysical id\t: 1\n\
+            core id\t: 3\ncpu MHz\t\t: 1995.192\nflags\t\t: fpu lm avx2 avx2\n\nprocessor\t: 1\ncpu MHz\t: 900.5\n";
+        let info = parse(text);
+        assert_eq!((info.architecture, info.model.as_str()), ("x86_64", "Some CPU @ 2.00GHz"));
+        assert_eq!(info.features, ["avx2", "fpu", "lm"]);
+        let first =
+            Processor { id: CpuId(0), package: Some(PackageId(1)), core: Some(3), mhz: Some(1995.192) };
+        assert_eq!(info.processors[0], first);
+        assert_eq!((info.processors[1].id, info.processors[1].mhz), (CpuId(1), Some(900.5)));
+    }
+
+    #[test]
+    fn other_architectures_write_other_keys() {
+        let arm = parse("processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x48\nCPU part\t: 0xd01\n");
+        assert_eq!((arm.architecture, arm.model.as_str()), ("aarch64", "HiSilicon TSV110"));
+        let s390 = parse(
+            "vendor_id       : IBM/S390\nfeatures\t: esan3\nprocessor 7: version = 00,  machine = 2817\n",
+        );
+        assert_eq!((s390.architecture, s390.processors[0].id), ("s390x", CpuId(7)));
+        let power = parse("processor\t: 5\ncpu\t\t: POWER9\nclock\t\t: 3864.000000MHz\n");
+        assert_eq!((power.model.as_str(), power.processors[0].mhz), ("POWER9", Some(3864.0)));
+        assert_eq!(parse("no colon\n:\nprocessor: x\n").processors, []);
+    }
+}

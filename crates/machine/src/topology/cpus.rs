@@ -1,0 +1,179 @@
+//! CPUs: which there are, and where they sit.
+
+use super::cpuinfo::CpuInfo;
+use super::{numbered, set_of, Cpu, Node, CPUS};
+use crate::ids::{CpuId, NodeId, PackageId};
+use crate::set::CpuSet;
+use crate::sysfs::{Sysfs, SysfsExt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which CPUs there are.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Known {
+    /// Those that run.
+    pub online: CpuSet,
+    /// Those that are there; possible ones that are not plugged in are not.
+    pub present: CpuSet,
+    /// Whether sysfs has directories of them; else nothing is known of where they sit.
+    pub described: bool,
+}
+
+/// Finds the CPUs: in sysfs (`Documentation/admin-guide/cputopology.rst`), else in /proc/stat or /proc/cpuinfo.
+pub(super) fn known(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Known {
+    let directories: CpuSet =
+        root.names(CPUS).iter().filter_map(|name| numbered(name, "cpu")).map(CpuId).collect();
+    let told = |name: &str| set_of(root, CPUS, &[name]).filter(|set| !set.is_empty());
+    let online = match told("online") {
+        Some(online) if directories.is_empty() => online,
+        Some(online) => online.intersection(&directories),
+        // Kernels before 2.6.26 have no list, but a file for each CPU that can go offline.
+        None => directories.iter().filter(|cpu| is_online(root, *cpu)).collect(),
+    };
+    if online.is_empty() {
+        let online = from_proc(root, cpuinfo);
+        return Known { present: online.clone(), online, described: false };
+    }
+    let present = told("present").map_or(directories.clone(), |present| present.intersection(&directories));
+    Known { present: present.union(&online), online, described: !directories.is_empty() }
+}
+
+fn is_online(root: &dyn Sysfs, cpu: CpuId) -> bool {
+    root.optional(&format!("{CPUS}/cpu{cpu}/online")).as_deref() != Some("0")
+}
+
+/// CPUs that have a line in /proc/stat (`Documentation/filesystems/proc.rst`, 1.7) or a block in /proc/cpuinfo;
+/// both hold online CPUs only.
+fn from_proc(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> CpuSet {
+    let stat = root.optional("/proc/stat").unwrap_or_default();
+    let first_words = stat.lines().filter_map(|line| line.split_whitespace().next());
+    let in_stat: CpuSet = first_words.filter_map(|word| numbered(word, "cpu")).map(CpuId).collect();
+    if in_stat.is_empty() {
+        cpuinfo.processors.iter().map(|processor| processor.id).collect()
+    } else {
+        in_stat
+    }
+}
+
+/// Reads where every CPU sits, ascending by id.
+///
+/// Hardware threads of one core share its place, so the files of one thread stand for all.
+pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &CpuInfo) -> Vec<Cpu> {
+    let owner: BTreeMap<CpuId, NodeId> =
+        nodes.iter().flat_map(|node| node.cpus.iter().map(|cpu| (cpu, node.id))).collect();
+    let siblings_file = if known.described { siblings_file(root, known) } else { None };
+    let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
+    for id in known.online.iter() {
+        if cpus.contains_key(&id) {
+            continue;
+        }
+        let read = match known.described {
+            true => online_cpu(root, id, siblings_file, known),
+            false => Cpu { online: true, ..blank(id) },
+        };
+        for thread in read.siblings.iter() {
+            cpus.entry(thread).or_insert_with(|| Cpu { id: thread, ..read.clone() });
+        }
+    }
+    for id in known.present.difference(&known.online).iter() {
+        cpus.insert(id, blank(id));
+    }
+    for (id, cpu) in &mut cpus {
+        cpu.node = owner.get(id).copied();
+    }
+    let mut cpus: Vec<Cpu> = cpus.into_values().collect();
+    fill_from_cpuinfo(&mut cpus, cpuinfo);
+    number_cores(&mut cpus);
+    cpus
+}
+
+/// A CPU of which nothing is known; offline ones have no topology.
+fn blank(id: CpuId) -> Cpu {
+    Cpu {
+        id,
+        online: false,
+        node: None,
+        package: None,
+        die: None,
+        core: None,
+        siblings: CpuSet::one(id),
+        allowed: false,
+    }
+}
+
+/// The name under which this kernel tells the hardware threads of a core, found once rather than for every CPU:
+/// `core_cpus` replaced `thread_siblings` in 5.3, masks are older than lists.
+fn siblings_file(root: &dyn Sysfs, known: &Known) -> Option<&'static str> {
+    let names: BTreeSet<String> = known
+        .online
+        .iter()
+        .map(|cpu| root.names(&format!("{CPUS}/cpu{cpu}/topology")))
+        .find(|names| !names.is_empty())?
+        .into_iter()
+        .collect();
+    ["thread_siblings_list", "core_cpus_list", "thread_siblings", "core_cpus"]
+        .into_iter()
+        .find(|name| names.contains(*name))
+}
+
+fn online_cpu(root: &dyn Sysfs, id: CpuId, siblings_file: Option<&str>, known: &Known) -> Cpu {
+    let directory = format!("{CPUS}/cpu{id}/topology");
+    let siblings = siblings_file
+        .and_then(|name| set_of(root, &directory, &[name]))
+        .map(|siblings| siblings.intersection(&known.online))
+        .filter(|siblings| siblings.contains(id))
+        .unwrap_or_else(|| CpuSet::one(id));
+    // -1 where the kernel does not know.
+    let number = |name: &str| root.value::<u32>(&format!("{directory}/{name}")).ok();
+    Cpu {
+        online: true,
+        package: number("physical_package_id").map(PackageId),
+        die: number("die_id"),
+        core: number("core_id"),
+        siblings,
+        ..blank(id)
+    }
+}
+
+/// Where sysfs tells no place at all (containers that hide it), /proc/cpuinfo may.
+fn fill_from_cpuinfo(cpus: &mut [Cpu], cpuinfo: &CpuInfo) {
+    if cpus.iter().any(|cpu| cpu.package.is_some() || cpu.core.is_some()) {
+        return;
+    }
+    let mut threads: BTreeMap<(PackageId, u32), CpuSet> = BTreeMap::new();
+    for processor in &cpuinfo.processors {
+        if let (Some(package), Some(core)) = (processor.package, processor.core) {
+            threads.entry((package, core)).or_default().insert(processor.id);
+        }
+    }
+    for processor in &cpuinfo.processors {
+        let Ok(index) = cpus.binary_search_by_key(&processor.id, |cpu| cpu.id) else { continue };
+        let cpu = &mut cpus[index];
+        cpu.package = processor.package;
+        cpu.core = processor.core;
+        if let (Some(package), Some(core)) = (processor.package, processor.core) {
+            cpu.siblings = threads[&(package, core)].clone();
+        }
+    }
+}
+
+/// Makes core numbers unique within their package. Kernels before 6.x count cores per node or die on some AMD
+/// machines; the cores of such a package are counted anew by their first CPU.
+fn number_cores(cpus: &mut [Cpu]) {
+    let mut first_of: BTreeMap<(PackageId, u32), Option<CpuId>> = BTreeMap::new();
+    let mut ambiguous: BTreeSet<PackageId> = BTreeSet::new();
+    for cpu in cpus.iter() {
+        if let (Some(package), Some(core)) = (cpu.package, cpu.core) {
+            let first = cpu.siblings.first();
+            if *first_of.entry((package, core)).or_insert(first) != first {
+                ambiguous.insert(package);
+            }
+        }
+    }
+    let mut numbers: BTreeMap<PackageId, BTreeMap<Option<CpuId>, u32>> = BTreeMap::new();
+    for cpu in cpus.iter_mut() {
+        let Some(package) = cpu.package.filter(|package| ambiguous.contains(package)) else { continue };
+        let cores = numbers.entry(package).or_default();
+        let next = cores.len() as u32;
+        cpu.core = Some(*cores.entry(cpu.siblings.first()).or_insert(next));
+    }
+}

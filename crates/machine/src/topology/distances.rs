@@ -1,0 +1,85 @@
+//! SLIT distances.
+
+use super::{finding, Distances, NODES};
+use crate::findings::{Finding, Severity};
+use crate::ids::{Id, NodeId};
+use crate::sysfs::{Sysfs, SysfsExt};
+
+/// Reads `node*/distance` (`Documentation/ABI/stable/sysfs-devices-node`) of the online nodes, ascending.
+///
+/// A row is indexed by the online nodes in ascending order. A row that is missing or of another length makes
+/// the whole matrix doubtful: it is left out, and said so.
+pub(super) fn read(root: &dyn Sysfs, nodes: &[NodeId], findings: &mut Vec<Finding>) -> Option<Distances> {
+    let texts: Vec<Option<String>> =
+        nodes.iter().map(|node| root.optional(&format!("{NODES}/node{node}/distance"))).collect();
+    if texts.iter().all(Option::is_none) {
+        if nodes.len() > 1 {
+            let evidence = format!("{NODES}/node*/distance: absent");
+            findings.push(broken(Severity::Note, "The kernel tells no distances between nodes.", evidence));
+        }
+        return None;
+    }
+    let mut rows = Vec::new();
+    for (node, text) in nodes.iter().zip(&texts) {
+        match text.as_deref().and_then(|text| parse_row(text, nodes.len())) {
+            Some(row) => rows.push(row),
+            None => {
+                let shown: String = text.as_deref().unwrap_or("absent").chars().take(80).collect();
+                let evidence =
+                    format!("{NODES}/node{}/distance: {shown}; online nodes: {}", node.number(), nodes.len());
+                let what = "The distances between nodes do not form a matrix, and are not used.";
+                findings.push(broken(Severity::Warning, what, evidence));
+                return None;
+            }
+        }
+    }
+    Some(Distances { nodes: nodes.to_vec(), rows })
+}
+
+/// One row: numbers with white space between them, as many as there are online nodes.
+fn parse_row(text: &str, nodes: usize) -> Option<Vec<u32>> {
+    let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
+    row.filter(|row| row.len() == nodes)
+}
+
+fn broken(severity: Severity, what: &str, evidence: String) -> Finding {
+    let remedy = "Nothing if measurements are at hand; else look for a firmware update with a right SLIT.";
+    finding(severity, "distances-broken", "machine", what, evidence, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn read_rows(rows: &[(u32, &str)]) -> (Option<Distances>, Vec<Finding>) {
+        let mut tree = Tree::new();
+        for (node, row) in rows.iter().filter(|(_, row)| !row.is_empty()) {
+            tree.file(&format!("{NODES}/node{node}/distance"), *row);
+        }
+        let nodes: Vec<NodeId> = rows.iter().map(|(node, _)| NodeId(*node)).collect();
+        let mut findings = Vec::new();
+        let distances = read(&tree, &nodes, &mut findings);
+        (distances, findings)
+    }
+
+    #[test]
+    fn rows_belong_to_online_nodes() {
+        let (distances, findings) = read_rows(&[(0, "10 21"), (8, "22 10\n")]);
+        let distances = distances.expect("a matrix");
+        assert_eq!(distances.between(NodeId(8), NodeId(0)), Some(22));
+        assert_eq!(distances.between(NodeId(0), NodeId(1)), None);
+        assert_eq!(findings, []);
+    }
+
+    #[test]
+    fn a_broken_matrix_is_none_and_is_said() {
+        for rows in [[(0, "10 21"), (1, "21")], [(0, "10 21"), (1, "")], [(0, "10 21"), (1, "x 10")]] {
+            let (distances, findings) = read_rows(&rows);
+            assert_eq!(distances, None);
+            assert_eq!((findings.len(), findings[0].rule.as_str()), (1, "distances-broken"));
+        }
+        assert_eq!(read_rows(&[(0, ""), (1, "")]).1[0].severity, Severity::Note);
+        assert_eq!(read_rows(&[(0, "")]).1, []);
+    }
+}

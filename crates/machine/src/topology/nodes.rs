@@ -1,0 +1,193 @@
+//! Nodes: which there are, their CPUs, their memory and the packages they belong to.
+
+use super::memory::{huge_pages, parse_meminfo};
+use super::{finding, hmat, numbered, set_of, Cpu, Distances, Memory, Node, NODES};
+use crate::findings::{Finding, Severity};
+use crate::ids::{CpuId, NodeId, PackageId};
+use crate::set::{CpuSet, NodeSet};
+use crate::sysfs::{Sysfs, SysfsExt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads the online nodes, ascending, and the set of those that are possible but not online
+/// (`Documentation/ABI/stable/sysfs-devices-node`). Packages and what is allowed are filled in later.
+pub(super) fn read(
+    root: &dyn Sysfs,
+    online_cpus: &CpuSet,
+    findings: &mut Vec<Finding>,
+) -> (Vec<Node>, NodeSet) {
+    let directories: NodeSet =
+        root.names(NODES).iter().filter_map(|name| numbered(name, "node")).map(NodeId).collect();
+    if directories.is_empty() {
+        return (vec![assumed(root, online_cpus)], NodeSet::new());
+    }
+    let told = |name: &str| {
+        let text = root.optional(&format!("{NODES}/{name}"))?;
+        NodeSet::parse_list(&text).ok()
+    };
+    // Kernels before 2.6.25 have no list; a directory is an online node there.
+    let online =
+        told("online").map(|online| online.intersection(&directories)).filter(|online| !online.is_empty());
+    let online = online.unwrap_or(directories);
+    let offline = told("possible").unwrap_or_default().difference(&online);
+    let mut claimed = BTreeMap::new();
+    let mut nodes: Vec<Node> =
+        online.iter().map(|id| node(root, id, online_cpus, &mut claimed, findings)).collect();
+    if let [only] = nodes.as_mut_slice() {
+        only.memory = only.memory.or_else(|| meminfo(root, "/proc/meminfo"));
+    }
+    (nodes, offline)
+}
+
+/// Node 0 of a kernel without NUMA: all CPUs and all memory.
+fn assumed(root: &dyn Sysfs, online_cpus: &CpuSet) -> Node {
+    Node {
+        cpus: online_cpus.clone(),
+        memory: meminfo(root, "/proc/meminfo"),
+        huge_pages: huge_pages(root, "/sys/kernel/mm/hugepages"),
+        ..empty(NodeId(0))
+    }
+}
+
+fn empty(id: NodeId) -> Node {
+    Node {
+        id,
+        cpus: CpuSet::new(),
+        memory: None,
+        huge_pages: Vec::new(),
+        packages: Vec::new(),
+        access: Vec::new(),
+        memory_side_caches: Vec::new(),
+        memory_allowed: false,
+        memory_kind: None,
+    }
+}
+
+fn node(
+    root: &dyn Sysfs,
+    id: NodeId,
+    online_cpus: &CpuSet,
+    claimed: &mut BTreeMap<CpuId, NodeId>,
+    findings: &mut Vec<Finding>,
+) -> Node {
+    let directory = format!("{NODES}/node{id}");
+    let told = set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_default();
+    // Some kernels list offline CPUs, too.
+    let told = told.intersection(online_cpus);
+    let taken: CpuSet = told.iter().filter(|cpu| claimed.contains_key(cpu)).collect();
+    if !taken.is_empty() {
+        findings.push(overlap(id, &taken, claimed));
+    }
+    let cpus = told.difference(&taken);
+    claimed.extend(cpus.iter().map(|cpu| (cpu, id)));
+    Node {
+        cpus,
+        memory: meminfo(root, &format!("{directory}/meminfo")),
+        huge_pages: huge_pages(root, &format!("{directory}/hugepages")),
+        access: hmat::access(root, id),
+        memory_side_caches: hmat::memory_side_caches(root, id),
+        ..empty(id)
+    }
+}
+
+fn meminfo(root: &dyn Sysfs, path: &str) -> Option<Memory> {
+    parse_meminfo(&root.optional(path)?).filter(|memory| memory.total_bytes > 0)
+}
+
+fn overlap(id: NodeId, taken: &CpuSet, claimed: &BTreeMap<CpuId, NodeId>) -> Finding {
+    let owners: NodeSet = taken.iter().filter_map(|cpu| claimed.get(&cpu).copied()).collect();
+    finding(
+        Severity::Problem,
+        "overlapping-cpus",
+        &format!("node {id}"),
+        "The firmware assigns CPUs to more than one node; they are counted for the lowest of them.",
+        format!("{NODES}/node{id}/cpulist claims CPUs {taken}, which node {owners} has"),
+        "Update the firmware; until then, trust no figure that depends on these nodes.",
+    )
+}
+
+/// Says which nodes lack memory, which lack CPUs, and which CPUs lack a node.
+pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Finding>) {
+    for node in nodes {
+        let subject = format!("node {}", node.id);
+        if node.memory.is_none() {
+            let severity = if node.cpus.is_empty() { Severity::Note } else { Severity::Warning };
+            findings.push(finding(
+                severity,
+                "node-without-memory",
+                &subject,
+                "The node has no memory: what runs there uses memory of other nodes.",
+                format!("meminfo of node {} has no total, or none but 0", node.id),
+                "Fit memory modules to this node, or run I/O on nodes with memory.",
+            ));
+        }
+        if node.cpus.is_empty() {
+            findings.push(finding(
+                Severity::Note,
+                "node-without-cpus",
+                &subject,
+                "The node has no CPUs that are online: it is memory alone, or an initiator other than a CPU.",
+                format!("{NODES}/node{}/cpulist has no online CPU of its own", node.id),
+                "Nothing; threads that use it run on other nodes.",
+            ));
+        }
+    }
+    let owned: CpuSet = nodes.iter().flat_map(|node| node.cpus.iter()).collect();
+    let orphans = online_cpus.difference(&owned);
+    if !orphans.is_empty() {
+        findings.push(finding(
+            Severity::Warning,
+            "cpus-without-node",
+            "machine",
+            "CPUs are online that belong to no online node; they are left out of placements.",
+            format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
+            "Bring their node online, or update the firmware.",
+        ));
+    }
+}
+
+/// Fills in the packages of every node: those of its CPUs; of a node without CPUs those of its initiators
+/// (class 0, then 1); of a GPU's memory those near to the GPU; else those of the nodes with CPUs that are nearest
+/// by distance, which may be all.
+pub(super) fn tie_packages(
+    nodes: &mut [Node],
+    cpus: &[Cpu],
+    gpu_nodes: &BTreeMap<NodeId, NodeSet>,
+    distances: Option<&Distances>,
+) {
+    let mut own: BTreeMap<NodeId, BTreeSet<PackageId>> = BTreeMap::new();
+    for cpu in cpus.iter().filter(|cpu| cpu.online) {
+        if let (Some(node), Some(package)) = (cpu.node, cpu.package) {
+            own.entry(node).or_default().insert(package);
+        }
+    }
+    let with_cpus: NodeSet = nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id).collect();
+    for node in nodes.iter_mut() {
+        let near_gpu = gpu_nodes.get(&node.id).map(|near| near.intersection(&with_cpus));
+        let nearest = nearest_cpu_nodes(node, &with_cpus, near_gpu, distances);
+        let packages: BTreeSet<PackageId> =
+            nearest.iter().filter_map(|id| own.get(&id)).flatten().copied().collect();
+        node.packages = packages.into_iter().collect();
+    }
+}
+
+fn nearest_cpu_nodes(
+    node: &Node,
+    with_cpus: &NodeSet,
+    near_gpu: Option<NodeSet>,
+    distances: Option<&Distances>,
+) -> NodeSet {
+    if with_cpus.contains(node.id) {
+        return NodeSet::one(node.id);
+    }
+    let initiators = node.access.iter().map(|access| access.initiators.intersection(with_cpus));
+    if let Some(initiators) = initiators.chain(near_gpu).find(|nodes| !nodes.is_empty()) {
+        return initiators;
+    }
+    // Both directions, as they differ on some firmware.
+    let distance = |other: NodeId| {
+        let distances = distances?;
+        Some(u64::from(distances.between(node.id, other)?) + u64::from(distances.between(other, node.id)?))
+    };
+    let least = with_cpus.iter().filter_map(distance).min();
+    with_cpus.iter().filter(|other| least.is_some() && distance(*other) == least).collect()
+}

@@ -1,0 +1,92 @@
+//! How much is read of a machine with many functions.
+
+mod devices_support;
+
+use devices_support::server::{two_sockets, Server};
+use numaio_machine::devices;
+use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::tree::Tree;
+use std::cell::Cell;
+
+/// Counts what is asked of a tree.
+struct Counting<'a> {
+    tree: &'a Tree,
+    asked: Cell<usize>,
+}
+
+impl Counting<'_> {
+    fn count(&self) -> &Tree {
+        self.asked.set(self.asked.get() + 1);
+        self.tree
+    }
+}
+
+impl Sysfs for Counting<'_> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        self.count().read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.count().list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.count().resolve(path)
+    }
+}
+
+/// How many times a machine is asked, and how many devices it has.
+fn asked(server: &Server) -> (usize, usize) {
+    let counting = Counting { tree: &server.tree, asked: Cell::new(0) };
+    let devices = devices::read(&counting, &two_sockets());
+    (counting.asked.get(), devices.len())
+}
+
+/// Functions with `uevent`, as kernels have it.
+fn functions(class: &str, count: u32, attributes: &[(&str, &str)]) -> Server {
+    let mut server = Server::default();
+    for index in 0..count {
+        let path = path(index);
+        server.function(&path, class, attributes);
+        let uevent = format!("DRIVER=one\nPCI_CLASS={}\nPCI_ID=8086:1234\n", &class[3..]);
+        server.tree.file(&format!("/sys/devices/{path}/uevent"), uevent);
+    }
+    server
+}
+
+fn path(index: u32) -> String {
+    let domain = index >> 8;
+    format!("pci{domain:04x}:00/{domain:04x}:00:{:02x}.{}", index >> 3 & 31, index & 7)
+}
+
+/// How often each of 2,000 functions asks, in the mean.
+fn for_each(server: &Server) -> f64 {
+    let (none, _) = asked(&Server::default());
+    let (many, _) = asked(server);
+    (many - none) as f64 / 2000.0
+}
+
+#[test]
+fn a_function_that_moves_nothing_costs_one_read() {
+    let server = functions("0x0c0330", 2000, &[("numa_node", "0")]);
+    assert_eq!((for_each(&server), asked(&server).1), (1.0, 0));
+}
+
+#[test]
+fn a_device_costs_a_few_reads_however_many_there_are() {
+    let server = functions("0x020000", 2000, &[("numa_node", "0")]);
+    assert_eq!(asked(&server).1, 2000);
+    assert!(for_each(&server) <= 10.0, "{} for each", for_each(&server));
+    // Where numa_node says -1, what bridges said is remembered: local CPUs are what comes on top.
+    let server = functions("0x020000", 2000, &[("numa_node", "-1"), ("local_cpulist", "4-7")]);
+    assert!(for_each(&server) <= 11.1, "{} for each", for_each(&server));
+}
+
+#[test]
+fn a_virtual_function_costs_less() {
+    let mut server = functions("0x020000", 2000, &[("numa_node", "0")]);
+    for index in 1..2000 {
+        server
+            .tree
+            .link(&format!("/sys/devices/{}/physfn", path(index)), &format!("/sys/devices/{}", path(0)));
+    }
+    assert!(for_each(&server) <= 6.1, "{} for each", for_each(&server));
+}

@@ -1,0 +1,269 @@
+//! What is found wrong, and what is not.
+
+mod devices_support;
+
+use devices_support::machine;
+use devices_support::server::{server, two_sockets, Server, NIC, SWITCH};
+use numaio_machine::conditions::Conditions;
+use numaio_machine::findings::{find, Finding, Severity};
+use numaio_machine::ids::PackageId;
+use numaio_machine::topology::Topology;
+use numaio_machine::{devices, set::CpuSet};
+
+const NIC_PORT: &str = "pci0000:3a/0000:3a:00.0";
+const ROOT_PORT: &str = "pci0000:80/0000:80:01.0";
+const GPU_PORT: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0";
+const GPU: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:83:00.0";
+
+fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Finding> {
+    topology.devices = devices::read(&server.tree, &topology);
+    find(&topology, conditions)
+}
+
+/// Severity and words of the findings of one rule about one thing.
+fn about(server: &Server, rule: &str, subject: &str) -> Vec<(Severity, String)> {
+    let all = findings(server, two_sockets(), &Conditions::default());
+    let these = all.into_iter().filter(|finding| finding.rule == rule && finding.subject == subject);
+    these.map(|finding| (finding.severity, finding.what)).collect()
+}
+
+fn link_of(server: &Server, subject: &str) -> Option<(Severity, String)> {
+    let mut found = about(server, "pcie-link-degraded", subject);
+    assert!(found.len() < 2, "{found:?}");
+    found.pop()
+}
+
+#[test]
+fn a_link_with_lanes_missing_is_a_problem() {
+    let mut server = server();
+    assert_eq!(link_of(&server, "eth2"), None, "it runs at its best");
+    for end in [NIC, NIC_PORT] {
+        server.link(end, "16.0 x8 16.0 x16");
+    }
+    let (severity, what) = link_of(&server, "eth2").expect("half its lanes are gone");
+    assert_eq!(severity, Severity::Problem);
+    assert!(what.contains("from 0000:3b:00.0 up to 0000:3a:00.0"), "{what}");
+    assert!(what.contains("16 GT/s x8 where its ends can do 16 GT/s x16"), "{what}");
+}
+
+#[test]
+fn a_slot_that_is_less_than_the_card_is_worth_a_note() {
+    let mut server = server();
+    server.link(NIC, "8.0 x8 16.0 x16").link(NIC_PORT, "8.0 x8 8.0 x8");
+    let (severity, what) = link_of(&server, "eth2").expect("the card could do more");
+    assert_eq!(severity, Severity::Note);
+    assert!(what.contains("eth2 can do 16 GT/s x16") && what.contains("no more than 8 GT/s x8"), "{what}");
+}
+
+#[test]
+fn a_slow_link_is_a_problem_but_not_of_a_device_that_sleeps() {
+    let mut server = server();
+    for end in [NIC, NIC_PORT, GPU, GPU_PORT] {
+        server.link(end, "2.5 x16 16.0 x16");
+    }
+    assert_eq!(link_of(&server, "eth2").map(|(severity, _)| severity), Some(Severity::Problem));
+    for end in [SWITCH, ROOT_PORT] {
+        server.link(end, "32.0 x16 32.0 x16");
+    }
+    assert_eq!(link_of(&server, "cuda:0").map(|(severity, _)| severity), Some(Severity::Note));
+    server.tree.file(&format!("/sys/devices/{NIC}/power_state"), "D3hot\n");
+    assert_eq!(link_of(&server, "eth2").map(|(severity, _)| severity), Some(Severity::Note));
+    for end in [GPU, GPU_PORT] {
+        server.link(end, "2.5 x8 16.0 x16");
+    }
+    assert_eq!(link_of(&server, "cuda:0").map(|(severity, _)| severity), Some(Severity::Problem));
+}
+
+#[test]
+fn the_link_of_a_switch_is_found_from_the_devices_below() {
+    let mut server = server();
+    let place = "from 0000:81:00.0 up to 0000:80:01.0";
+    for gpu in ["cuda:0", "cuda:1"] {
+        let (severity, what) = link_of(&server, gpu).expect("the switch has eight lanes");
+        assert_eq!(severity, Severity::Warning);
+        assert!(what.contains(place) && what.contains("16 GT/s x8"), "{what}");
+    }
+    for end in [SWITCH, ROOT_PORT] {
+        server.link(end, "8.0 x8 16.0 x8");
+    }
+    let (severity, what) = link_of(&server, "cuda:1").expect("it is slow as well");
+    assert_eq!(severity, Severity::Problem, "a shared link does not sleep: {what}");
+    assert!(what.contains(place), "{what}");
+    for end in [SWITCH, ROOT_PORT] {
+        server.link(end, "16.0 x16 16.0 x16");
+    }
+    assert_eq!(link_of(&server, "cuda:0"), None);
+    let shared = about(&server, "pcie-link-shared", "0000:81:00.0");
+    assert_eq!(shared.len(), 1, "two GPUs of 16 lanes share 16");
+    assert!(
+        shared[0].1.contains("cuda:0, cuda:1 share the link") && shared[0].1.contains(place),
+        "{shared:?}"
+    );
+    for end in [SWITCH, ROOT_PORT] {
+        server.link(end, "32.0 x16 32.0 x16");
+    }
+    assert!(about(&server, "pcie-link-shared", "0000:81:00.0").is_empty(), "twice as fast is enough for two");
+}
+
+#[test]
+fn a_sleeping_device_does_not_hide_a_narrow_switch() {
+    let mut server = server();
+    for end in [GPU, GPU_PORT] {
+        server.link(end, "2.5 x16 16.0 x16");
+    }
+    let (severity, what) = link_of(&server, "cuda:0").expect("the switch has eight lanes");
+    assert_eq!(
+        (severity, what.contains("from 0000:81:00.0 up to 0000:80:01.0")),
+        (Severity::Warning, true),
+        "{what}"
+    );
+}
+
+#[test]
+fn functions_of_one_card_do_not_share_a_link_with_each_other() {
+    let mut server = Server::default();
+    for port in [ROOT_PORT, SWITCH, GPU_PORT] {
+        server.function(port, "0x060400", &[("numa_node", "0")]).link(port, "16.0 x16 16.0 x16");
+    }
+    for function in ["0000:83:00.0", "0000:83:00.1"] {
+        let path = format!("{SWITCH}/0000:82:00.0/{function}");
+        server.function(&path, "0x020000", &[("numa_node", "0")]).link(&path, "16.0 x16 16.0 x16");
+    }
+    assert_eq!(findings(&server, machine(&[(0, "0-3", 0)]), &Conditions::default()), []);
+}
+
+#[test]
+fn where_the_root_port_is_hidden_the_switch_is_not_taken_for_a_link() {
+    let mut server = Server::default();
+    let (upper, lower) = ("pci0000:80/0000:81:00.0", "pci0000:80/0000:81:00.0/0000:82:00.0");
+    let drive = format!("{lower}/0000:83:00.0");
+    server
+        .function(upper, "0x060400", &[])
+        .link(upper, "16.0 x16 16.0 x16")
+        .function(lower, "0x060400", &[])
+        .link(lower, "16.0 x4 16.0 x16")
+        .function(&drive, "0x010802", &[])
+        .link(&drive, "16.0 x4 16.0 x4");
+    assert_eq!(findings(&server, machine(&[(0, "0-3", 0)]), &Conditions::default()), []);
+}
+
+#[test]
+fn links_without_a_meaning_are_left_alone() {
+    let mut server = server();
+    for end in [NIC, NIC_PORT] {
+        server.link(end, "16.0 x8 16.0 x16");
+    }
+    let guest = Conditions { virtual_machine: true, ..Conditions::default() };
+    let all = findings(&server, two_sockets(), &guest);
+    assert!(!all.iter().any(|finding| finding.rule.starts_with("pcie")), "{all:?}");
+
+    let mut chipset = Server::default();
+    let (port, nic) = ("pci0000:5d/0000:5d:02.0", "pci0000:5d/0000:5d:02.0/0000:60:00.0");
+    chipset.function(port, "0x060400", &[]).link(port, "2.5 x1 2.5 x1");
+    chipset.function(nic, "0x020000", &[]).link(nic, "2.5 x1 8.0 x1").driver(nic, "i40e");
+    assert_eq!(findings(&chipset, machine(&[(0, "0-3", 0)]), &Conditions::default()), []);
+    chipset.driver(nic, "igb");
+    assert_eq!(findings(&chipset, machine(&[(0, "0-3", 0)]), &Conditions::default()).len(), 1);
+}
+
+#[test]
+fn a_lone_end_is_doubted_but_heard() {
+    let mut server = Server::default();
+    let nic = "pci0000:00/0000:00:04.0";
+    server.function(nic, "0x020000", &[]).link(nic, "16.0 x8 16.0 x16");
+    let all = findings(&server, machine(&[(0, "0-3", 0)]), &Conditions::default());
+    let seen: Vec<(&str, Severity)> = all.iter().map(|it| (it.rule.as_str(), it.severity)).collect();
+    assert_eq!(seen, [("pcie-link-degraded", Severity::Warning)]);
+}
+
+#[test]
+fn devices_without_a_node_are_told() {
+    let mut server = server();
+    server
+        .function("pci0000:c0/0000:c0:02.0", "0x010802", &[("numa_node", "-1"), ("local_cpulist", "0-7")])
+        .function("pci0000:c0/0000:c0:03.0", "0x010601", &[("numa_node", "-1")])
+        .function("pci0000:c0/0000:c0:05.0", "0x010802", &[("numa_node", "7")]);
+    assert!(about(&server, "device-node-unknown", "0000:c0:03.0").is_empty(), "a controller without disks");
+    let unknown = about(&server, "device-node-unknown", "0000:c0:02.0");
+    assert_eq!(unknown.len(), 1);
+    assert_eq!(unknown[0].0, Severity::Warning);
+    let absent = about(&server, "device-node-unknown", "0000:c0:05.0");
+    assert!(absent.len() == 1 && absent[0].1.contains("does not have"), "{absent:?}");
+    let one = findings(&server, machine(&[(0, "0-7", 0)]), &Conditions::default());
+    assert!(!one.iter().any(|finding| finding.rule == "device-node-unknown"), "there is but one: {one:?}");
+}
+
+#[test]
+fn devices_on_a_node_that_lacks_something_are_told() {
+    let mut topology = two_sockets();
+    topology.nodes[1].cpus = CpuSet::new();
+    let all = findings(&server(), topology, &Conditions::default());
+    let about_nic = |all: &[Finding]| {
+        let these = all.iter().filter(|it| it.rule == "device-node-without-cpus" && it.subject == "eth2");
+        these.map(|it| (it.severity, it.what.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(about_nic(&all), [(Severity::Warning, "eth2 hangs on node 1, which has no CPUs.".to_owned())]);
+    let mut topology = two_sockets();
+    topology.nodes[1].memory = None;
+    let all = findings(&server(), topology, &Conditions::default());
+    assert_eq!(about_nic(&all), [(Severity::Note, "eth2 hangs on node 1, which has no memory.".to_owned())]);
+    assert!(about(&server(), "device-node-without-cpus", "eth2").is_empty());
+}
+
+#[test]
+fn gpus_of_one_package_are_noted() {
+    let on_one = |server: &Server, topology| -> Vec<String> {
+        let all = findings(server, topology, &Conditions::default());
+        all.into_iter().filter(|it| it.rule == "devices-on-one-socket").map(|it| it.what).collect()
+    };
+    let mut server = server();
+    let found = on_one(&server, two_sockets());
+    assert!(found.len() == 1 && found[0].starts_with("All 2 GPUs hang on package 1"), "{found:?}");
+    let mut one_package = two_sockets();
+    one_package.nodes.iter_mut().for_each(|node| node.packages = vec![PackageId(0)]);
+    assert!(on_one(&server, one_package).is_empty());
+    // A display of the management controller on the other package changes nothing; a third GPU does.
+    let display = [("numa_node", "0"), ("vendor", "0x1a03")];
+    server.function("pci0000:00/0000:00:09.0", "0x030000", &display);
+    assert_eq!(on_one(&server, two_sockets()), found);
+    server.function("pci0000:00/0000:00:0a.0", "0x030200", &[("numa_node", "0"), ("vendor", "0x10de")]);
+    assert!(on_one(&server, two_sockets()).is_empty());
+}
+
+#[test]
+fn interrupts_far_from_their_device_are_counted() {
+    let mut server = server();
+    let foreign = |server: &Server| about(server, "irq-foreign-node", "eth2");
+    assert!(foreign(&server).is_empty(), "CPUs 4 and 5 are of node 1");
+    server.irq(NIC, 41, "2");
+    let (severity, what) = foreign(&server).pop().expect("one goes to CPU 2");
+    assert_eq!((severity, what.starts_with("1 of 2 interrupts")), (Severity::Note, true), "{what}");
+    server.irq(NIC, 40, "0,3");
+    let (severity, what) = foreign(&server).pop().expect("all do");
+    assert_eq!((severity, what.starts_with("2 of 2 interrupts")), (Severity::Warning, true), "{what}");
+    // Where the kernel does not tell where they go, it counts where they may go: to all CPUs.
+    server.tree.remove("/proc/irq/40/effective_affinity_list").remove("/proc/irq/41/effective_affinity_list");
+    assert!(foreign(&server).is_empty());
+    let one = findings(&server, machine(&[(0, "0-7", 0)]), &Conditions::default());
+    assert!(!one.iter().any(|finding| finding.rule == "irq-foreign-node"), "{one:?}");
+}
+
+#[test]
+fn settings_and_memory_that_spoil_measurements_are_told() {
+    let rules = |topology: Topology, numa_balancing| -> Vec<String> {
+        let conditions = Conditions { numa_balancing, ..Conditions::default() };
+        find(&topology, &conditions).into_iter().map(|finding| finding.rule).collect()
+    };
+    let one = || machine(&[(0, "0-7", 0)]);
+    assert_eq!(rules(two_sockets(), Some(1)), ["numa-balancing"]);
+    assert!(rules(two_sockets(), Some(0)).is_empty() && rules(two_sockets(), None).is_empty());
+    assert!(rules(one(), Some(1)).is_empty());
+    let with = |free, reclaimable| {
+        let mut topology = one();
+        let memory = topology.nodes[0].memory.as_mut().expect("memory");
+        (memory.free_bytes, memory.reclaimable_bytes) = (free, reclaimable);
+        topology
+    };
+    assert_eq!(rules(with(1 << 30, 2 << 30), None), ["node-memory-low"], "3 of 64 GiB");
+    assert!(rules(with(1 << 30, 3 << 30), None).is_empty(), "4 of 64 GiB");
+}

@@ -1,0 +1,294 @@
+//! A tape gives back what was recorded, survives being cut, and keeps hostile text within limits.
+
+use numaio_machine::conformance;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError, Residency};
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::{Sysfs, SysfsExt, WhyUnread};
+use numaio_machine::tape::{NotATape, Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
+use numaio_machine::tree::{Tree, LONGEST_PATH};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use proptest::prelude::*;
+use std::cell::Cell;
+
+fn header() -> TapeHeader {
+    let (numaio, name, note) = ("0.1.0".to_owned(), "böx".to_owned(), "made up".to_owned());
+    TapeHeader { tape: TAPE_SCHEMA.to_owned(), numaio, name, note, recorded_at: 1_700_000_000 }
+}
+
+fn copy(cpu: u32) -> Workload {
+    Workload::Copy(CopyWorkload {
+        flow: Flow { source: NodeId(0), sink: NodeId(1) },
+        placement: Placement { cpus: CpuSet::one(CpuId(cpu)) },
+        copy_loop: CopyLoop::Memcpy,
+        bytes_per_thread: 1 << 20,
+        pages: Pages::Base,
+        sampling: Sampling::Repetitions { count: 1 },
+    })
+}
+
+fn outcome(ns: u64) -> Outcome {
+    let samples = vec![CopySample { bytes_copied: 1 << 20, ns }];
+    Outcome::Copy(CopyOutcome {
+        samples,
+        elapsed_ns: 2 * ns,
+        start_skew_ns: 0,
+        residency: Residency::default(),
+    })
+}
+
+/// A tree of everything a machine's files can be.
+fn tree() -> Tree {
+    let mut tree = Tree::new();
+    tree.link("/proc/self", "4242")
+        .file("/proc/4242/status", "Name:\tnumaio\n")
+        .link("/sys/class/net/eth0", "../../devices/pci0000:00/0000:00:03.0/net/eth0")
+        .link("/sys/devices/pci0000:00/0000:00:03.0/net/eth0/device", "../../../0000:00:03.0")
+        .file("/sys/devices/pci0000:00/0000:00:03.0/numa_node", "-1\n")
+        .file("/sys/devices/pci0000:00/0000:00:03.0/config", [0u8, 255, 128])
+        .file("/sys/devices/pci0000:00/0000:00:03.0/label", "größer\u{2028}\0\n")
+        .unread("/sys/devices/pci0000:00/0000:00:03.0/net/eth0/speed", WhyUnread::Failed("EINVAL".into()))
+        .unread("/sys/class/dmi/id/product_serial", WhyUnread::Denied)
+        .unreachable("/proc/1/cwd", WhyUnread::Denied)
+        .link("/sys/dangling", "nowhere")
+        .link("/sys/loop", "loop")
+        .dir("/sys/empty");
+    tree
+}
+
+/// A machine whose runs differ each time.
+struct Machine(Cell<u64>);
+
+impl Probe for Machine {
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+        let Workload::Copy(copy) = workload;
+        self.0.set(self.0.get() + 1);
+        match copy.placement.cpus.first() {
+            Some(CpuId(9)) => Err(ProbeError::Unsupported { what: format!("CPU 9, asked {}", self.0.get()) }),
+            Some(CpuId(8)) => Err(ProbeError::Interrupted),
+            _ => Ok(outcome(self.0.get())),
+        }
+    }
+}
+
+fn tape() -> Tape {
+    let runs = vec![(copy(0), Ok(outcome(5))), (copy(9), Err(ProbeError::Unsupported { what: "it".into() }))];
+    Tape { header: header(), files: tree(), runs }
+}
+
+#[test]
+fn a_tape_of_everything_comes_back() {
+    assert_eq!(Tape::parse(&tape().to_text()), Ok(tape()));
+    assert_eq!(Tape::parse_bytes(tape().to_text().as_bytes()), Ok(tape()));
+}
+
+#[test]
+fn a_tape_cut_anywhere_keeps_its_whole_lines() {
+    let text = tape().to_text();
+    let header_ends = text.find('\n').expect("a line");
+    for cut in 0..text.len() {
+        match Tape::parse_bytes(&text.as_bytes()[..cut]) {
+            Ok(read) => {
+                // The header is a whole line, too; it is no entry.
+                let whole = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
+                let kept = read.files.entries().count() + read.runs.len();
+                assert!(kept + 1 >= whole, "cut at {cut}: {kept} of {whole}");
+            }
+            Err(why) => assert!(cut < header_ends && why == NotATape::NoHeader, "cut at {cut}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn runs_replay_each_once_in_order() {
+    let recording = Recording::new(Machine(Cell::new(0)), header());
+    let asked = [0, 1, 0, 9, 8, 0, 9];
+    let gave: Vec<_> = asked.map(|cpu| recording.run(&copy(cpu))).into();
+    let replay = Replay::new(Tape::parse(&recording.tape().to_text()).expect("a tape"));
+    // Another order among workloads, the same within each; what was interrupted was not recorded.
+    for index in [1, 3, 0, 2, 6, 5] {
+        assert_eq!(replay.run(&copy(asked[index])), gave[index], "run {index}");
+    }
+    for cpu in [0, 1, 8, 9, 77] {
+        assert!(matches!(replay.run(&copy(cpu)), Err(ProbeError::NotOnTape { .. })), "CPU {cpu}");
+    }
+}
+
+#[test]
+fn a_replay_keeps_the_rules_of_the_seam() {
+    let mut tree = Tree::new();
+    conformance::fill(|path, content| {
+        tree.file(path, content);
+    });
+    conformance::fill_links(|path, target| {
+        tree.link(path, target);
+    });
+    let recording = Recording::new(tree, header());
+    conformance::sysfs(&recording);
+    conformance::sysfs(&Replay::new(Tape::parse(&recording.tape().to_text()).expect("a tape")));
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    Read,
+    List,
+    Resolve,
+}
+
+fn look(machine: &dyn Sysfs, how: Look, path: &str) -> Result<Vec<String>, WhyUnread> {
+    let seen = match how {
+        Look::Read => machine.read(path).map(|content| vec![String::from_utf8_lossy(&content).into_owned()]),
+        Look::List => machine.list(path),
+        Look::Resolve => machine.resolve(path).map(|place| vec![place]),
+    };
+    seen.map_err(|error| error.why)
+}
+
+/// Records looks at a machine, then checks that the tape gives each the same.
+fn check(tree: &Tree, looks: &[(Look, String)]) {
+    let recording = Recording::new(tree.clone(), header());
+    let seen: Vec<_> = looks.iter().map(|(how, path)| look(&recording, *how, path)).collect();
+    for ((how, path), seen) in looks.iter().zip(&seen) {
+        assert_eq!(look(tree, *how, path), *seen, "recording changes nothing: {how:?} {path}");
+    }
+    let tape = recording.tape();
+    let read = Tape::parse(&tape.to_text()).expect("a tape");
+    assert_eq!(read, tape, "a tape comes back");
+    let replay = Replay::new(read);
+    for ((how, path), seen) in looks.iter().zip(&seen) {
+        assert_eq!(look(&replay, *how, path), *seen, "{how:?} {path} of {looks:?}");
+    }
+}
+
+#[test]
+fn what_was_seen_is_on_the_tape() {
+    use Look::{List, Read, Resolve};
+    let looks: [(Look, &str); 22] = [
+        (Read, "/sys/class/net/eth0/device/numa_node"), // before the links are known
+        (Read, "/sys/class/net/eth0/speed"),
+        (List, "/sys/class/net"),
+        (List, "/sys/class/net/eth0"),
+        (Resolve, "/sys/class/net/eth0/device"),
+        (Read, "/sys/class/net/eth0/../../numa_node"),
+        (Resolve, "/sys/class/net/eth0/absent/.."),
+        (Read, "/sys/class/net/eth0/device/config"),
+        (Read, "/sys/class/net/eth0/device/label"),
+        (Read, "/sys/class/dmi/id/product_serial"),
+        (Resolve, "/sys/class/dmi/id/product_serial"),
+        (Read, "/proc/self/status"),
+        (List, "/proc/self"),
+        (Read, "/proc/1/cwd"),
+        (List, "/sys"),
+        (Read, "/sys/dangling"),
+        (Read, "/sys/loop"),
+        (List, "/sys/empty"),
+        (Read, "/sys/empty/absent"),
+        (Read, "/proc/self/status/below"),
+        (List, "/"),
+        (List, "/proc/4242/status"),
+    ];
+    let looks = looks.map(|(how, path)| (how, path.to_owned()));
+    check(&tree(), &looks);
+    looks.iter().for_each(|look| check(&tree(), std::slice::from_ref(look)));
+    let mut reversed = looks;
+    reversed.reverse();
+    check(&tree(), &reversed);
+}
+
+/// The tape of a file read through a link holds the link where it stands, and leads there by other ways too.
+#[test]
+fn links_are_kept_where_they_stand() {
+    let recording = Recording::new(tree(), header());
+    recording.text("/sys/class/net/eth0/device/numa_node").expect("a file");
+    let replay = Replay::new(recording.tape());
+    let node = "/sys/devices/pci0000:00/0000:00:03.0/numa_node";
+    assert_eq!(replay.text(node).expect("by its own path"), "-1");
+    assert_eq!(replay.resolve("/sys/class/net/eth0/device/numa_node").expect("by links"), node);
+    assert_eq!(replay.list("/sys/class/net").expect("a directory"), ["eth0"]);
+}
+
+#[test]
+fn hostile_tapes_are_refused_or_harmless() {
+    let first = serde_json::to_string(&header()).expect("a header") + "\n";
+    let long = "/a".repeat(LONGEST_PATH);
+    let bad = [
+        format!(r#"{{"file":"{long}","text":""}}"#),
+        format!(r#"{{"link":"{long}","to":"/"}}"#),
+        r#"{"file":"/a","hex":"0"}"#.to_owned(),
+        r#"{"file":"/a","hex":"+f"}"#.to_owned(),
+        r#"{"file":"/a","hex":"éé"}"#.to_owned(),
+        r#"{"file":"/a"}"#.to_owned(),
+        "[".repeat(100_000),
+    ];
+    for line in bad {
+        let read = Tape::parse(&format!("{first}{line}\n"));
+        let shown: String = line.chars().take(60).collect();
+        assert!(matches!(read, Err(NotATape::BadLine(2, _))), "{shown}: {read:?}");
+    }
+    let middle = [first.as_bytes(), b"\xff\n", first.as_bytes()].concat();
+    assert_eq!(Tape::parse_bytes(&middle), Err(NotATape::BadLine(2, "not UTF-8".to_owned())));
+    assert!(matches!(Tape::parse("{\"tape\":\"numaio/tape/9\"}\n"), Err(NotATape::OtherVersion(_))));
+    assert_eq!(Tape::parse(""), Err(NotATape::NoHeader));
+    let deep = "/a".repeat(LONGEST_PATH / 2);
+    let harmless = [
+        format!(r#"{{"file":"{deep}","text":"deep"}}"#),
+        format!(r#"{{"link":"/l","to":"{long}"}}"#),
+        r#"{"file":"/","text":"no root"}"#.to_owned(),
+        r#"{"link":"/loop","to":"loop"}"#.to_owned(),
+        r#"{"file":"/loop/../../../x","text":"no way out"}"#.to_owned(),
+        r#"{"file":"","text":"nowhere"}"#.to_owned(),
+    ];
+    let read = Tape::parse(&(first + &harmless.join("\n") + "\n")).expect("a tape");
+    assert_eq!(read.files.text(&deep).expect("deep, but not too deep"), "deep");
+    assert!(read.files.read("/l/x").is_err());
+    assert_eq!(read.files.text("/x").expect("never above the root"), "no way out");
+    assert_eq!(read.files.read("/").expect_err("a directory").why, WhyUnread::WrongKind);
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let name = prop_oneof![4 => prop_oneof![Just("a"), Just("b"), Just("c")], 1 => prop_oneof![Just(".."), Just("")], 1 => Just(".")];
+    proptest::collection::vec(name, 1..5).prop_map(|names| format!("/{}", names.join("/")))
+}
+
+fn any_tree() -> impl Strategy<Value = Tree> {
+    let target = prop_oneof![path(), path().prop_map(|path| path[1..].to_owned())];
+    let entry = (path(), 0..6u8, target);
+    proptest::collection::vec(entry, 0..12).prop_map(|entries| {
+        let mut tree = Tree::new();
+        for (path, kind, target) in entries {
+            match kind {
+                0 | 1 => tree.file(&path, target),
+                2 | 3 => tree.link(&path, &target),
+                4 => tree.unread(&path, WhyUnread::Denied),
+                _ => tree.dir(&path),
+            };
+        }
+        tree
+    })
+}
+
+fn any_look() -> impl Strategy<Value = (Look, String)> {
+    (prop_oneof![Just(Look::Read), Just(Look::List), Just(Look::Resolve)], path())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_look_at_any_tree_replays(tree in any_tree(), looks in proptest::collection::vec(any_look(), 1..8)) {
+        check(&tree, &looks);
+    }
+
+    #[test]
+    fn any_tree_survives_the_tape(files in any_tree()) {
+        let tape = Tape { header: header(), files, runs: Vec::new() };
+        prop_assert_eq!(Tape::parse(&tape.to_text()), Ok(tape));
+    }
+
+    #[test]
+    fn any_bytes_are_a_tape_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let first = serde_json::to_string(&header()).expect("a header") + "\n";
+        let _ = Tape::parse_bytes(&bytes);
+        let _ = Tape::parse_bytes(&[first.as_bytes(), &bytes].concat());
+    }
+}

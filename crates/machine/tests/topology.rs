@@ -1,0 +1,413 @@
+//! Small machines of our own making, each with one thing that is odd.
+
+use numaio_machine::findings::{Finding, Severity};
+use numaio_machine::ids::{CpuId, NodeId, PackageId};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::{fingerprint, read, HugePages, Topology};
+use numaio_machine::tree::Tree;
+
+const NODES: &str = "/sys/devices/system/node";
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// A node with CPUs of one package, without hardware threads, and memory in kB.
+fn node(tree: &mut Tree, id: u32, package: u32, cpus: &str, kilobytes: u64) {
+    let directory = format!("{NODES}/node{id}");
+    tree.file(&format!("{directory}/cpulist"), format!("{cpus}\n")).file(
+        &format!("{directory}/meminfo"),
+        format!("Node {id} MemTotal: {kilobytes} kB\nNode {id} MemFree: {} kB\n", kilobytes / 2),
+    );
+    for cpu in list(cpus).iter() {
+        let topology = format!("{CPUS}/cpu{cpu}/topology");
+        tree.file(&format!("{topology}/physical_package_id"), format!("{package}\n"))
+            .file(&format!("{topology}/core_id"), format!("{cpu}\n"))
+            .file(&format!("{topology}/die_id"), "0\n")
+            .file(&format!("{topology}/thread_siblings_list"), format!("{cpu}\n"));
+    }
+}
+
+/// Two packages of two nodes with two CPUs each, node ids with gaps: 0, 1, 8 and 9.
+fn four_nodes() -> Tree {
+    let mut tree = Tree::new();
+    node(&mut tree, 0, 0, "0-1", 4 << 20);
+    node(&mut tree, 1, 0, "2-3", 4 << 20);
+    node(&mut tree, 8, 1, "4-5", 4 << 20);
+    node(&mut tree, 9, 1, "6-7", 4 << 20);
+    for (id, row) in [(0, "10 16 22 22"), (1, "16 10 22 22"), (8, "22 22 10 16"), (9, "22 22 16 10")] {
+        tree.file(&format!("{NODES}/node{id}/distance"), row);
+    }
+    tree.file(&format!("{NODES}/online"), "0-1,8-9\n").file(&format!("{NODES}/possible"), "0-1,8-9\n");
+    tree.file(&format!("{CPUS}/online"), "0-7\n").file(&format!("{CPUS}/present"), "0-7\n");
+    tree
+}
+
+fn list(text: &str) -> CpuSet {
+    CpuSet::parse_list(text).expect("a list")
+}
+
+fn nodes(text: &str) -> NodeSet {
+    NodeSet::parse_list(text).expect("a list")
+}
+
+fn rules(machine: &Topology) -> Vec<&str> {
+    machine.findings.iter().map(|finding| finding.rule.as_str()).collect()
+}
+
+fn found<'a>(machine: &'a Topology, rule: &str) -> &'a Finding {
+    machine
+        .findings
+        .iter()
+        .find(|finding| finding.rule == rule)
+        .unwrap_or_else(|| panic!("no finding {rule}"))
+}
+
+#[test]
+fn node_ids_may_have_gaps() {
+    let machine = read(&four_nodes());
+    assert_eq!(machine.cpu_nodes(), nodes("0-1,8-9"));
+    assert_eq!(machine.node(NodeId(8)).expect("node 8").cpus, list("4-5"));
+    assert_eq!(machine.neighbours(NodeId(8)), nodes("9"));
+    let distances = machine.distances.as_ref().expect("distances");
+    assert_eq!(distances.between(NodeId(0), NodeId(8)), Some(22));
+    assert_eq!(distances.between(NodeId(9), NodeId(8)), Some(16));
+    assert_eq!(machine.cpu(CpuId(6)).expect("CPU 6").package, Some(PackageId(1)));
+    assert_eq!(rules(&machine), [""; 0], "a sound machine has no findings");
+    assert_eq!(machine.confinement.cpus, list("0-7"));
+    assert!(machine.nodes.iter().all(|node| node.memory_allowed));
+}
+
+#[test]
+fn a_node_may_have_cpus_and_no_memory() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/node1/meminfo"), "Node 1 MemTotal:       0 kB\n");
+    let machine = read(&tree);
+    assert_eq!(machine.memory_nodes(), nodes("0,8-9"));
+    assert_eq!(machine.cpu_nodes(), nodes("0-1,8-9"));
+    assert!(!machine.node(NodeId(1)).expect("node 1").memory_allowed);
+    let finding = found(&machine, "node-without-memory");
+    assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "node 1"));
+}
+
+#[test]
+fn hmat_ties_a_node_without_cpus_to_a_package() {
+    let mut tree = four_nodes();
+    node(&mut tree, 10, 0, "", 64 << 20);
+    tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
+    // Nearer to package 0 by distance, tied to package 1 by HMAT: HMAT is the more precise.
+    for (id, row) in
+        [(0, "10 16 22 22 11"), (1, "16 10 22 22 11"), (8, "22 22 10 16 30"), (9, "22 22 16 10 30")]
+    {
+        tree.file(&format!("{NODES}/node{id}/distance"), row);
+    }
+    tree.file(&format!("{NODES}/node10/distance"), "11 11 30 30 10");
+    let by_distance = read(&tree);
+    assert_eq!(by_distance.node(NodeId(10)).expect("node 10").packages, [PackageId(0)]);
+    let initiators = format!("{NODES}/node10/access1/initiators");
+    tree.link(&format!("{initiators}/node9"), "../../../node9")
+        .file(&format!("{initiators}/read_bandwidth"), "30000");
+    tree.file(&format!("{NODES}/node10/memory_side_cache/index1/size"), "4096");
+    let machine = read(&tree);
+    let far = machine.node(NodeId(10)).expect("node 10");
+    assert_eq!(far.packages, [PackageId(1)]);
+    assert_eq!((far.access[0].class, far.access[0].read_bytes_per_s), (1, Some(30e9)));
+    assert_eq!(far.memory_side_caches[0].bytes, 4096);
+    assert!(far.cpus.is_empty() && machine.neighbours(NodeId(10)).is_empty());
+    assert_eq!(found(&machine, "node-without-cpus").subject, "node 10");
+}
+
+#[test]
+fn what_is_offline_is_known_and_not_used() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{CPUS}/online"), "0-2,4-7\n").file(&format!("{NODES}/possible"), "0-3,8-9\n");
+    let machine = read(&tree);
+    assert_eq!(machine.offline_nodes, nodes("2-3"));
+    let offline = machine.cpu(CpuId(3)).expect("it is present");
+    assert!(!offline.online && !offline.allowed && offline.node.is_none());
+    assert_eq!(machine.node(NodeId(1)).expect("node 1").cpus, list("2"), "a list may name offline CPUs");
+    // Kernels without the list have a file for each CPU that can go offline.
+    tree.remove(&format!("{CPUS}/online")).file(&format!("{CPUS}/cpu6/online"), "0\n");
+    tree.file(&format!("{CPUS}/cpu3/online"), "1\n");
+    assert_eq!(read(&tree).confinement.cpus, list("0-5,7"));
+}
+
+#[test]
+fn cpus_that_no_node_has_are_said() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/online"), "0-1,8\n");
+    for (id, row) in [(0, "10 16 22"), (1, "16 10 22"), (8, "22 22 10")] {
+        tree.file(&format!("{NODES}/node{id}/distance"), row);
+    }
+    let machine = read(&tree);
+    assert_eq!(rules(&machine), ["cpus-without-node"]);
+    assert!(found(&machine, "cpus-without-node").evidence.contains("6-7"));
+    assert_eq!(machine.offline_nodes, nodes("9"));
+    assert_eq!(machine.cpu(CpuId(6)).expect("CPU 6").node, None);
+}
+
+#[test]
+fn a_cpu_stays_with_the_first_node_that_claims_it() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/node8/cpulist"), "2-5\n");
+    let machine = read(&tree);
+    assert_eq!(machine.node(NodeId(1)).expect("node 1").cpus, list("2-3"));
+    assert_eq!(machine.node(NodeId(8)).expect("node 8").cpus, list("4-5"));
+    let finding = found(&machine, "overlapping-cpus");
+    assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Problem, "node 8"));
+}
+
+#[test]
+fn broken_distances_are_left_out() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/node9/distance"), "22 22 16\n");
+    let machine = read(&tree);
+    assert_eq!(machine.distances, None);
+    assert_eq!(rules(&machine), ["distances-broken"]);
+}
+
+#[test]
+fn a_cgroup_of_version_2_confines() {
+    let mut tree = four_nodes();
+    tree.file("/proc/self/cgroup", "0::/jobs/7/step\n")
+        .file("/proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+        .file("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t2-4\nMems_allowed_list:\t0-1\n")
+        .file("/sys/fs/cgroup/cpuset.cpus.effective", "0-7\n")
+        .file("/sys/fs/cgroup/jobs/7/cpuset.cpus.effective", "2-5\n")
+        .file("/sys/fs/cgroup/jobs/7/cpuset.mems.effective", "0-1\n")
+        .file("/sys/fs/cgroup/jobs/7/step/memory.max", "max\n")
+        .file("/sys/fs/cgroup/jobs/memory.max", "3221225472\n")
+        .file("/sys/fs/cgroup/jobs/7/memory.max", "4294967296\n");
+    let machine = read(&tree);
+    let confinement = &machine.confinement;
+    assert_eq!((&confinement.cpus, &confinement.excluded_cpus), (&list("2-4"), &list("0-1,5-7")));
+    assert_eq!((&confinement.nodes, &confinement.excluded_nodes), (&nodes("0-1"), &nodes("8-9")));
+    assert_eq!(confinement.memory_limit_bytes, Some(3 << 30), "the least on the way up");
+    assert_eq!(confinement.cgroup.as_deref(), Some("/jobs/7/step"));
+    assert_eq!(
+        confinement.by,
+        [
+            "cgroup v2 /jobs/7/step (cpuset.cpus.effective)",
+            "cgroup v2 /jobs/7/step (cpuset.mems.effective)",
+            "affinity mask (Cpus_allowed_list)",
+            "memory limit of 3 GiB (/sys/fs/cgroup/jobs/memory.max)",
+        ]
+    );
+    assert_eq!(machine.usable_cpus(NodeId(8)), list("4"));
+    assert!(!machine.node(NodeId(8)).expect("node 8").memory_allowed);
+    assert_eq!(found(&machine, "confined").severity, Severity::Note);
+}
+
+#[test]
+fn a_cgroup_of_version_1_confines() {
+    let mut tree = four_nodes();
+    tree.file("/proc/self/cgroup", "5:cpuset:/job\n4:memory:/job\n0::/\n")
+        .file(
+            "/proc/mounts",
+            "x /dev/cpuset cgroup rw,cpuset,noprefix 0 0\nx /mem cgroup rw,memory 0 0\nx /two cgroup2 rw 0 0\n",
+        )
+        .file("/dev/cpuset/job/cpus", "0-1,6,99\n")
+        .file("/dev/cpuset/job/mems", "8\n")
+        .file("/mem/job/memory.limit_in_bytes", "9223372036854771712\n")
+        .file("/two/cpuset.cpus.effective", "0\n");
+    let machine = read(&tree);
+    assert_eq!(machine.confinement.cpus, list("0-1,6"));
+    assert_eq!(machine.confinement.nodes, nodes("8"));
+    assert_eq!(machine.confinement.memory_limit_bytes, None, "the largest number is no limit");
+    assert_eq!(machine.confinement.by, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
+}
+
+#[test]
+fn our_own_status_does_not_confine_another_machine() {
+    let mut tree = four_nodes();
+    tree.file("/proc/self/status", "Cpus_allowed_list:\t64-127\nMems_allowed_list:\t3\n");
+    let machine = read(&tree);
+    assert_eq!(machine.confinement.cpus, list("0-7"));
+    assert_eq!(machine.confinement.nodes, nodes("0-1,8-9"));
+    assert_eq!(rules(&machine), [""; 0]);
+}
+
+#[test]
+fn a_kernel_without_numa_has_node_0() {
+    let mut tree = Tree::new();
+    tree.file(&format!("{CPUS}/online"), "0-3\n")
+        .file("/proc/meminfo", "MemTotal:  8388608 kB\nMemFree: 1024 kB\n")
+        .file("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8\n")
+        .file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "3\n");
+    let machine = read(&tree);
+    assert_eq!((machine.nodes.len(), machine.nodes[0].id), (1, NodeId(0)));
+    assert_eq!(machine.nodes[0].cpus, list("0-3"));
+    assert_eq!(machine.nodes[0].memory.expect("memory").total_bytes, 8 << 30);
+    assert_eq!(machine.nodes[0].huge_pages, [HugePages { page_bytes: 2 << 20, total: 8, free: 3 }]);
+    assert_eq!(machine.distances, None);
+    assert_eq!(rules(&machine), ["no-numa-in-kernel"]);
+}
+
+#[test]
+fn a_machine_without_sysfs_has_node_0() {
+    let mut tree = Tree::new();
+    tree.file("/proc/stat", "cpu  1 2 3 4\ncpu0 1 2 3 4\ncpu2 1 2 3 4\nintr 0\n")
+        .file("/proc/meminfo", "MemTotal: 4 kB\n");
+    let machine = read(&tree);
+    assert_eq!(machine.nodes[0].cpus, list("0,2"));
+    assert_eq!(rules(&machine), ["no-sysfs"]);
+    let block = |id: u32, package: u32, core: u32| {
+        format!("processor\t: {id}\nphysical id\t: {package}\ncore id\t: {core}\n\n")
+    };
+    let mut tree = Tree::new();
+    tree.file("/proc/cpuinfo", block(0, 0, 0) + &block(1, 1, 0) + &block(2, 0, 0));
+    let machine = read(&tree);
+    assert_eq!(machine.nodes[0].cpus, list("0-2"));
+    assert_eq!(machine.cpu(CpuId(2)).expect("CPU 2").siblings, list("0,2"));
+    assert_eq!(machine.nodes[0].packages, [PackageId(0), PackageId(1)]);
+}
+
+#[test]
+fn nothing_at_all_is_still_node_0() {
+    let machine = read(&Tree::new());
+    assert_eq!((machine.nodes.len(), machine.cpus.len()), (1, 0));
+    assert_eq!(rules(&machine), ["no-sysfs", "node-without-memory", "node-without-cpus"]);
+}
+
+#[test]
+fn threads_share_cores_and_caches() {
+    let mut tree = four_nodes();
+    for (cpu, siblings) in [(0, "0,4"), (4, "0,4"), (1, "1"), (2, "2")] {
+        tree.file(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list"), siblings);
+    }
+    for cpu in 0..8 {
+        for (index, level, kind, size, shared) in [
+            (0, 1, "Data", "32K", if cpu % 4 == 0 { "0,4".to_owned() } else { cpu.to_string() }),
+            (1, 1, "Instruction", "32K", if cpu % 4 == 0 { "0,4".to_owned() } else { cpu.to_string() }),
+            (3, 3, "Unified", "12288K", "0-7".to_owned()),
+        ] {
+            let directory = format!("{CPUS}/cpu{cpu}/cache/index{index}");
+            tree.file(&format!("{directory}/level"), level.to_string())
+                .file(&format!("{directory}/type"), kind)
+                .file(&format!("{directory}/size"), size)
+                .file(&format!("{directory}/coherency_line_size"), "64")
+                .file(&format!("{directory}/ways_of_associativity"), "8")
+                .file(&format!("{directory}/shared_cpu_list"), shared);
+        }
+    }
+    let machine = read(&tree);
+    let shown: Vec<String> = machine
+        .caches
+        .iter()
+        .map(|cache| format!("L{} {} {}", cache.level, cache.kind, cache.cpus))
+        .collect();
+    assert_eq!(shown.len(), 7 + 7 + 1, "{shown:?}");
+    assert_eq!((shown[0].as_str(), shown[14].as_str()), ("L1 Data 0,4", "L3 Unified 0-7"));
+    assert_eq!((machine.caches[14].bytes, machine.caches[14].ways), (12 << 20, Some(8)));
+    assert_eq!(machine.cpu(CpuId(4)).expect("CPU 4").siblings, list("0,4"));
+    assert_eq!(machine.last_level_cache_bytes(&list("1")), Some(12 << 20));
+}
+
+#[test]
+fn a_core_that_does_not_name_its_own_thread_is_not_believed() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{CPUS}/cpu2/topology/thread_siblings_list"), "0\n");
+    let machine = read(&tree);
+    assert_eq!(machine.cpus.len(), 8);
+    assert_eq!(machine.cpu(CpuId(2)).expect("CPU 2").siblings, list("2"));
+}
+
+#[test]
+fn where_distances_differ_by_direction_both_count() {
+    let mut tree = four_nodes();
+    node(&mut tree, 10, 0, "", 1 << 20);
+    tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
+    for (id, row) in
+        [(0, "10 16 22 22 20"), (1, "16 10 22 22 20"), (8, "22 22 10 16 20"), (9, "22 22 16 10 19")]
+    {
+        tree.file(&format!("{NODES}/node{id}/distance"), row);
+    }
+    tree.file(&format!("{NODES}/node10/distance"), "20 17 30 30 10");
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [PackageId(0)]);
+    tree.file(&format!("{NODES}/node10/distance"), "30 30 17 30 10");
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [PackageId(1)]);
+    tree.remove(&format!("{NODES}/node10/distance"));
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [], "nothing tells what is near");
+}
+
+#[test]
+fn core_numbers_are_unique_within_their_package() {
+    let mut tree = four_nodes();
+    // As on processors of two dies whose cores are counted anew in each.
+    for (cpu, core) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
+        tree.file(&format!("{CPUS}/cpu{cpu}/topology/core_id"), core.to_string());
+    }
+    let machine = read(&tree);
+    let cores: Vec<Option<u32>> = machine.cpus.iter().map(|cpu| cpu.core).collect();
+    assert_eq!(cores, [0, 1, 2, 3, 4, 5, 6, 7].map(Some));
+}
+
+#[test]
+fn the_kernel_may_tell_the_kind_of_memory() {
+    let mut tree = four_nodes();
+    for id in 10..=13 {
+        node(&mut tree, id, 0, "", 16 << 20);
+    }
+    tree.file(&format!("{NODES}/online"), "0-1,8-13\n");
+    let dax = |tree: &mut Tree, name: &str, path: &str, target: u32| {
+        tree.file(&format!("{path}/target_node"), format!("{target}\n"));
+        tree.link(&format!("/sys/bus/dax/devices/{name}"), path);
+    };
+    let cxl = "/sys/devices/platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0/dax0.0";
+    dax(&mut tree, "dax0.0", cxl, 10);
+    dax(&mut tree, "dax1.0", "/sys/devices/LNXSYSTM:00/ACPI0012:00/ndbus0/region1/dax1.0/dax1.0", 11);
+    dax(&mut tree, "dax2.0", "/sys/devices/platform/hmem.2/dax2.0", 12);
+    tree.file("/proc/driver/nvidia/gpus/0004:04:00.0/numa_status", "Node:      13\nStatus:    online\n")
+        .file("/sys/bus/pci/devices/0004:04:00.0/numa_node", "8\n");
+    let kind =
+        |machine: &Topology, id: u32| machine.node(NodeId(id)).and_then(|node| node.memory_kind.clone());
+    let machine = read(&tree);
+    assert_eq!(kind(&machine, 10).as_deref(), Some("CXL"));
+    assert_eq!(kind(&machine, 11).as_deref(), Some("PMEM"));
+    assert_eq!(kind(&machine, 13).as_deref(), Some("GPU"));
+    assert_eq!(machine.node(NodeId(13)).expect("node 13").packages, [PackageId(1)]);
+    assert_eq!(kind(&machine, 12), None, "specific-purpose memory alone may be anything");
+    assert_eq!(kind(&machine, 0), None);
+    let tiers = "/sys/devices/virtual/memory_tiering";
+    tree.file(&format!("{tiers}/memory_tier4/nodelist"), "0-1,8-9")
+        .file(&format!("{tiers}/memory_tier2/nodelist"), "12");
+    tree.file("/sys/devices/system/edac/mc/mc0/dimm0/dimm_mem_type", "Registered-DDR5\n");
+    let machine = read(&tree);
+    assert_eq!(kind(&machine, 12).as_deref(), Some("HBM"));
+    assert_eq!(kind(&machine, 0).as_deref(), Some("DRAM"));
+    tree.file("/sys/devices/system/edac/mc/mc1/dimm0/dimm_mem_type", "Non-volatile-RAM\n");
+    assert_eq!(kind(&read(&tree), 0), None);
+}
+
+#[test]
+fn memory_that_firmware_onlines_may_lie_in_a_cxl_region() {
+    let mut tree = four_nodes();
+    node(&mut tree, 10, 0, "", 16 << 20);
+    tree.file(&format!("{NODES}/online"), "0-1,8-10\n")
+        .file("/sys/bus/cxl/devices/region0/resource", "0x2080000000\n")
+        .file("/sys/devices/system/memory/block_size_bytes", "8000000\n")
+        .link(&format!("{NODES}/node10/memory1040"), "../../memory/memory1040");
+    tree.dir("/sys/devices/system/memory/memory1040");
+    assert_eq!(
+        read(&tree).node(NodeId(10)).and_then(|node| node.memory_kind.clone()).as_deref(),
+        Some("CXL")
+    );
+}
+
+#[test]
+fn a_fingerprint_is_of_the_machine_and_not_of_the_moment() {
+    let mut tree = four_nodes();
+    let print = |tree: &Tree| fingerprint(&read(tree));
+    let before = print(&tree);
+    assert_eq!(before, "88b2510c077c9e89", "stored plans bear it: changing how it is made orphans them");
+    tree.file("/proc/sys/kernel/hostname", "other\n").file("/proc/self/status", "Cpus_allowed_list: 0\n");
+    let kernel_took_a_little = "Node 0 MemTotal: 4190000 kB\nNode 0 MemFree: 77 kB\n";
+    tree.file(&format!("{NODES}/node0/meminfo"), kernel_took_a_little);
+    assert_eq!(print(&tree), before);
+    for (path, text) in [
+        ("node0/meminfo", "Node 0 MemTotal: 8388608 kB\n"),
+        ("node0/cpulist", "0\n"),
+        ("node0/distance", "10 17 22 22"),
+    ] {
+        let mut other = tree.clone();
+        other.file(&format!("{NODES}/{path}"), text);
+        assert_ne!(print(&other), before, "{path}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The cells of a campaign: which flows, by which threads, with which buffers.
+
+use crate::options::{CampaignError, Options, Threads};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Direction, Flow, Pages, Placement, Sampling};
+
+/// Buffers of all threads together are this many times the last-level caches that serve them, so that what
+/// is measured is memory (STREAM's rule).
+const CACHES_FILLED: u64 = 4;
+/// Assumed where the kernel tells no cache, as in some virtual machines.
+const CACHE_IF_UNKNOWN: u64 = 32 << 20;
+/// Least buffer of a thread: one huge page.
+const LEAST_BYTES_PER_THREAD: u64 = 2 << 20;
+/// Share of a node's free memory that buffers may take; the rest is left for page tables and others.
+const USABLE_SHARE: f64 = 0.9;
+
+/// A target that can be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    pub node: NodeId,
+    pub placement: Placement,
+    pub bytes_per_thread: u64,
+    /// Whether the size of the caches had to be assumed.
+    pub cache_assumed: bool,
+}
+
+/// What one cell copies, and from which target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub target: NodeId,
+    pub flow: Flow,
+}
+
+impl Target {
+    /// Threads and buffers for a target.
+    pub fn new(topology: &Topology, node: NodeId, options: &Options) -> Result<Self, CampaignError> {
+        let nodes = || topology.nodes.iter().map(|node| node.id).collect();
+        let Some(found) = topology.node(node) else {
+            return Err(CampaignError::UnknownNode { node, nodes: nodes() });
+        };
+        if found.memory.is_none() || !found.memory_allowed {
+            return Err(CampaignError::NoMemory { node });
+        }
+        let cpus = choose_cpus(topology, node, options.threads)?;
+        let cache = topology.last_level_cache_bytes(&cpus).filter(|bytes| *bytes > 0);
+        let all = cache.unwrap_or(CACHE_IF_UNKNOWN) * CACHES_FILLED;
+        let each = all.div_ceil(cpus.len() as u64).next_multiple_of(LEAST_BYTES_PER_THREAD);
+        let target = Self {
+            node,
+            placement: Placement { cpus },
+            bytes_per_thread: each,
+            cache_assumed: cache.is_none(),
+        };
+        target.check_memory(topology)?;
+        Ok(target)
+    }
+
+    /// The local cell needs source and sink on the target.
+    fn check_memory(&self, topology: &Topology) -> Result<(), CampaignError> {
+        let needed_bytes = 2 * self.bytes_of_all();
+        let free = topology.node(self.node).and_then(|node| node.memory);
+        let free = free.map_or(0, |memory| memory.free_bytes + memory.reclaimable_bytes);
+        let limit = topology.confinement.memory_limit_bytes.unwrap_or(u64::MAX);
+        let free_bytes = (free.min(limit) as f64 * USABLE_SHARE) as u64;
+        if needed_bytes > free_bytes {
+            return Err(CampaignError::TooLittleMemory { node: self.node, needed_bytes, free_bytes });
+        }
+        Ok(())
+    }
+
+    /// Bytes of all threads' sources together.
+    pub fn bytes_of_all(&self) -> u64 {
+        self.bytes_per_thread * self.placement.cpus.len() as u64
+    }
+
+    /// The workload of a flow.
+    pub fn workload(
+        &self,
+        flow: Flow,
+        copy_loop: CopyLoop,
+        pages: Pages,
+        sampling: Sampling,
+    ) -> CopyWorkload {
+        CopyWorkload {
+            flow,
+            placement: self.placement.clone(),
+            copy_loop,
+            bytes_per_thread: self.bytes_per_thread,
+            pages,
+            sampling,
+        }
+    }
+
+    /// The flows of Algorithm 1: every node with memory in every direction, the local one once.
+    pub fn places(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<Place> {
+        let flows = directions
+            .iter()
+            .flat_map(|direction| memory_nodes.iter().map(move |node| Flow::of(*direction, self.node, node)));
+        let mut places: Vec<Place> = flows.map(|flow| Place { target: self.node, flow }).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+}
+
+fn choose_cpus(topology: &Topology, node: NodeId, threads: Threads) -> Result<CpuSet, CampaignError> {
+    let (cores, all) = (topology.cores(node), topology.usable_cpus(node));
+    if all.is_empty() {
+        return Err(CampaignError::NoCpus { node });
+    }
+    match threads {
+        Threads::Cores => Ok(cores),
+        Threads::HardwareThreads => Ok(all),
+        Threads::Count(threads) if threads == 0 || threads as usize > all.len() => {
+            Err(CampaignError::TooManyThreads { node, threads, cpus: all.len() as u32 })
+        }
+        Threads::Count(threads) => {
+            let others = all.difference(&cores);
+            Ok(cores.iter().chain(others.iter()).take(threads as usize).collect())
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What makes a campaign's figures doubtful, the cause named where it can be seen.
+
+use numaio_machine::conditions::Conditions;
+use numaio_schema::{Cell, Warning};
+
+/// Share of processor time by others from which a machine counts as unquiet.
+const OTHERS: f64 = 0.05;
+/// Share of processor time taken by the hypervisor from which a machine counts as unquiet.
+const STOLEN: f64 = 0.01;
+/// Change of frequency between beginning and end that is told.
+const FREQUENCY: f64 = 0.10;
+/// Drift of a cell that is told.
+const DRIFT: f64 = 0.05;
+
+fn warning(rule: &str, what: String) -> Warning {
+    Warning { rule: rule.to_owned(), what }
+}
+
+/// Warnings about the machine, from its conditions before and after.
+pub fn of_conditions(before: &Conditions, after: &Conditions, nodes: usize) -> Vec<Warning> {
+    let mut found = Vec::new();
+    if nodes > 1 && after.numa_balancing.is_some_and(|mode| mode & 1 != 0) {
+        let what = "automatic NUMA balancing is on and may move pages while they are measured".to_owned();
+        found.push(warning("numa-balancing", what));
+    }
+    if let (Some(before), Some(after)) = (before.processor_time, after.processor_time) {
+        let total = after.total.saturating_sub(before.total).max(1) as f64;
+        let own = after.own.saturating_sub(before.own);
+        let others = after.busy.saturating_sub(before.busy).saturating_sub(own) as f64 / total;
+        let stolen = after.stolen.saturating_sub(before.stolen) as f64 / total;
+        if others > OTHERS {
+            let what = format!("other programs used {:.0} % of the processors meanwhile", others * 100.0);
+            found.push(warning("other-load", what));
+        }
+        if stolen > STOLEN {
+            let what = format!("the hypervisor took {:.0} % of the processors for others", stolen * 100.0);
+            found.push(warning("steal", what));
+        }
+    }
+    if let (Some(before), Some(after)) = (before.frequency_mhz, after.frequency_mhz) {
+        let change = f64::from(after.1) / f64::from(before.1.max(1)) - 1.0;
+        if change.abs() > FREQUENCY {
+            let what = format!("the highest CPU frequency went from {} to {} MHz", before.1, after.1);
+            found.push(warning("frequency", what));
+        }
+    }
+    found
+}
+
+/// Warnings about cells.
+pub fn of_cells(cells: &[Cell], time_is_up: bool, wanted_huge: bool) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let mut tell = |rule: &str, text: &str, which: &dyn Fn(&Cell) -> bool| {
+        let names: Vec<String> =
+            cells.iter().filter(|cell| which(cell)).map(|cell| cell.flow.to_string()).collect();
+        if !names.is_empty() {
+            found.push(warning(rule, format!("{text}: {}", names.join(", "))));
+        }
+    };
+    let summary = |cell: &Cell| cell.bytes_copied_per_s.clone();
+    tell("bimodal", "two levels of bandwidth were seen, and the more frequent one is given", &|cell| {
+        summary(cell).is_some_and(|summary| !summary.modes.is_empty())
+    });
+    tell("drift", "bandwidth drifted by more than 5 % between earlier and later visits", &|cell| {
+        summary(cell).is_some_and(|summary| summary.n >= 6 && summary.drift.abs() > DRIFT)
+    });
+    let unsettled = if time_is_up {
+        "not as precise as asked for when the time limit came"
+    } else {
+        "not as precise as asked for"
+    };
+    tell("unsettled", unsettled, &|cell| !cell.settled && cell.bytes_copied_per_s.is_some());
+    tell("misplaced-pages", "pages were found on another node than the one they were bound to", &|cell| {
+        cell.visits.iter().any(|visit| visit.residency.pages_misplaced > 0)
+    });
+    tell("residency-unchecked", "the kernel refused to tell on which node the pages were", &|cell| {
+        cell.visits.iter().any(|visit| visit.residency.pages_checked.is_none())
+    });
+    if wanted_huge && !cells.is_empty() {
+        let none = |cell: &Cell| cell.visits.iter().all(|visit| visit.residency.huge_bytes == 0);
+        if cells.iter().all(none) {
+            let what = "no transparent huge page was to be had; misses in the TLB are part of the figures";
+            found.push(warning("no-huge-pages", what.to_owned()));
+        }
+    }
+    found
+}

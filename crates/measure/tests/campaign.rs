@@ -1,0 +1,388 @@
+//! Campaigns on a machine whose answers are written down here.
+
+use numaio_machine::ids::{CpuId, NodeId, PackageId};
+use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError, Residency};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::{Cache, Cpu, Distances, Memory, Node, Topology};
+use numaio_machine::tree::Tree;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Sampling, Workload};
+use numaio_measure::{campaign, CampaignError, Event, Options, Setting, Threads};
+use numaio_schema::{MachineSource, Record};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// Four nodes of two CPUs each, two to a package.
+fn topology() -> Topology {
+    let node = |id: u32| Node {
+        id: NodeId(id),
+        cpus: CpuSet::from_iter([CpuId(2 * id), CpuId(2 * id + 1)]),
+        memory: Some(Memory { total_bytes: 8 << 30, free_bytes: 4 << 30, reclaimable_bytes: 0 }),
+        huge_pages: Vec::new(),
+        packages: vec![PackageId(id / 2)],
+        access: Vec::new(),
+        memory_side_caches: Vec::new(),
+        memory_allowed: true,
+        memory_kind: None,
+    };
+    let cpu = |id: u32| Cpu {
+        id: CpuId(id),
+        online: true,
+        node: Some(NodeId(id / 2)),
+        package: Some(PackageId(id / 4)),
+        die: None,
+        core: Some(id),
+        siblings: CpuSet::one(CpuId(id)),
+        allowed: true,
+    };
+    let cache = |id: u32| Cache {
+        level: 3,
+        kind: "Unified".into(),
+        bytes: 8 << 20,
+        line_bytes: 64,
+        ways: Some(16),
+        cpus: CpuSet::from_iter([CpuId(2 * id), CpuId(2 * id + 1)]),
+    };
+    let distance = |a: u32, b: u32| if a == b { 10 } else { 20 };
+    Topology {
+        nodes: (0..4).map(node).collect(),
+        cpus: (0..8).map(cpu).collect(),
+        caches: (0..4).map(cache).collect(),
+        distances: Some(Distances {
+            nodes: (0..4).map(NodeId).collect(),
+            rows: (0..4).map(|a| (0..4).map(|b| distance(a, b)).collect()).collect(),
+        }),
+        cpu_features: vec!["avx2".into()],
+        ..Topology::default()
+    }
+}
+
+/// Answers by a function of the workload and of how often it was asked before.
+struct Scripted<F> {
+    answer: F,
+    asked: RefCell<BTreeMap<Workload, usize>>,
+    log: RefCell<Vec<CopyWorkload>>,
+}
+
+impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Scripted<F> {
+    fn new(answer: F) -> Self {
+        Self { answer, asked: Default::default(), log: Default::default() }
+    }
+
+    /// Visits of cells, without the trial.
+    fn visits(&self) -> Vec<CopyWorkload> {
+        let is_visit = |copy: &&CopyWorkload| !is_trial(copy);
+        self.log.borrow().iter().filter(is_visit).cloned().collect()
+    }
+}
+
+fn is_trial(copy: &CopyWorkload) -> bool {
+    matches!(copy.sampling, Sampling::Window { slices: 3, .. })
+}
+
+impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<F> {
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+        let Workload::Copy(copy) = workload;
+        let before = *self.asked.borrow().get(workload).unwrap_or(&0);
+        *self.asked.borrow_mut().entry(workload.clone()).or_default() += 1;
+        self.log.borrow_mut().push(copy.clone());
+        let gb_per_s = (self.answer)(copy, before)?;
+        let count = match copy.sampling {
+            Sampling::Window { slices, .. } => slices,
+            Sampling::Repetitions { count } => count,
+        };
+        let sample = CopySample { bytes_copied: (gb_per_s * 1e7) as u64, ns: 10_000_000 };
+        // A negative bandwidth stands for pages on the wrong node.
+        let misplaced = if gb_per_s < 0.0 { 50 } else { 0 };
+        Ok(Outcome::Copy(CopyOutcome {
+            samples: vec![sample; count as usize],
+            elapsed_ns: 100_000_000,
+            start_skew_ns: 0,
+            residency: Residency {
+                pages_checked: Some(100),
+                pages_misplaced: misplaced,
+                found_on: Some(NodeId(0)).filter(|_| misplaced > 0),
+                huge_bytes: 1,
+            },
+        }))
+    }
+}
+
+fn run_on(probe: &dyn Probe, options: &Options) -> Result<Record, CampaignError> {
+    let topology = topology();
+    let setting = Setting {
+        root: &Tree::new(),
+        probe,
+        topology: &topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &|| false,
+    };
+    campaign::run(&setting, options, &mut |_| {})
+}
+
+fn on(nodes: &str) -> Options {
+    Options { targets: NodeSet::parse_list(nodes).expect("a list"), ..Options::default() }
+}
+
+fn median_of(record: &Record, source: u32, sink: u32, target: u32) -> f64 {
+    let flow = Flow { source: NodeId(source), sink: NodeId(sink) };
+    let cell = record.cell(NodeId(target), flow).expect("a cell");
+    cell.bytes_copied_per_s.as_ref().expect("a figure").median / 1e9
+}
+
+/// Noise of a tenth of a percent that repeats nothing.
+fn quiet(value: f64, before: usize) -> Result<f64, ProbeError> {
+    Ok(value * (1.0 + [0.0, 0.001, -0.001, 0.0005][before % 4]))
+}
+
+#[test]
+fn every_flow_of_algorithm_1_is_a_cell_and_the_local_one_is_there_once() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &on("1")).expect("a record");
+    let flows: Vec<String> = record.cells.iter().map(|cell| cell.flow.to_string()).collect();
+    assert_eq!(flows, ["0 -> 1", "1 -> 0", "1 -> 1", "1 -> 2", "1 -> 3", "2 -> 1", "3 -> 1"]);
+    assert!(record.complete && record.warnings.is_empty(), "{:?}", record.warnings);
+    assert!(record.cells.iter().all(|cell| cell.placement.cpus.to_string() == "2-3"));
+}
+
+#[test]
+fn a_quiet_machine_needs_three_visits_and_a_noisy_one_more() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &on("1")).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 3));
+    let noisy = Scripted::new(|_, before| Ok(10.0 * [0.9, 1.0, 1.1, 1.05, 0.95, 1.0, 1.0][before % 7]));
+    let record = run_on(&noisy, &on("1")).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() > 6 && cell.settled));
+    assert!(record.cells.iter().all(|cell| {
+        cell.bytes_copied_per_s.as_ref().is_some_and(|summary| summary.relative_half_width() <= 0.02)
+    }));
+}
+
+#[test]
+fn rounds_visit_every_cell_before_any_again_and_in_changing_order() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    run_on(&machine, &on("0")).expect("a record");
+    let visits = machine.visits();
+    let rounds: Vec<Vec<Flow>> =
+        visits.chunks(7).map(|round| round.iter().map(|copy| copy.flow).collect()).collect();
+    for round in &rounds {
+        let mut flows = round.clone();
+        flows.sort();
+        flows.dedup();
+        assert_eq!(flows.len(), 7, "a round visits each cell once");
+    }
+    assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]), "the order changes");
+}
+
+#[test]
+fn the_fastest_loop_wins_the_trial_and_is_used() {
+    let machine = Scripted::new(|copy, before| match copy.copy_loop {
+        CopyLoop::Avx2 => quiet(12.0, before),
+        _ => quiet(9.0, before),
+    });
+    let record = run_on(&machine, &on("0")).expect("a record");
+    assert_eq!(record.method.copy_loop, CopyLoop::Avx2);
+    assert_eq!(record.method.trials.len(), 2, "this CPU has memcpy and avx2");
+    assert!(machine.visits().iter().all(|copy| copy.copy_loop == CopyLoop::Avx2));
+}
+
+#[test]
+fn buffers_are_four_times_the_last_level_cache_over_all_threads() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    run_on(&machine, &on("0")).expect("a record");
+    assert!(machine.visits().iter().all(|copy| copy.bytes_per_thread == 16 << 20));
+    let one = Options { threads: Threads::Count(1), ..on("0") };
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    run_on(&machine, &one).expect("a record");
+    assert!(machine.visits().iter().all(|copy| copy.bytes_per_thread == 32 << 20));
+}
+
+#[test]
+fn a_glitch_is_visited_again_and_does_not_stand() {
+    // The second visit of one cell is at half its bandwidth.
+    let machine = Scripted::new(|copy, before| {
+        let glitch = copy.flow.source == NodeId(2) && !is_trial(copy) && before == 1;
+        quiet(if glitch { 5.0 } else { 10.0 }, before)
+    });
+    let record = run_on(&machine, &on("0")).expect("a record");
+    assert!((median_of(&record, 2, 0, 0) - 10.0).abs() < 0.02);
+    let flow = Flow { source: NodeId(2), sink: NodeId(0) };
+    assert!(record.cell(NodeId(0), flow).expect("the cell").visits.len() > 6);
+}
+
+#[test]
+fn a_cell_that_breaks_the_pattern_of_its_row_gets_a_second_look() {
+    let machine =
+        Scripted::new(|copy, before| quiet(if copy.flow.source == NodeId(3) { 5.0 } else { 10.0 }, before));
+    let record = run_on(&machine, &on("0")).expect("a record");
+    let visits = |source: u32, sink: u32| {
+        let flow = Flow { source: NodeId(source), sink: NodeId(sink) };
+        record.cell(NodeId(0), flow).expect("a cell").visits.len()
+    };
+    assert_eq!((visits(1, 0), visits(3, 0), visits(0, 3)), (3, 6, 3));
+    assert!((median_of(&record, 3, 0, 0) - 5.0).abs() < 0.02, "a pattern is no reason to change a figure");
+}
+
+#[test]
+fn a_bimodal_cell_is_told_and_not_averaged() {
+    let machine = Scripted::new(|copy, before| {
+        let low = copy.flow.source == NodeId(2) && !is_trial(copy) && before % 3 == 1;
+        quiet(if low { 6.0 } else { 10.0 }, before)
+    });
+    let record = run_on(&machine, &on("0")).expect("a record");
+    assert!((median_of(&record, 2, 0, 0) - 10.0).abs() < 0.05);
+    assert!(record
+        .warnings
+        .iter()
+        .any(|warning| warning.rule == "bimodal" && warning.what.contains("2 -> 0")));
+}
+
+#[test]
+fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
+    let machine = Scripted::new(|copy, before| {
+        let wrong = copy.flow == Flow { source: NodeId(1), sink: NodeId(0) };
+        if wrong {
+            Ok(-1.0)
+        } else {
+            quiet(10.0, before)
+        }
+    });
+    let record = run_on(&machine, &on("0")).expect("a record");
+    let cell = record.cell(NodeId(0), Flow { source: NodeId(1), sink: NodeId(0) }).expect("the cell");
+    assert_eq!(cell.bytes_copied_per_s, None);
+    assert!(cell.failure.as_ref().is_some_and(|why| why.contains("50 of 100 pages")), "{:?}", cell.failure);
+    assert!(!record.complete);
+    assert!(record.warnings.iter().any(|warning| warning.rule == "misplaced-pages"));
+}
+
+#[test]
+fn one_refused_node_leaves_the_others() {
+    let machine = Scripted::new(|copy, before| match copy.flow.source {
+        NodeId(3) => Err(ProbeError::Refused { what: "mbind to node 3".into(), why: "not permitted".into() }),
+        _ => quiet(10.0, before),
+    });
+    let record = run_on(&machine, &on("0")).expect("a record");
+    assert!(!record.complete);
+    let failed: Vec<String> =
+        record.cells.iter().filter(|cell| cell.failure.is_some()).map(|cell| cell.flow.to_string()).collect();
+    assert_eq!(failed, ["3 -> 0"]);
+}
+
+#[test]
+fn when_everything_is_refused_the_reason_is_the_error() {
+    let refused = ProbeError::Refused { what: "mbind".into(), why: "not permitted".into() };
+    let machine = Scripted::new(|_, _| Err(refused.clone()));
+    assert_eq!(run_on(&machine, &on("0")), Err(CampaignError::Nothing(refused.clone())));
+}
+
+#[test]
+fn the_time_limit_ends_a_campaign_that_does_not_settle() {
+    let machine = Scripted::new(|_, before| Ok(if before % 2 == 0 { 5.0 } else { 5.0 + before as f64 }));
+    let options = Options { time_limit_s: 10.0, ..on("0") };
+    let record = run_on(&machine, &options).expect("a record");
+    assert!(!record.complete && record.method.elapsed_s < 11.0);
+    assert!(record.warnings.iter().any(|warning| warning.rule == "unsettled"));
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let machine = Scripted::new(|_, before| Ok(10.0 + before as f64));
+    let (topology, count) = (topology(), RefCell::new(0));
+    let stop = || {
+        *count.borrow_mut() += 1;
+        *count.borrow() > 10
+    };
+    let setting = Setting {
+        root: &Tree::new(),
+        probe: &machine,
+        topology: &topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &stop,
+    };
+    let record = campaign::run(&setting, &on("0"), &mut |_| {}).expect("a record");
+    assert!(!record.complete);
+    assert!(record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
+}
+
+#[test]
+fn fixed_repetitions_are_one_visit_with_all_of_them() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &Options { repetitions: Some(100), ..on("0") }).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 1 && cell.visits[0].samples == 100));
+    assert!(record.complete);
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_an_error() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let error = |options: &Options| run_on(&machine, options).expect_err("an error").to_string();
+    assert_eq!(error(&on("9")), "there is no node 9; this machine has nodes 0-3");
+    assert_eq!(error(&on("")), "there is no node to measure");
+    let many = Options { threads: Threads::Count(3), ..on("0") };
+    assert_eq!(error(&many), "node 0 has 2 CPUs that this process may use, fewer than 3 threads");
+}
+
+#[test]
+fn a_target_without_cpus_is_left_out_and_said_unless_it_is_the_only_one() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology.nodes[3].cpus = CpuSet::new();
+    let run = |options: &Options| {
+        let setting = Setting {
+            root: &Tree::new(),
+            probe: &machine,
+            topology: &topology,
+            source: MachineSource::Simulated,
+            now: 1,
+            stop: &|| false,
+        };
+        campaign::run(&setting, options, &mut |_| {})
+    };
+    let record = run(&on("0,3")).expect("node 0 can be measured");
+    assert!(!record.complete && record.warnings.iter().any(|warning| warning.rule == "target-left-out"));
+    assert!(record.cells.iter().any(|cell| cell.flow.source == NodeId(3)), "it still has memory");
+    assert_eq!(run(&on("3")), Err(CampaignError::NoCpus { node: NodeId(3) }));
+}
+
+#[test]
+fn too_little_memory_is_said_before_anything_runs() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology.confinement.memory_limit_bytes = Some(16 << 20);
+    let setting = Setting {
+        root: &Tree::new(),
+        probe: &machine,
+        topology: &topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &|| false,
+    };
+    let error = campaign::run(&setting, &on("0"), &mut |_| {}).expect_err("no room");
+    assert!(error.to_string().contains("need 64 MiB"), "{error}");
+    assert!(machine.log.borrow().is_empty());
+}
+
+#[test]
+fn progress_counts_up_to_all_cells() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let topology = topology();
+    let setting = Setting {
+        root: &Tree::new(),
+        probe: &machine,
+        topology: &topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &|| false,
+    };
+    let mut seen = Vec::new();
+    campaign::run(&setting, &on("0"), &mut |event| seen.push(event.clone())).expect("a record");
+    assert!(matches!(seen[0], Event::LoopChosen(_)));
+    let remaining = |event: &Event| match event {
+        Event::Visited { remaining_s, .. } => Some(*remaining_s),
+        Event::LoopChosen(_) => None,
+    };
+    let times: Vec<f64> = seen.iter().filter_map(remaining).collect();
+    assert_eq!(times.len(), machine.visits().len());
+    assert!(times.windows(2).all(|pair| pair[1] <= pair[0] * 1.5 + 0.2), "{times:?}");
+}

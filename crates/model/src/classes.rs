@@ -1,0 +1,333 @@
+//! Three rules that put nodes into bandwidth classes.
+
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_schema::{Class, ClassRule};
+
+/// One node's bandwidth, in bytes copied per second, with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// The node.
+    pub node: NodeId,
+    /// Median.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Puts nodes into classes, best first; `first` is the target with its neighbours, used by rule `paper`.
+///
+/// `level` is the share of a class's best by which a member may lie below it, from 0 to 1.
+/// Values that are no finite positive numbers must not be given.
+pub fn classify(points: &[Point], rule: ClassRule, level: f64, first: &NodeSet) -> Vec<Class> {
+    let mut sorted = points.to_vec();
+    // Best first; equals by node id, so that the order of input never matters.
+    sorted.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.node.cmp(&b.node)));
+    let groups = match rule {
+        ClassRule::Measured => by_level(&sorted, level),
+        ClassRule::Paper => by_package(&sorted, level, first),
+        ClassRule::Kmeans => by_kmeans(&sorted),
+    };
+    groups.iter().enumerate().map(|(index, group)| class(index as u32 + 1, group)).collect()
+}
+
+fn class(rank: u32, members: &[Point]) -> Class {
+    let values = || members.iter().map(|point| point.value);
+    Class {
+        rank,
+        nodes: members.iter().map(|point| point.node).collect(),
+        min_bytes_copied_per_s: values().fold(f64::INFINITY, f64::min),
+        max_bytes_copied_per_s: values().fold(0.0, f64::max),
+        mean_bytes_copied_per_s: values().sum::<f64>() / members.len() as f64,
+    }
+}
+
+/// The target and its neighbours are class 1 whatever they measure, the rest goes by level
+/// (Li et al., ICPP 2013, section IV).
+fn by_package(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> {
+    let (near, far): (Vec<Point>, Vec<Point>) = sorted.iter().partition(|point| first.contains(point.node));
+    let near = (!near.is_empty()).then_some(near);
+    near.into_iter().chain(by_level(&far, level)).collect()
+}
+
+/// The fewest groups of neighbours in bandwidth in which nobody is below the best by more than the level,
+/// and among those the least sum of squares.
+///
+/// Dynamic programme over the ends of groups: cost is (number of groups, sum of squares), compared in that
+/// order. O(n^2) steps after prefix sums.
+fn by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
+    let squares = Squares::new(sorted);
+    // best[end]: cheapest cost of the first `end` points, and where its last group begins.
+    let mut best: Vec<(usize, f64, usize)> = vec![(0, 0.0, 0)];
+    for end in 1..=sorted.len() {
+        let cheapest = (0..end)
+            .filter(|&start| alike(&sorted[start..end], level))
+            .map(|start| (best[start].0 + 1, best[start].1 + squares.within(start, end), start))
+            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+        // A point alone is always alike, so there is one.
+        best.extend(cheapest);
+    }
+    let cuts = cuts(sorted.len(), |end| best[end].2);
+    cut(sorted, &cuts)
+}
+
+/// Whether no member is below the group's best by more than the level, beyond what the noise explains:
+/// some value inside its interval is within the level of some value inside the best's interval.
+fn alike(group: &[Point], level: f64) -> bool {
+    group.first().is_some_and(|best| {
+        group.iter().all(|member| {
+            member.value >= (1.0 - level) * best.value || member.high >= (1.0 - level) * best.low
+        })
+    })
+}
+
+/// Cbench's rule (Braithwaite et al., 2012): k-means for K from 2 to sqrt(n/2), and the K with the smallest
+/// ratio of the clusters' mean radius to the mean distance between their centres. In one dimension the
+/// optimum is a partition of the sorted values, found exactly by dynamic programming, without a random
+/// start. For fewer than eight nodes that range is empty, and K is 2. Equal values are one class.
+fn by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
+    let n = sorted.len();
+    if n < 2 || sorted[0].value == sorted[n - 1].value {
+        return by_level(sorted, 1.0);
+    }
+    let most = ((n as f64 / 2.0).sqrt() as usize).max(2);
+    let squares = Squares::new(sorted);
+    let tables = kmeans_tables(&squares, n, most);
+    let partitions = (2..=most).map(|k| {
+        let mut groups = k;
+        let cuts = cuts(n, |end| {
+            groups -= 1;
+            tables[groups][end].1
+        });
+        cut(sorted, &cuts)
+    });
+    let scored = partitions.map(|groups| (looseness(&groups), groups));
+    // The first of equals: the fewest clusters.
+    scored
+        .reduce(|best, next| if next.0 < best.0 { next } else { best })
+        .map(|(_, groups)| groups)
+        .unwrap_or_default()
+}
+
+/// `tables[k-1][end]`: least sum of squares of the first `end` points in `k` clusters, and the beginning of
+/// the last one.
+fn kmeans_tables(squares: &Squares, n: usize, most: usize) -> Vec<Vec<(f64, usize)>> {
+    let mut tables: Vec<Vec<(f64, usize)>> = vec![(0..=n).map(|end| (squares.within(0, end), 0)).collect()];
+    for k in 2..=most {
+        let previous = &tables[k - 2];
+        let row = (0..=n)
+            .map(|end| {
+                (k - 1..end)
+                    .map(|start| (previous[start].0 + squares.within(start, end), start))
+                    .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
+                    .unwrap_or((f64::INFINITY, 0))
+            })
+            .collect();
+        tables.push(row);
+    }
+    tables
+}
+
+/// Mean radius of the clusters (greatest distance of a member from the centre) over the mean distance
+/// between their centres.
+fn looseness(groups: &[Vec<Point>]) -> f64 {
+    let centre = |group: &[Point]| group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
+    let centres: Vec<f64> = groups.iter().map(|group| centre(group)).collect();
+    let radius = |(group, centre): (&Vec<Point>, &f64)| {
+        group.iter().map(|point| (point.value - centre).abs()).fold(0.0, f64::max)
+    };
+    let radii: f64 = groups.iter().zip(&centres).map(radius).sum();
+    let pairs =
+        centres.iter().enumerate().flat_map(|(i, a)| centres[i + 1..].iter().map(move |b| (a - b).abs()));
+    let (distance, count) = pairs.fold((0.0, 0), |(sum, count), distance| (sum + distance, count + 1));
+    (radii / groups.len() as f64) / (distance / f64::from(count.max(1)))
+}
+
+/// Walks back from the end of the points to the beginning, by the start of the group that ends there.
+fn cuts(n: usize, mut start_of_group_ending: impl FnMut(usize) -> usize) -> Vec<usize> {
+    let mut cuts = vec![n];
+    let mut end = n;
+    while end > 0 {
+        end = start_of_group_ending(end);
+        cuts.push(end);
+    }
+    cuts.reverse();
+    cuts
+}
+
+fn cut(sorted: &[Point], cuts: &[usize]) -> Vec<Vec<Point>> {
+    cuts.windows(2).map(|ends| sorted[ends[0]..ends[1]].to_vec()).collect()
+}
+
+/// Sums of squares around the mean of any run of sorted points in constant time. Values are taken relative
+/// to the first one's size, so that squares of bytes per second do not drown the differences.
+struct Squares {
+    sums: Vec<(f64, f64)>,
+}
+
+impl Squares {
+    fn new(sorted: &[Point]) -> Self {
+        let scale = sorted.first().map_or(1.0, |point| point.value);
+        let mut sums = vec![(0.0, 0.0)];
+        for point in sorted {
+            let (sum, squares) = sums[sums.len() - 1];
+            let value = point.value / scale - 1.0;
+            sums.push((sum + value, squares + value * value));
+        }
+        Self { sums }
+    }
+
+    fn within(&self, start: usize, end: usize) -> f64 {
+        if end <= start {
+            return 0.0;
+        }
+        let sum = self.sums[end].0 - self.sums[start].0;
+        let squares = self.sums[end].1 - self.sums[start].1;
+        (squares - sum * sum / (end - start) as f64).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn points(values: &[f64], noise: f64) -> Vec<Point> {
+        let point = |(index, value): (usize, &f64)| Point {
+            node: NodeId(index as u32),
+            value: *value,
+            low: value * (1.0 - noise),
+            high: value * (1.0 + noise),
+        };
+        values.iter().enumerate().map(point).collect()
+    }
+
+    fn sets(classes: &[Class]) -> Vec<String> {
+        classes.iter().map(|class| class.nodes.to_string()).collect()
+    }
+
+    fn classes(values: &[f64], rule: ClassRule, first: &str) -> Vec<String> {
+        let first = NodeSet::parse_list(first).expect("a list");
+        sets(&classify(&points(values, 0.0), rule, 0.1, &first))
+    }
+
+    // Li et al., ICPP 2013, Tables IV and V: toward node 7 of an HP DL585 G7, Gbit/s by node; values inside
+    // the printed ranges are chosen, and the local copy is one and the same in both directions.
+    const WRITE: [f64; 8] = [46.9, 44.0, 27.3, 26.0, 44.0, 42.9, 46.5, 51.7];
+    const READ: [f64; 8] = [40.9, 40.4, 50.3, 46.9, 27.9, 39.9, 47.1, 51.7];
+
+    #[test]
+    fn the_papers_tables_by_the_papers_rule() {
+        assert_eq!(classes(&WRITE, ClassRule::Paper, "6-7"), ["6-7", "0-1,4-5", "2-3"]);
+        assert_eq!(classes(&READ, ClassRule::Paper, "6-7"), ["6-7", "2-3", "0-1,5", "4"]);
+    }
+
+    #[test]
+    fn the_papers_tables_as_measured() {
+        assert_eq!(classes(&WRITE, ClassRule::Measured, ""), ["7", "0-1,4-6", "2-3"]);
+        assert_eq!(classes(&READ, ClassRule::Measured, ""), ["2-3,6-7", "0-1,5", "4"]);
+    }
+
+    #[test]
+    fn a_neighbour_at_half_the_bandwidth_misleads_only_the_papers_rule() {
+        let values = [100.0, 50.0, 52.0, 51.0];
+        assert_eq!(classes(&values, ClassRule::Paper, "0-1"), ["0-1", "2-3"]);
+        assert_eq!(classes(&values, ClassRule::Measured, "0-1"), ["0", "1-3"]);
+    }
+
+    #[test]
+    fn no_chain_of_small_steps_joins_unlike_nodes() {
+        let chain: Vec<f64> = (0..12).map(|step| 100.0 * 0.95f64.powi(step)).collect();
+        let found = classify(&points(&chain, 0.0), ClassRule::Measured, 0.1, &NodeSet::new());
+        assert_eq!(found.len(), 4);
+        assert!(found.iter().all(|class| class.min_bytes_copied_per_s >= 0.9 * class.max_bytes_copied_per_s));
+    }
+
+    #[test]
+    fn noise_excuses_a_member_that_is_a_little_too_low() {
+        let narrow = classify(&points(&[100.0, 89.0], 0.001), ClassRule::Measured, 0.1, &NodeSet::new());
+        let wide = classify(&points(&[100.0, 89.0], 0.02), ClassRule::Measured, 0.1, &NodeSet::new());
+        assert_eq!((narrow.len(), wide.len()), (2, 1));
+    }
+
+    #[test]
+    fn kmeans_takes_k_from_2_to_the_root_of_half_the_nodes() {
+        assert_eq!(classes(&[10.0, 10.1, 5.0, 5.1], ClassRule::Kmeans, ""), ["0-1", "2-3"]);
+        assert_eq!(classes(&[7.0; 4], ClassRule::Kmeans, ""), ["0-3"]);
+        let three: Vec<f64> = (0..18).map(|node| [100.0, 60.0, 20.0][node / 6] + node as f64 * 0.1).collect();
+        assert_eq!(classes(&three, ClassRule::Kmeans, ""), ["0-5", "6-11", "12-17"]);
+    }
+
+    #[test]
+    fn nothing_and_one_are_classed() {
+        for rule in ClassRule::ALL {
+            assert!(classes(&[], rule, "").is_empty());
+            assert_eq!(classes(&[5.0], rule, "0"), ["0"]);
+        }
+    }
+
+    /// Every way to cut `n` sorted points into runs.
+    fn partitions(n: usize) -> impl Iterator<Item = Vec<usize>> {
+        (0..1u32 << (n - 1)).map(move |bits| {
+            let inner = (1..n).filter(|at| bits & (1 << (at - 1)) != 0);
+            std::iter::once(0).chain(inner).chain([n]).collect()
+        })
+    }
+
+    fn cost(groups: &[Vec<Point>]) -> f64 {
+        let of = |group: &Vec<Point>| {
+            let mean = group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
+            group.iter().map(|point| (point.value - mean).powi(2)).sum::<f64>()
+        };
+        groups.iter().map(of).sum()
+    }
+
+    proptest! {
+        /// Against every partition there is.
+        #[test]
+        fn by_level_is_optimal(values in prop::collection::vec(10.0..100.0f64, 1..9), noise in 0.0..0.05f64) {
+            let mut sorted = points(&values, noise);
+            sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
+            let found = by_level(&sorted, 0.1);
+            prop_assert!(found.iter().all(|group| alike(group, 0.1)));
+            for cuts in partitions(sorted.len()) {
+                let other = cut(&sorted, &cuts);
+                if other.iter().all(|group| alike(group, 0.1)) {
+                    prop_assert!(found.len() <= other.len());
+                    if found.len() == other.len() {
+                        prop_assert!(cost(&found) <= cost(&other) * (1.0 + 1e-9) + 1e-9);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn kmeans_is_optimal_for_its_k(values in prop::collection::vec(10.0..100.0f64, 2..9)) {
+            let mut sorted = points(&values, 0.0);
+            sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
+            let found = by_kmeans(&sorted);
+            for cuts in partitions(sorted.len()) {
+                let other = cut(&sorted, &cuts);
+                if other.len() == found.len() {
+                    prop_assert!(cost(&found) <= cost(&other) * (1.0 + 1e-9) + 1e-9);
+                }
+            }
+        }
+
+        /// Whatever order nodes come in, every node is in one class, and classes are the same.
+        #[test]
+        fn order_does_not_matter(values in prop::collection::vec(1.0..100.0f64, 1..40), turn in 0usize..40) {
+            let straight = points(&values, 0.01);
+            let mut turned = straight.clone();
+            turned.rotate_left(turn % values.len());
+            for rule in ClassRule::ALL {
+                let first = NodeSet::one(NodeId(0));
+                let found = classify(&straight, rule, 0.1, &first);
+                prop_assert_eq!(&found, &classify(&turned, rule, 0.1, &first));
+                prop_assert_eq!(found.iter().map(|class| class.nodes.len()).sum::<usize>(), values.len());
+            }
+        }
+    }
+}

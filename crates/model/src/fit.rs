@@ -1,0 +1,229 @@
+//! From a record of measurements to a model.
+
+use crate::classes::{classify, Point};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::{Direction, Flow};
+use numaio_schema::{
+    Cell, ClassRule, DirectionModel, Model, NodeBandwidth, Record, TargetModel, MODEL_SCHEMA,
+};
+
+/// How to class nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    /// The rule.
+    pub classes: ClassRule,
+    /// Share of a class's best by which a member may lie below it.
+    pub level: f64,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self { classes: ClassRule::default(), level: 0.10 }
+    }
+}
+
+/// Fits the model of every target and direction in the record. `topology` tells packages and devices.
+pub fn fit(record: Record, topology: &Topology, rule: Rule) -> Model {
+    let targets: NodeSet = record.cells.iter().map(|cell| cell.target).collect();
+    let targets = targets.iter().map(|target| {
+        let devices = topology.devices_on(target).map(|device| device.name()).collect();
+        fit_target(&record, rule, target, devices, topology.neighbours(target))
+    });
+    Model { schema: MODEL_SCHEMA.to_owned(), targets: targets.collect(), record }
+}
+
+/// The same measurements, classed by another rule.
+pub fn refit(model: Model, rule: Rule) -> Model {
+    let Model { schema, targets, record } = model;
+    let targets = targets
+        .into_iter()
+        .map(|old| fit_target(&record, rule, old.target, old.devices, old.neighbours))
+        .collect();
+    Model { schema, targets, record }
+}
+
+fn fit_target(
+    record: &Record,
+    rule: Rule,
+    target: NodeId,
+    devices: Vec<String>,
+    neighbours: NodeSet,
+) -> TargetModel {
+    let directions = [Direction::Write, Direction::Read]
+        .into_iter()
+        .filter_map(|direction| fit_direction(record, &neighbours, rule, target, direction))
+        .collect();
+    TargetModel { target, devices, neighbours, directions }
+}
+
+/// None if the direction was not asked for. The local cell belongs to both directions, so it alone asks for
+/// a direction only where no other cell does.
+fn fit_direction(
+    record: &Record,
+    neighbours: &NodeSet,
+    rule: Rule,
+    target: NodeId,
+    direction: Direction,
+) -> Option<DirectionModel> {
+    let mut cells: Vec<(NodeId, &Cell)> = record
+        .cells
+        .iter()
+        .filter(|cell| cell.target == target)
+        .filter_map(|cell| Some((node_of(cell, target, direction)?, cell)))
+        .collect();
+    cells.sort_by_key(|(node, _)| *node);
+    let remote_somewhere =
+        record.cells.iter().any(|cell| cell.target == target && cell.flow.source != cell.flow.sink);
+    let remote_here = cells.iter().any(|(node, _)| *node != target);
+    if remote_somewhere && !remote_here {
+        return None;
+    }
+    let local = cells.iter().find(|(node, _)| *node == target).and_then(|(_, cell)| figure(cell));
+    let nodes: Vec<NodeBandwidth> =
+        cells.iter().filter_map(|(node, cell)| bandwidth(*node, cell, local)).collect();
+    let missing = cells.iter().filter(|(_, cell)| figure(cell).is_none()).map(|(node, _)| *node).collect();
+    let points: Vec<Point> = nodes.iter().map(point).collect();
+    let first = neighbours.union(&NodeSet::one(target));
+    let classes = classify(&points, rule.classes, rule.level, &first);
+    Some(DirectionModel { direction, rule: rule.classes, level: rule.level, classes, nodes, missing })
+}
+
+/// The node whose cell this is, seen from the target in a direction; none if it belongs to the other one.
+fn node_of(cell: &Cell, target: NodeId, direction: Direction) -> Option<NodeId> {
+    let node = match direction {
+        Direction::Write => cell.flow.source,
+        Direction::Read => cell.flow.sink,
+    };
+    (Flow::of(direction, target, node) == cell.flow).then_some(node)
+}
+
+fn figure(cell: &Cell) -> Option<f64> {
+    cell.bytes_copied_per_s
+        .as_ref()
+        .map(|summary| summary.median)
+        .filter(|value| value.is_finite() && *value > 0.0)
+}
+
+fn bandwidth(node: NodeId, cell: &Cell, local: Option<f64>) -> Option<NodeBandwidth> {
+    let value = figure(cell)?;
+    let summary = cell.bytes_copied_per_s.as_ref()?;
+    Some(NodeBandwidth {
+        node,
+        bytes_copied_per_s: value,
+        interval_bytes_copied_per_s: (summary.low, summary.high),
+        numa_factor: local.map(|local| local / value),
+        settled: cell.settled,
+        modes_bytes_copied_per_s: summary.modes.iter().map(|mode| mode.median).collect(),
+    })
+}
+
+fn point(node: &NodeBandwidth) -> Point {
+    let (low, high) = node.interval_bytes_copied_per_s;
+    Point { node: node.node, value: node.bytes_copied_per_s, low, high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::workload::{CopyLoop, Pages, Placement};
+    use numaio_schema::{MachineSource, Method, Summary, RECORD_SCHEMA};
+
+    fn cell(source: u32, sink: u32, target: u32, value: Option<f64>) -> Cell {
+        Cell {
+            target: NodeId(target),
+            flow: Flow { source: NodeId(source), sink: NodeId(sink) },
+            placement: Placement { cpus: Default::default() },
+            visits: Vec::new(),
+            bytes_copied_per_s: value.and_then(|value| Summary::of(&[value; 6], None)),
+            settled: value.is_some(),
+            failure: value.is_none().then(|| "refused".to_owned()),
+        }
+    }
+
+    fn record(cells: Vec<Cell>) -> Record {
+        let method = Method {
+            copy_loop: CopyLoop::Memcpy,
+            trials: Vec::new(),
+            bus_bytes_per_byte: 3,
+            bytes_per_thread: Vec::new(),
+            pages: Pages::Base,
+            repetitions: None,
+            precision: 0.02,
+            time_limit_s: 1.0,
+            elapsed_s: 1.0,
+            seed: 1,
+            rounds: 1,
+        };
+        Record {
+            schema: RECORD_SCHEMA.to_owned(),
+            numaio: "0".to_owned(),
+            measured_at: 0,
+            machine: Default::default(),
+            source: MachineSource::Simulated,
+            method,
+            conditions: Default::default(),
+            cells,
+            warnings: Vec::new(),
+            complete: true,
+        }
+    }
+
+    fn fitted(cells: Vec<Cell>) -> Model {
+        fit(record(cells), &Topology::default(), Rule::default())
+    }
+
+    #[test]
+    fn directions_are_told_apart_and_share_the_local_cell() {
+        let model = fitted(vec![
+            cell(1, 1, 1, Some(10.0)),
+            cell(0, 1, 1, Some(5.0)), // device write: source on node 0, sink on the target
+            cell(1, 0, 1, Some(8.0)), // device read
+        ]);
+        let values: Vec<Vec<f64>> = model.targets[0]
+            .directions
+            .iter()
+            .map(|direction| direction.nodes.iter().map(|node| node.bytes_copied_per_s).collect())
+            .collect();
+        assert_eq!(values, [[5.0, 10.0], [8.0, 10.0]]);
+        assert_eq!(model.targets[0].directions[0].nodes[0].numa_factor, Some(2.0));
+    }
+
+    #[test]
+    fn a_direction_not_measured_is_left_out() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(5.0))]);
+        let directions: Vec<Direction> =
+            model.targets[0].directions.iter().map(|direction| direction.direction).collect();
+        assert_eq!(directions, [Direction::Write]);
+        let alone = fitted(vec![cell(0, 0, 0, Some(10.0))]);
+        assert_eq!(alone.targets[0].directions.len(), 2, "a machine of one node has both");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missing_and_in_no_class() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, None)]);
+        let direction = &model.targets[0].directions[0];
+        assert_eq!(direction.missing.to_string(), "0");
+        assert_eq!(direction.classes.len(), 1);
+        assert_eq!(direction.classes[0].nodes.to_string(), "1");
+    }
+
+    #[test]
+    fn a_refit_changes_the_rule_and_nothing_else() {
+        let cells = vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(9.5)), cell(2, 1, 1, Some(8.0))];
+        let model = fitted(cells);
+        let strict = refit(model.clone(), Rule { level: 0.01, ..Rule::default() });
+        assert_eq!(strict.targets[0].directions[0].classes.len(), 3);
+        assert_eq!(strict.record, model.record);
+        assert_eq!(refit(strict, Rule::default()), model);
+    }
+
+    #[test]
+    fn a_model_reads_back_from_its_json() {
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(0.1 + 0.2))]);
+        let text = serde_json::to_string(&model).expect("a document");
+        assert_eq!(Model::from_json(&text).expect("the same document"), model);
+        assert!(Model::from_json(&text.replace("model/1", "model/9")).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! One target and direction: its classes, then its nodes.
+
+use super::head::percent;
+use crate::listing::members;
+use crate::style::Page;
+use crate::table::{Align, Cell, Table};
+use crate::words::count;
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::BandwidthUnit;
+use numaio_machine::workload::{Direction, Flow};
+use numaio_schema::{
+    Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, Summary, TargetModel,
+};
+
+/// A figure in a unit, with as many decimals as all figures of a table have.
+struct Figures {
+    unit: BandwidthUnit,
+    decimals: usize,
+}
+
+impl Figures {
+    fn new(unit: BandwidthUnit, model: &DirectionModel) -> Self {
+        let most = model.nodes.iter().map(|node| unit.of(node.bytes_copied_per_s)).fold(0.0, f64::max);
+        let decimals = match most {
+            most if most >= 1000.0 => 0,
+            most if most >= 100.0 => 1,
+            most if most >= 1.0 => 2,
+            _ => 3,
+        };
+        Self { unit, decimals }
+    }
+
+    fn of(&self, bytes_per_s: f64) -> String {
+        format!("{:.*}", self.decimals, self.unit.of(bytes_per_s))
+    }
+}
+
+pub(super) fn write(page: &mut Page, record: &Record, target: &TargetModel, model: &DirectionModel) {
+    let figures = Figures::new(page.style().unit, model);
+    page.blank();
+    page.paragraph(2, 2, &title(target.target, model));
+    if model.classes.is_empty() {
+        page.paragraph(2, 2, "There is no figure, so there are no classes.");
+    }
+    if let [class] = model.classes.as_slice() {
+        page.paragraph(2, 2, &one_class(target.target, model, class));
+    } else if !model.classes.is_empty() {
+        page.table(4, &classes(target.target, model, &figures));
+    }
+    if !model.nodes.is_empty() {
+        page.blank();
+        page.table(4, &nodes(record, target, model, &figures));
+        page.paragraph(4, 2, &bus_traffic(record, model, figures.unit));
+    }
+    for node in model.missing.iter() {
+        page.paragraph(
+            4,
+            2,
+            &format!("Node {node} has no figure: {}", why_missing(record, target, model, node)),
+        );
+    }
+}
+
+fn title(target: NodeId, model: &DirectionModel) -> String {
+    let way = match model.direction {
+        Direction::Write => format!("Device write: from each node's memory to a device on node {target}"),
+        Direction::Read => format!("Device read: from a device on node {target} to each node's memory"),
+    };
+    let rule = match model.rule {
+        ClassRule::Measured => format!("levels of {} %", percent(model.level)),
+        ClassRule::Paper => format!("as in the paper, then levels of {} %", percent(model.level)),
+        ClassRule::Kmeans => "by k-means".to_owned(),
+    };
+    format!("{way} (classes: {rule})")
+}
+
+/// What a single class means for a user.
+fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
+    let whole = model.missing.is_empty();
+    if class.nodes.len() == 1 && whole {
+        let only = class.nodes.first().unwrap_or(target);
+        return format!("Node {only} is the only node with memory: there is no choice of where buffers lie.");
+    }
+    let spread = 1.0 - class.min_bytes_copied_per_s / class.max_bytes_copied_per_s;
+    let spread = if spread.is_finite() { spread.max(0.0) } else { 0.0 };
+    let all = if whole { "All nodes" } else { "All nodes that have a figure" };
+    if model.rule != ClassRule::Measured && spread > model.level {
+        return format!(
+            "One class by the rule, but its nodes differ by up to {} %: where buffers lie may matter.",
+            percent(spread)
+        );
+    }
+    let within = match spread <= model.level {
+        true => format!("within {} %", percent(model.level)),
+        false => format!("within {} % and noise", percent(model.level)),
+    };
+    format!(
+        "{all} reach node {target} alike ({within}): for {}s it does not matter where buffers lie.",
+        model.direction.name()
+    )
+}
+
+fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
+    let unit = figures.unit;
+    let mut table = Table::new([
+        ("CLASS".to_owned(), Align::Right),
+        ("NODES".to_owned(), Align::Left),
+        (format!("MEAN {unit}"), Align::Right),
+        (format!("RANGE {unit}"), Align::Left),
+    ]);
+    for class in &model.classes {
+        let rank = Some(class.rank);
+        let least = figures.of(class.min_bytes_copied_per_s);
+        let most = figures.of(class.max_bytes_copied_per_s);
+        let range = if least == most { least } else { format!("{least} - {most}") };
+        table.row([
+            Cell::of_class(class.rank.to_string(), rank),
+            Cell::of_class(nodes_of(class, target), rank),
+            figures.of(class.mean_bytes_copied_per_s).into(),
+            range.into(),
+        ]);
+    }
+    table
+}
+
+/// Nodes of a class: the target first, or as ranges where they are many.
+fn nodes_of(class: &Class, target: NodeId) -> String {
+    const MANY: usize = 12;
+    if class.nodes.len() > MANY {
+        class.nodes.to_string()
+    } else {
+        members(class, target)
+    }
+}
+
+fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &Figures) -> Table {
+    let mut table = Table::new([
+        ("NODE".to_owned(), Align::Right),
+        (figures.unit.name().to_owned(), Align::Right),
+        ("95 %".to_owned(), Align::Right),
+        ("NUMA FACTOR".to_owned(), Align::Right),
+        ("CLASS".to_owned(), Align::Right),
+        ("NOTE".to_owned(), Align::Left),
+    ]);
+    for node in &model.nodes {
+        let class =
+            model.classes.iter().find(|class| class.nodes.contains(node.node)).map(|class| class.rank);
+        table.row([
+            node.node.to_string().into(),
+            Cell::of_class(figures.of(node.bytes_copied_per_s), class),
+            half_width(node).into(),
+            node.numa_factor.map(|factor| format!("{factor:.2}")).unwrap_or_default().into(),
+            Cell::of_class(class.map(|rank| rank.to_string()).unwrap_or_default(), class),
+            note(record, target, model.direction, node, figures).into(),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+/// Half width of the interval, relative to the median.
+fn half_width(node: &NodeBandwidth) -> String {
+    let (low, high) = node.interval_bytes_copied_per_s;
+    let half = (high - low) / 2.0 / node.bytes_copied_per_s * 100.0;
+    if half.is_finite() {
+        format!("±{half:.1} %")
+    } else {
+        String::new()
+    }
+}
+
+fn note(
+    record: &Record,
+    target: &TargetModel,
+    direction: Direction,
+    node: &NodeBandwidth,
+    figures: &Figures,
+) -> String {
+    let mut notes = Vec::new();
+    if node.node == target.target {
+        notes.push("local".to_owned());
+    } else if target.neighbours.contains(node.node) {
+        notes.push("neighbour".to_owned());
+    }
+    if !node.modes_bytes_copied_per_s.is_empty() {
+        let levels: Vec<String> =
+            node.modes_bytes_copied_per_s.iter().map(|level| figures.of(*level)).collect();
+        notes.push(format!("bimodal: {}", levels.join(" and ")));
+    }
+    if !node.settled {
+        notes.push("unsettled".to_owned());
+    }
+    if let Some(cell) = record.cell(target.target, Flow::of(direction, target.target, node.node)) {
+        let range = |summary: &&Summary| summary.interval == IntervalKind::Range;
+        let too_few = cell.bytes_copied_per_s.as_ref().filter(range);
+        notes.extend(
+            too_few.map(|summary| {
+                format!("interval is only the range of {}", count(summary.n as usize, "visit"))
+            }),
+        );
+        let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
+        if set_aside > 0 {
+            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+        }
+        notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
+    }
+    notes.join("; ")
+}
+
+fn bus_traffic(record: &Record, model: &DirectionModel, unit: BandwidthUnit) -> String {
+    let times = record.method.bus_bytes_per_byte;
+    let fastest = model.nodes.iter().max_by(|a, b| a.bytes_copied_per_s.total_cmp(&b.bytes_copied_per_s));
+    let Some(fastest) = fastest else { return String::new() };
+    let traffic = unit.of(fastest.bytes_copied_per_s * f64::from(times));
+    format!(
+        "Bus traffic, derived: at most {traffic:.1} {unit} (node {}, {times} bytes a byte copied)",
+        fastest.node
+    )
+}
+
+fn why_missing(record: &Record, target: &TargetModel, model: &DirectionModel, node: NodeId) -> String {
+    let cell = record.cell(target.target, Flow::of(model.direction, target.target, node));
+    match cell.map(|cell| cell.failure.clone()) {
+        Some(Some(why)) => why,
+        Some(None) => "no visit gave a result".to_owned(),
+        None => "it was not measured".to_owned(),
+    }
+}

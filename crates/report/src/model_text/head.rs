@@ -1,0 +1,175 @@
+//! Which machine was measured, how, and what makes the figures doubtful.
+
+use crate::style::Page;
+use crate::words;
+use numaio_machine::conditions::Conditions;
+use numaio_machine::units::size_for_people;
+use numaio_machine::workload::Pages;
+use numaio_schema::{LoopTrial, MachineSource, Method, Record};
+use std::collections::BTreeSet;
+
+pub(super) fn write(page: &mut Page, record: &Record) {
+    let identity = &record.machine;
+    let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
+    page.paragraph(0, 2, &format!("I/O bandwidth model of {machine}"));
+    page.paragraph(0, 2, &source(record));
+    page.paragraph(0, 2, &format!("Method: {}", method(record)));
+    page.paragraph(0, 2, &bus_traffic(&record.method));
+    let conditions = conditions(&record.conditions.0);
+    if !conditions.is_empty() {
+        page.paragraph(0, 2, &format!("Conditions: {conditions}"));
+    }
+    if !record.complete {
+        page.paragraph(0, 2, "INCOMPLETE: not every figure that was asked for is there and settled.");
+    }
+    for warning in &record.warnings {
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+    }
+}
+
+fn source(record: &Record) -> String {
+    let when = date(record.measured_at);
+    match &record.source {
+        MachineSource::Live => format!("Measured on this machine, {when}"),
+        MachineSource::Tape { name, note } if note.trim().is_empty() => {
+            format!("From the tape {name}, recorded {when}")
+        }
+        MachineSource::Tape { name, note } => format!("From the tape {name}, recorded {when}: {note}"),
+        MachineSource::Simulated => "SIMULATED: these figures are of no real machine".to_owned(),
+    }
+}
+
+fn method(record: &Record) -> String {
+    let method = &record.method;
+    let sampling = match method.repetitions {
+        Some(times) => {
+            format!("{} of each cell, as Algorithm 1 is printed", words::count(times as usize, "repetition"))
+        }
+        None => format!(
+            "{} until each median's 95 % interval is within ±{} %",
+            words::count(method.rounds as usize, "round"),
+            percent(method.precision)
+        ),
+    };
+    let visits: BTreeSet<usize> = record.cells.iter().map(|cell| cell.visits.len()).collect();
+    let visits = range(&visits, "visit").map(|visits| format!("{visits} of a cell")).unwrap_or_default();
+    let trial = trials(&method.trials);
+    words::joined(
+        [
+            format!("copy loop {}{trial}", method.copy_loop),
+            threads_and_buffers(record),
+            pages(method.pages).to_owned(),
+            sampling,
+            visits,
+            format!("{:.0} s on the machine", method.elapsed_s),
+        ],
+        "; ",
+    )
+}
+
+fn threads_and_buffers(record: &Record) -> String {
+    let threads: BTreeSet<usize> = record.cells.iter().map(|cell| cell.placement.cpus.len()).collect();
+    let bytes: BTreeSet<u64> = record.method.bytes_per_thread.iter().map(|(_, bytes)| *bytes).collect();
+    let threads =
+        range(&threads, "thread").map(|threads| format!("{threads} on the target")).unwrap_or_default();
+    let buffers = match (bytes.first(), bytes.last()) {
+        (Some(least), Some(most)) if least == most => size_for_people(*least),
+        (Some(least), Some(most)) => format!("{} to {}", size_for_people(*least), size_for_people(*most)),
+        _ => return threads,
+    };
+    words::joined([threads, format!("source and sink of {buffers} for each thread")], ", ")
+}
+
+fn range(numbers: &BTreeSet<usize>, thing: &str) -> Option<String> {
+    let (least, most) = (*numbers.first()?, *numbers.last()?);
+    let range = words::count(most, thing);
+    Some(if least == most { range } else { format!("{least} to {range}") })
+}
+
+/// How the loop was chosen: ` (chosen by trial of 3 loops)`.
+fn trials(trials: &[LoopTrial]) -> String {
+    if trials.is_empty() {
+        return String::new();
+    }
+    let ran = trials.iter().filter(|trial| trial.bytes_copied_per_s.is_some()).count();
+    format!(" (chosen by trial of {})", words::count(ran, "loop"))
+}
+
+fn pages(pages: Pages) -> &'static str {
+    match pages {
+        Pages::Base => "base pages",
+        Pages::Transparent => "transparent huge pages",
+        Pages::Huge => "reserved huge pages",
+    }
+}
+
+fn bus_traffic(method: &Method) -> String {
+    format!(
+        "Bandwidth counts each byte copied once; the memory bus carries at most {} bytes for it.",
+        method.bus_bytes_per_byte
+    )
+}
+
+fn conditions(conditions: &Conditions) -> String {
+    let on_off = |name: &str, on: Option<bool>| match on {
+        Some(on) => format!("{name} {}", if on { "on" } else { "off" }),
+        None => String::new(),
+    };
+    let governors = match conditions.governors.as_slice() {
+        [] => String::new(),
+        governors => format!("governor {}", governors.join(", ")),
+    };
+    let huge = conditions.transparent_huge_pages.as_ref();
+    words::joined(
+        [
+            if conditions.virtual_machine { "virtual machine".to_owned() } else { String::new() },
+            governors,
+            on_off("turbo", conditions.turbo),
+            on_off("NUMA balancing", conditions.numa_balancing.map(|mode| mode != 0)),
+            on_off("irqbalance", conditions.irqbalance),
+            huge.map(|mode| format!("transparent huge pages {mode}")).unwrap_or_default(),
+        ],
+        ", ",
+    )
+}
+
+/// A share in percent, with a decimal only where it has one.
+pub(super) fn percent(share: f64) -> String {
+    let percent = (share * 1000.0).round() / 10.0;
+    format!("{percent}")
+}
+
+/// `2026-11-21 03:24 UTC` of seconds since 1970 (proleptic Gregorian calendar).
+fn date(seconds: u64) -> String {
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that the leap day is the last; eras are of 400 years (146,097 days).
+    let days = days.min(1 << 40) + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_as_date_says() {
+        // `date -u -d @SECONDS`
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_795_231_479), "2026-11-21 03:24 UTC");
+        assert_eq!(date(4_107_542_399), "2100-02-28 23:59 UTC");
+        assert_eq!(date(u64::MAX).len(), date(u64::MAX).trim().len());
+    }
+
+    #[test]
+    fn shares_have_few_digits() {
+        assert_eq!([0.1, 0.02, 0.005, 0.123456].map(percent), ["10", "2", "0.5", "12.3"]);
+    }
+}

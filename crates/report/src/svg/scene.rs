@@ -1,0 +1,199 @@
+//! What is to be drawn: cards of nodes and devices, put together by package.
+
+use super::card::{Card, Mark};
+use crate::words;
+use numaio_machine::devices::{Device, DeviceKind, LocalitySource, Sriov};
+use numaio_machine::ids::PackageId;
+use numaio_machine::topology::{Node, Topology};
+use numaio_machine::units::{size_for_people, BandwidthUnit};
+
+/// From how many on devices alike become one card.
+const GROUP: usize = 5;
+
+/// A node with the devices that hang on it; or devices alone.
+pub(super) struct Column {
+    pub(super) node: Option<Card>,
+    pub(super) devices: Vec<Card>,
+}
+
+/// What stands together: a package, and nodes without CPUs beside it.
+pub(super) struct Block {
+    pub(super) title: String,
+    pub(super) columns: Vec<Column>,
+    /// Nodes near to the package that are no part of it.
+    pub(super) beside: Vec<Column>,
+}
+
+/// All blocks: packages in the order of their first node, nodes of no package, devices of no node.
+pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
+    let mut blocks: Vec<(&[PackageId], Block)> = Vec::new();
+    let (within, alone): (Vec<&Node>, Vec<&Node>) =
+        topology.nodes.iter().partition(|node| !node.cpus.is_empty());
+    for node in within {
+        let column = column(topology, node);
+        match blocks.iter_mut().find(|(packages, _)| *packages == node.packages) {
+            Some((_, block)) => block.columns.push(column),
+            None => {
+                let title = title(&node.packages);
+                blocks.push((&node.packages, Block { title, columns: vec![column], beside: Vec::new() }));
+            }
+        }
+    }
+    let mut lost =
+        Block { title: "Nodes near no single package".to_owned(), columns: Vec::new(), beside: Vec::new() };
+    for node in alone {
+        let near = |packages: &&[PackageId]| packages.iter().any(|package| node.packages.contains(package));
+        let mut nearest = blocks.iter_mut().filter(|(packages, _)| near(packages));
+        match (nearest.next(), nearest.next()) {
+            (Some((_, block)), None) => block.beside.push(column(topology, node)),
+            _ => lost.columns.push(column(topology, node)),
+        }
+    }
+    let mut blocks: Vec<Block> = blocks.into_iter().map(|(_, block)| block).collect();
+    blocks.extend(Some(lost).filter(|lost| !lost.columns.is_empty()));
+    blocks.extend(homeless(topology));
+    blocks
+}
+
+fn title(packages: &[PackageId]) -> String {
+    let names: Vec<String> = packages.iter().map(ToString::to_string).collect();
+    match names.as_slice() {
+        [] => "Package unknown".to_owned(),
+        [one] => format!("Package {one}"),
+        many => format!("Packages {}", many.join(", ")),
+    }
+}
+
+/// Devices of which the node is unknown or not listed.
+fn homeless(topology: &Topology) -> Option<Block> {
+    let moving = topology.devices.iter().filter(|device| device.moves_data());
+    let listed = |device: &Device| device.locality.node.is_some_and(|node| topology.node(node).is_some());
+    let devices: Vec<&Device> = moving.filter(|device| !listed(device)).collect();
+    if devices.is_empty() {
+        return None;
+    }
+    let column = Column { node: None, devices: device_cards(topology, &devices) };
+    Some(Block { title: "Devices on an unknown node".to_owned(), columns: vec![column], beside: Vec::new() })
+}
+
+fn column(topology: &Topology, node: &Node) -> Column {
+    let devices: Vec<&Device> = topology.devices_on(node.id).collect();
+    Column { node: Some(node_card(topology, node)), devices: device_cards(topology, &devices) }
+}
+
+fn node_card(topology: &Topology, node: &Node) -> Card {
+    let name = format!("Node {}", node.id);
+    let line = |text: String| (text, String::new());
+    let mut lines = Vec::new();
+    if !node.cpus.is_empty() {
+        lines.push(line(format!("CPUs {}", node.cpus)));
+        let cores = words::cores_of(topology, &node.cpus);
+        let threads = words::count(node.cpus.len(), "thread");
+        let counts = if cores > 0 { format!("{}, {threads}", words::count(cores, "core")) } else { threads };
+        lines.push(line(words::joined([counts, words::last_cache(topology, &node.cpus)], ", ")));
+    }
+    if let Some(memory) = node.memory {
+        let (total, free) = (size_for_people(memory.total_bytes), size_for_people(memory.free_bytes));
+        lines.push(line(format!("{total} of memory, {free} free")));
+    }
+    if node.cpus.is_empty() && node.packages.len() > 1 {
+        lines.push(line(format!("as near to {}", title(&node.packages).to_lowercase())));
+    }
+    let mut notes = words::node_notes(node);
+    let aside = if notes.is_empty() { String::new() } else { notes.remove(0) };
+    lines.extend(notes.into_iter().map(line));
+    let words = words::joined(lines.iter().map(|(text, _)| text), "; ");
+    let subject = format!("node {}", node.id);
+    Card {
+        class: match (node.cpus.is_empty(), node.memory_allowed || node.memory.is_none()) {
+            (false, true) => "card node",
+            (false, false) => "card node excluded",
+            (true, true) => "card memory",
+            (true, false) => "card memory excluded",
+        },
+        words: words::joined([format!("{name}: {words}"), aside.clone()], "; "),
+        mark: Mark::of(topology.findings.iter().filter(|finding| finding.subject == subject)),
+        name,
+        aside,
+        lines,
+        ..Card::default()
+    }
+}
+
+fn device_cards(topology: &Topology, devices: &[&Device]) -> Vec<Card> {
+    let key = |device: &Device| {
+        let of = match &device.sriov {
+            Some(Sriov::Virtual { of }) => Some(*of),
+            _ => None,
+        };
+        (device.kind, device.link.as_ref().map(words::link_width), device.locality.clone(), of)
+    };
+    let groups = words::alike(devices, GROUP, key);
+    groups.iter().map(|group| device_card(topology, group)).collect()
+}
+
+fn device_card(topology: &Topology, group: &[&Device]) -> Card {
+    let mark = topology
+        .findings
+        .iter()
+        .filter(|finding| group.iter().any(|device| words::is_about(finding, device)));
+    let mut card = Card {
+        class: "card",
+        words: words::joined(group.iter().map(|device| describe(device)), "; "),
+        mark: Mark::of(mark),
+        ..Card::default()
+    };
+    let Some(first) = group.first() else { return card };
+    let bytes_per_s = first.link.as_ref().and_then(words::link_bytes_per_s);
+    let bandwidth = bytes_per_s.map(|speed| words::bandwidth(speed, BandwidthUnit::GigabytesPerS));
+    let bandwidth = bandwidth.unwrap_or_default();
+    card.strip = strip(first.kind);
+    match group {
+        [device] => {
+            card.name = words::device_name(device);
+            card.aside = device.kind.name().to_owned();
+            let pci = device.pci.map(|pci| pci.to_string()).filter(|pci| *pci != device.name());
+            card.lines.push((pci.unwrap_or_default(), bandwidth));
+            card.lines.extend(link_line(device, String::new()));
+        }
+        group => {
+            card.name = words::number_of(group);
+            let last = group.last().map(|device| words::device_name(device)).unwrap_or_default();
+            let each = if bandwidth.is_empty() { bandwidth } else { format!("{bandwidth} each") };
+            card.lines.push((format!("{} … {last}", words::device_name(first)), String::new()));
+            card.lines.extend(link_line(first, each));
+        }
+    }
+    let locality = match first.locality.node {
+        Some(node) if topology.node(node).is_none() => format!("node {node}, which is not online"),
+        None if first.locality.source == LocalitySource::Unknown => String::new(),
+        _ => words::locality_source(first).to_owned(),
+    };
+    card.lines.push((locality, String::new()));
+    card.lines.push((words::sriov(first), String::new()));
+    card.lines.retain(|(left, right)| !left.is_empty() || !right.is_empty());
+    card
+}
+
+fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
+    device.link.as_ref().map(|link| (words::link_width(link), bandwidth))
+}
+
+/// Everything a card has no room for.
+fn describe(device: &Device) -> String {
+    let names = words::joined(device.names.iter().map(|name| words::short(name)), ", ");
+    let name = if names.is_empty() { words::device_name(device) } else { names };
+    let link = device.link.as_ref().map(|link| words::link(link, BandwidthUnit::GigabytesPerS));
+    let driver = device.driver.as_deref().map(words::short).unwrap_or_default();
+    let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_default();
+    words::joined([name, pci, words::short(&device.model), driver, link.unwrap_or_default()], ", ")
+}
+
+fn strip(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Network | DeviceKind::Rdma => "network",
+        DeviceKind::Nvme | DeviceKind::Block | DeviceKind::StorageController => "storage",
+        DeviceKind::Gpu | DeviceKind::Accelerator => "compute",
+        DeviceKind::Dma | DeviceKind::Bridge => "other",
+    }
+}

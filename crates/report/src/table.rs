@@ -1,0 +1,247 @@
+//! Aligned tables.
+//!
+//! Of our own rather than `comfy-table`, since a page needs lines that span the columns, colours that do not
+//! count as width, and columns that shrink from the widest on.
+
+use crate::style::{clean, columns_of, wrap, TextStyle, BREAKS};
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// A soft column counts as wider by this when it is decided which column to make narrower.
+const SOFT: usize = 30;
+
+/// On which side a column's texts stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// A text in a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    /// Rank of the class whose colour it has.
+    class: Option<u32>,
+}
+
+impl Cell {
+    /// A text in the colour of a class.
+    pub(crate) fn of_class(text: impl Into<Cell>, class: Option<u32>) -> Self {
+        Self { class, ..text.into() }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text: clean(&text), class: None }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+enum Row {
+    Cells(Vec<Cell>),
+    /// A text across all columns, indented.
+    Span(usize, String),
+}
+
+/// A table: a head of titles, then rows.
+pub(crate) struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Row>,
+    /// Blanks before rows and head, but not before texts that span the columns.
+    inset: usize,
+    /// Columns that are made narrower before others.
+    soft: Vec<bool>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
+        let columns = columns.into_iter().map(|(title, align)| (clean(title.as_ref()), align)).collect();
+        Self::of_columns(columns)
+    }
+
+    fn of_columns(columns: Vec<(String, Align)>) -> Self {
+        let soft = vec![false; columns.len()];
+        Self { columns, rows: Vec::new(), inset: 0, soft }
+    }
+
+    /// Names a column that is made narrower before others, unless they are much wider.
+    pub(crate) fn soft(mut self, title: &str) -> Self {
+        for (soft, (its_title, _)) in self.soft.iter_mut().zip(&self.columns) {
+            *soft |= its_title == title;
+        }
+        self
+    }
+
+    /// Indents the rows below the texts that span the columns.
+    pub(crate) fn inset(mut self, inset: usize) -> Self {
+        self.inset = inset;
+        self
+    }
+
+    /// Adds a row; it has as many cells as there are columns.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let mut cells: Vec<Cell> = cells.into_iter().collect();
+        cells.resize(self.columns.len(), Cell::from(""));
+        self.rows.push(Row::Cells(cells));
+    }
+
+    /// Adds a text across all columns.
+    pub(crate) fn span(&mut self, indent: usize, text: &str) {
+        self.rows.push(Row::Span(indent, clean(text)));
+    }
+
+    /// Takes out the columns in which every cell is empty.
+    pub(crate) fn without_empty_columns(mut self) -> Self {
+        let empty: Vec<bool> = (0..self.columns.len())
+            .map(|column| self.cells().all(|cells| cells[column].text.is_empty()))
+            .collect();
+        let keep = |index: &usize| !empty[*index];
+        self.soft = (0..empty.len()).filter(keep).map(|index| self.soft[index]).collect();
+        self.columns = (0..empty.len()).filter(keep).map(|index| self.columns[index].clone()).collect();
+        for row in &mut self.rows {
+            if let Row::Cells(cells) = row {
+                *cells = (0..empty.len()).filter(keep).map(|index| cells[index].clone()).collect();
+            }
+        }
+        self
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Vec<Cell>> {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Cells(cells) => Some(cells),
+            Row::Span(..) => None,
+        })
+    }
+
+    /// The widths of the columns: what the texts need, the widest made narrower until a line fits.
+    fn widths(&self, page: usize) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| columns_of(title)).collect();
+        for cells in self.cells() {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = columns_of(&cell.text).max(*width);
+            }
+        }
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(page);
+        let floors: Vec<usize> = self.columns.iter().map(|(title, _)| longest_word(title)).collect();
+        while excess > 0 {
+            let can_shrink = |index: &usize| widths[*index] > floors[*index];
+            let widest = |index: &usize| widths[*index] + if self.soft[*index] { SOFT } else { 0 };
+            let Some(index) = (0..widths.len()).filter(can_shrink).max_by_key(widest) else { break };
+            widths[index] -= 1;
+            excess -= 1;
+        }
+        widths
+    }
+
+    /// The lines of the table, each indented. Blanks may stand at their ends.
+    pub(crate) fn lines(&self, style: &TextStyle, indent: usize) -> Vec<String> {
+        let page = style.columns() - indent.min(40);
+        let inset = self.inset;
+        let widths = self.widths(page - inset);
+        let head: Vec<Cell> = self.columns.iter().map(|(title, _)| Cell::from(title.as_str())).collect();
+        let inset_lines = |cells: &[Cell]| -> Vec<String> {
+            let lines = self.row_lines(cells, &widths, style);
+            lines.into_iter().map(|line| format!("{:inset$}{line}", "")).collect()
+        };
+        let mut lines = inset_lines(&head);
+        for row in &self.rows {
+            match row {
+                Row::Cells(cells) => lines.extend(inset_lines(cells)),
+                Row::Span(more, text) => {
+                    let wrapped = wrap(text, page.saturating_sub(*more).max(1));
+                    lines.extend(wrapped.iter().map(|line| format!("{:more$}{line}", "")));
+                }
+            }
+        }
+        lines.into_iter().map(|line| format!("{:indent$}{line}", "")).collect()
+    }
+
+    fn row_lines(&self, cells: &[Cell], widths: &[usize], style: &TextStyle) -> Vec<String> {
+        let wrapped: Vec<Vec<String>> =
+            cells.iter().zip(widths).map(|(cell, width)| wrap(&cell.text, (*width).max(1))).collect();
+        let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
+        let line = |index: usize| {
+            let texts = wrapped.iter().zip(cells).zip(&self.columns).zip(widths);
+            let padded = texts.map(|(((lines, cell), (_, align)), width)| {
+                let text = lines.get(index).map(String::as_str).unwrap_or_default();
+                pad(text, *align, *width, cell.class.filter(|_| style.colour))
+            });
+            padded.collect::<Vec<_>>().join(&" ".repeat(GAP))
+        };
+        (0..height).map(line).collect()
+    }
+}
+
+/// Width of the longest part of a title that is not cut.
+fn longest_word(title: &str) -> usize {
+    title.split_inclusive(BREAKS).map(|word| columns_of(word.trim_end())).max().unwrap_or(0)
+}
+
+fn pad(text: &str, align: Align, width: usize, class: Option<u32>) -> String {
+    let blanks = " ".repeat(width.saturating_sub(columns_of(text)));
+    let text = match class {
+        Some(rank) if !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", colour_of_class(rank)),
+        _ => text.to_owned(),
+    };
+    match align {
+        Align::Left => text + &blanks,
+        Align::Right => blanks + &text,
+    }
+}
+
+/// ANSI code of a class: green, cyan, yellow, magenta, and red for all that follow.
+fn colour_of_class(rank: u32) -> u8 {
+    match rank {
+        0 | 1 => 32,
+        2 => 36,
+        3 => 33,
+        4 => 35,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new([("NODE", Align::Right), ("EMPTY", Align::Left), ("WORDS", Align::Left)]);
+        table.row(["7".into(), "".into(), "wide 網路 words".into()]);
+        table.span(2, "across");
+        table.without_empty_columns()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_empty_ones_gone() {
+        let lines = table().lines(&TextStyle::default(), 0);
+        assert_eq!(lines, ["NODE  WORDS          ", "   7  wide 網路 words", "  across"]);
+    }
+
+    #[test]
+    fn the_widest_column_shrinks() {
+        let mut table = Table::new([("A", Align::Left), ("B", Align::Left)]);
+        table.row(["word ".repeat(30).into(), "short".into()]);
+        let style = TextStyle { width: 76, ..TextStyle::default() };
+        let lines = table.lines(&style, 4);
+        assert!(lines.iter().all(|line| columns_of(line) <= 76), "{lines:#?}");
+        assert!(lines.len() > 3);
+    }
+
+    #[test]
+    fn colours_take_no_width() {
+        let mut table = Table::new([("A", Align::Left), ("B", Align::Left)]);
+        table.row([Cell::of_class("x", Some(1)), "y".into()]);
+        let style = TextStyle { colour: true, ..TextStyle::default() };
+        assert_eq!(table.lines(&style, 0), ["A  B", "\x1b[32mx\x1b[0m  y"]);
+    }
+}

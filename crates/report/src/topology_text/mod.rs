@@ -1,0 +1,103 @@
+//! A machine as text.
+
+mod devices;
+mod distances;
+mod nodes;
+
+use crate::style::{Page, TextStyle};
+use crate::words;
+use numaio_machine::findings::Finding;
+use numaio_machine::topology::{Confinement, Topology};
+use numaio_machine::units::size_for_people;
+
+/// What a newcomer should see of a machine: its nodes, how far they are from each other, which devices hang on
+/// which, what this process may use of it, and what looks wrong.
+///
+/// Bandwidths are in the unit of `style`; they are those of links, as
+/// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s) counts them.
+pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    head(&mut page, topology);
+    nodes::write(&mut page, topology);
+    distances::write(&mut page, topology);
+    nodes::write_access(&mut page, topology);
+    devices::write(&mut page, topology);
+    limits(&mut page, topology);
+    findings(&mut page, &topology.findings);
+    page.into_text()
+}
+
+fn head(page: &mut Page, topology: &Topology) {
+    let identity = &topology.identity;
+    page.paragraph(
+        0,
+        2,
+        &words::joined([words::machine_name(identity), words::machine_kind(identity)], ", "),
+    );
+    page.paragraph(0, 2, &words::machine_size(topology));
+}
+
+/// What of the machine cannot be used: by this process, or by anyone.
+fn limits(page: &mut Page, topology: &Topology) {
+    page.heading("What this process may use");
+    for sentence in confinement(&topology.confinement) {
+        page.paragraph(2, 2, &sentence);
+    }
+    let offline = topology.cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.id);
+    let offline: numaio_machine::set::CpuSet = offline.collect();
+    if !offline.is_empty() {
+        page.paragraph(2, 2, &format!("Offline CPUs: {offline}"));
+    }
+    if !topology.offline_nodes.is_empty() {
+        page.paragraph(2, 2, &format!("Offline nodes: {}", topology.offline_nodes));
+    }
+}
+
+fn confinement(confinement: &Confinement) -> Vec<String> {
+    let Confinement { cpus, nodes, excluded_cpus, excluded_nodes, .. } = confinement;
+    let mut sentences = Vec::new();
+    let confined = !excluded_cpus.is_empty() || !excluded_nodes.is_empty();
+    if confined {
+        sentences.push(format!("CPUs {cpus}; memory of nodes {nodes}"));
+        let cpus = if excluded_cpus.is_empty() { String::new() } else { format!("CPUs {excluded_cpus}") };
+        let nodes = if excluded_nodes.is_empty() {
+            String::new()
+        } else {
+            format!("memory of nodes {excluded_nodes}")
+        };
+        sentences.push(format!("Excluded: {}", words::joined([cpus, nodes], "; ")));
+    } else {
+        sentences.push("All online CPUs and all memory nodes".to_owned());
+    }
+    if let Some(bytes) = confinement.memory_limit_bytes {
+        sentences.push(format!("At most {} of memory", size_for_people(bytes)));
+    }
+    if confined || confinement.memory_limit_bytes.is_some() {
+        let by = words::joined(&confinement.by, "; ");
+        let group = confinement.cgroup.clone().unwrap_or_default();
+        match (by.as_str(), group.as_str()) {
+            ("", "") => {}
+            ("", group) => sentences.push(format!("Control group {group}")),
+            (by, _) => sentences.push(format!("Confined by {by}")),
+        }
+    }
+    sentences
+}
+
+fn findings(page: &mut Page, findings: &[Finding]) {
+    if findings.is_empty() {
+        page.heading("Nothing looks wrong.");
+        return;
+    }
+    page.heading("What looks wrong");
+    for finding in words::same_findings(findings) {
+        page.paragraph(2, 4, &format!("{} [{}]", finding.sentence(), finding.rule));
+        for (title, text) in
+            [("evidence", words::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
+        {
+            if !text.trim().is_empty() {
+                page.paragraph(6, 2, &format!("{title}: {text}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The table of nodes, and what firmware says of their memory.
+
+use crate::style::Page;
+use crate::table::{Align, Cell, Table};
+use crate::words;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::{Access, Node, Topology};
+use numaio_machine::units::{size_for_people, BandwidthUnit};
+
+/// One row for each node.
+pub(super) fn write(page: &mut Page, topology: &Topology) {
+    page.heading("Nodes");
+    let mut table = Table::new([
+        ("NODE", Align::Right),
+        ("PACKAGE", Align::Right),
+        ("CPUS", Align::Left),
+        ("CORES/THREADS", Align::Right),
+        ("LAST CACHE", Align::Left),
+        ("MEMORY", Align::Right),
+        ("FREE", Align::Right),
+        ("HUGE PAGES", Align::Left),
+        ("DEVICES", Align::Right),
+        ("NOTE", Align::Left),
+    ]);
+    for node in &topology.nodes {
+        table.row(row(topology, node).map(Cell::from));
+    }
+    page.table(2, &table.without_empty_columns());
+}
+
+fn row(topology: &Topology, node: &Node) -> [String; 10] {
+    let packages = node.packages.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let near = if node.cpus.is_empty() && !packages.is_empty() { "near " } else { "" };
+    let cores = words::cores_of(topology, &node.cpus);
+    let cores = if cores == 0 { String::new() } else { format!("{cores}/{}", node.cpus.len()) };
+    let devices = topology.devices_on(node.id).count();
+    [
+        node.id.to_string(),
+        format!("{near}{packages}"),
+        node.cpus.to_string(),
+        cores,
+        words::last_cache(topology, &node.cpus),
+        node.memory.map(|memory| size_for_people(memory.total_bytes)).unwrap_or_default(),
+        node.memory.map(|memory| size_for_people(memory.free_bytes)).unwrap_or_default(),
+        huge_pages(node),
+        if devices == 0 { String::new() } else { devices.to_string() },
+        words::node_notes(node).join(", "),
+    ]
+}
+
+fn huge_pages(node: &Node) -> String {
+    let reserved = node.huge_pages.iter().filter(|pool| pool.total > 0);
+    let pool = reserved
+        .map(|pool| format!("{} of {} free, {}", pool.free, pool.total, size_for_people(pool.page_bytes)));
+    words::joined(pool, "; ")
+}
+
+/// A node set, or that it is the node itself.
+#[derive(PartialEq)]
+enum Origin {
+    Itself,
+    Nodes(NodeSet),
+}
+
+/// What firmware says of the nodes' memory (HMAT); nodes with the same figures in one row.
+pub(super) fn write_access(page: &mut Page, topology: &Topology) {
+    let unit = page.style().unit;
+    let mut rows: Vec<(NodeSet, Origin, [String; 5])> = Vec::new();
+    for node in &topology.nodes {
+        for access in without_repetition(&node.access) {
+            let from = origin(node.id, &access.initiators);
+            let figures = figures(access, unit);
+            match rows.iter_mut().find(|(_, its_from, its)| *its_from == from && *its == figures) {
+                Some((nodes, ..)) => drop(nodes.insert(node.id)),
+                None => rows.push((NodeSet::one(node.id), from, figures)),
+            }
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    page.heading("What firmware says of the memory (HMAT)");
+    let titles = ["MEMORY OF", "FROM NODES", "WHICH ARE", "READ", "WRITE", "READ LATENCY", "WRITE LATENCY"];
+    let mut table = Table::new(titles.map(|title| {
+        (
+            title,
+            if title.starts_with("READ") || title.starts_with("WRITE") { Align::Right } else { Align::Left },
+        )
+    }));
+    for (nodes, from, figures) in rows {
+        let from = match from {
+            Origin::Itself => "itself".to_owned(),
+            Origin::Nodes(nodes) => nodes.to_string(),
+        };
+        table.row([nodes.to_string(), from].into_iter().chain(figures).map(Cell::from));
+    }
+    page.table(2, &table.without_empty_columns());
+}
+
+/// Access class 1 says nothing new where it is as class 0.
+fn without_repetition(access: &[Access]) -> impl Iterator<Item = &Access> {
+    let repeats = |one: &&Access, other: &Access| Access { class: one.class, ..other.clone() } == **one;
+    access
+        .iter()
+        .filter(move |one| one.class == 0 || !access.iter().any(|zero| zero.class == 0 && repeats(one, zero)))
+}
+
+fn origin(node: NodeId, initiators: &NodeSet) -> Origin {
+    match initiators {
+        initiators if *initiators == NodeSet::one(node) => Origin::Itself,
+        initiators => Origin::Nodes(initiators.clone()),
+    }
+}
+
+fn figures(access: &Access, unit: BandwidthUnit) -> [String; 5] {
+    let bandwidth = |value: Option<f64>| value.map(|value| words::bandwidth(value, unit)).unwrap_or_default();
+    let latency = |value: Option<u64>| value.map(|value| format!("{value} ns")).unwrap_or_default();
+    [
+        if access.class == 0 { "nearest" } else { "nearest with CPUs" }.to_owned(),
+        bandwidth(access.read_bytes_per_s),
+        bandwidth(access.write_bytes_per_s),
+        latency(access.read_latency_ns),
+        latency(access.write_latency_ns),
+    ]
+}

@@ -1,0 +1,288 @@
+//! What several reports say in the same words.
+
+use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
+use numaio_machine::findings::{Finding, Severity};
+use numaio_machine::set::CpuSet;
+use numaio_machine::topology::{Cache, Identity, Node, Topology};
+use numaio_machine::units::{size_for_people, BandwidthUnit};
+use std::collections::BTreeSet;
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    let plural = match thing {
+        thing if number == 1 => thing.to_owned(),
+        thing if thing.ends_with('y') => format!("{}ies", &thing[..thing.len() - 1]),
+        thing => format!("{thing}s"),
+    };
+    format!("{number} {plural}")
+}
+
+/// Texts that are not empty, trimmed and joined.
+pub(crate) fn joined<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, between: &str) -> String {
+    let texts: Vec<S> = texts.into_iter().collect();
+    let texts = texts.iter().map(|text| text.as_ref().trim()).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join(between)
+}
+
+/// A name of at most 80 characters; a limit, since firmware and tapes may hold anything.
+pub(crate) fn short(name: &str) -> String {
+    const LONGEST: usize = 80;
+    match name.trim().char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name.trim()[..end]),
+        None => name.trim().to_owned(),
+    }
+}
+
+/// The name of a device for people.
+pub(crate) fn device_name(device: &Device) -> String {
+    short(&device.name())
+}
+
+/// Product and host: `HP ProLiant DL585 G7 (dl585)`.
+pub(crate) fn machine_name(identity: &Identity) -> String {
+    match (short(&identity.product).as_str(), short(&identity.hostname).as_str()) {
+        ("", "") => "unnamed machine".to_owned(),
+        ("", host) => host.to_owned(),
+        (product, "") => product.to_owned(),
+        (product, host) => format!("{product} ({host})"),
+    }
+}
+
+/// CPU model, architecture and kernel.
+pub(crate) fn machine_kind(identity: &Identity) -> String {
+    let kernel = match short(&identity.kernel) {
+        kernel if kernel.is_empty() => String::new(),
+        kernel => format!("Linux {kernel}"),
+    };
+    joined([short(&identity.cpu_model), short(&identity.architecture), kernel], ", ")
+}
+
+/// `4 packages, 8 nodes, 32 CPUs on 32 cores, 128 GiB of memory`.
+pub(crate) fn machine_size(topology: &Topology) -> String {
+    let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
+    let packages: BTreeSet<_> =
+        topology.cpus.iter().filter(|cpu| cpu.online).filter_map(|cpu| cpu.package).collect();
+    let memory: u64 =
+        topology.nodes.iter().filter_map(|node| node.memory).map(|memory| memory.total_bytes).sum();
+    let cores = cores_of(topology, &online);
+    let on_cores = if cores > 0 { format!(" on {}", count(cores, "core")) } else { String::new() };
+    let packages = if packages.is_empty() { String::new() } else { count(packages.len(), "package") };
+    joined(
+        [
+            packages,
+            count(topology.nodes.len(), "node"),
+            count(online.len(), "CPU") + &on_cores,
+            format!("{} of memory", size_for_people(memory)),
+        ],
+        ", ",
+    )
+}
+
+/// Number of cores to which these CPUs belong; 0 if the machine does not tell.
+pub(crate) fn cores_of(topology: &Topology, cpus: &CpuSet) -> usize {
+    let cpus = cpus.iter().filter_map(|cpu| topology.cpu(cpu));
+    let cores: BTreeSet<_> = cpus.filter_map(|cpu| Some((cpu.siblings.first()?, cpu.package))).collect();
+    cores.len()
+}
+
+/// Last-level caches that serve these CPUs: `L3 6 MiB`, `2 × L3 16 MiB`; empty if none is known.
+pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
+    let serves = |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
+    let Some(last) = topology.caches.iter().filter(serves).map(|cache| cache.level).max() else {
+        return String::new();
+    };
+    let last: Vec<&Cache> =
+        topology.caches.iter().filter(serves).filter(|cache| cache.level == last).collect();
+    let sizes: BTreeSet<u64> = last.iter().map(|cache| cache.bytes).collect();
+    let of_size = |bytes: &u64| {
+        let number = last.iter().filter(|cache| cache.bytes == *bytes).count();
+        let times = if number > 1 { format!("{number} × ") } else { String::new() };
+        format!("{times}L{} {}", last[0].level, size_for_people(*bytes))
+    };
+    joined(sizes.iter().map(of_size), ", ")
+}
+
+/// What is unusual about a node: its kind of memory, no CPUs, no memory, not allowed.
+pub(crate) fn node_notes(node: &Node) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(node.memory_kind.as_deref().filter(|kind| *kind != "DRAM").map(short));
+    if node.cpus.is_empty() {
+        notes.push("no CPUs".to_owned());
+    }
+    match node.memory {
+        None => notes.push("no memory".to_owned()),
+        Some(_) if !node.memory_allowed => notes.push("memory excluded".to_owned()),
+        Some(_) => {}
+    }
+    let caches = node.memory_side_caches.iter();
+    notes.extend(caches.map(|cache| format!("memory-side cache {}", size_for_people(cache.bytes))));
+    notes
+}
+
+/// A bandwidth in a unit: `7.9 GB/s`.
+pub(crate) fn bandwidth(bytes_per_s: f64, unit: BandwidthUnit) -> String {
+    let value = unit.of(bytes_per_s);
+    let decimals = match value {
+        value if value >= 100.0 => 0,
+        value if value >= 1.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// Lanes and speed of a link, now and at best: `x8 of x16, 8.0 of 16.0 GT/s`.
+pub(crate) fn link_width(link: &PcieLink) -> String {
+    if link.lanes == 0 {
+        return format!("link down, at best x{}, {:.1} GT/s", link.max_lanes, link.max_gt_per_s);
+    }
+    let lanes = match link.max_lanes {
+        0 => format!("x{}", link.lanes),
+        max if max == link.lanes => format!("x{max}"),
+        max => format!("x{} of x{max}", link.lanes),
+    };
+    let now = link.gt_per_s;
+    if now <= 0.0 {
+        return format!("{lanes}, speed unknown");
+    }
+    let speed = match link.max_gt_per_s {
+        max if max <= 0.0 || (max - now).abs() < 0.05 => format!("{now:.1}"),
+        max => format!("{now:.1} of {max:.1}"),
+    };
+    format!("{lanes}, {speed} GT/s")
+}
+
+/// Bandwidth of a link now; none if it is down or its speed is unknown.
+pub(crate) fn link_bytes_per_s(link: &PcieLink) -> Option<f64> {
+    (link.lanes > 0 && link.gt_per_s > 0.0).then(|| link.bytes_per_s())
+}
+
+/// A link with its bandwidth now: `x8 of x16, 8.0 of 16.0 GT/s = 7.9 GB/s`.
+pub(crate) fn link(link: &PcieLink, unit: BandwidthUnit) -> String {
+    match link_bytes_per_s(link) {
+        None => link_width(link),
+        Some(bytes_per_s) => format!("{} = {}", link_width(link), bandwidth(bytes_per_s, unit)),
+    }
+}
+
+/// How a device's node is known when its own `numa_node` does not tell; empty if it does.
+pub(crate) fn locality_source(device: &Device) -> &'static str {
+    match device.locality.source {
+        LocalitySource::NumaNode => "",
+        LocalitySource::ParentBridge => "node known from the bridge above",
+        LocalitySource::LocalCpus => "node known from its local CPUs",
+        // Said by the line above the devices.
+        LocalitySource::OnlyNode => "",
+        LocalitySource::Unknown => "node unknown",
+        LocalitySource::AbsentNode => "numa_node names a node that is absent or offline",
+    }
+}
+
+/// Part in SR-IOV: `2 of 64 virtual functions`, `virtual function of 0000:3b:00.0`; empty without.
+pub(crate) fn sriov(device: &Device) -> String {
+    match &device.sriov {
+        None => String::new(),
+        Some(Sriov::Physical { total, functions }) => {
+            format!("{} of {}", functions.len(), count(*total as usize, "virtual function"))
+        }
+        Some(Sriov::Virtual { of }) => format!("virtual function of {of}"),
+    }
+}
+
+/// Names after the first.
+pub(crate) fn other_names(device: &Device) -> String {
+    joined(device.names.iter().skip(1).map(|name| short(name)), ", ")
+}
+
+/// Whether a finding is about this device, or about a bridge above it.
+pub(crate) fn is_about(finding: &Finding, device: &Device) -> bool {
+    let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
+    above || device.answers_to(&finding.subject) || finding.subject == device.path
+}
+
+/// Findings of one rule that say the same of several things.
+pub(crate) struct SameFindings {
+    pub(crate) severity: Severity,
+    pub(crate) rule: String,
+    pub(crate) what: String,
+    pub(crate) remedy: String,
+    pub(crate) subjects: Vec<String>,
+    /// What shows it, without repetition.
+    pub(crate) evidence: Vec<String>,
+}
+
+impl SameFindings {
+    /// `warning: eth0, eth1: one sentence`.
+    pub(crate) fn sentence(&self) -> String {
+        format!("{}: {}: {}", severity(self.severity), joined(&self.subjects, ", "), self.what)
+    }
+}
+
+/// Findings that say the same put together, in the order of the first of each.
+pub(crate) fn same_findings(findings: &[Finding]) -> Vec<SameFindings> {
+    let mut groups: Vec<SameFindings> = Vec::new();
+    for Finding { severity, rule, subject, what, evidence, remedy } in findings {
+        let same = |group: &&mut SameFindings| {
+            (group.severity, &group.rule, &group.what, &group.remedy) == (*severity, rule, what, remedy)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => {
+                group.subjects.push(subject.clone());
+                if !group.evidence.contains(evidence) {
+                    group.evidence.push(evidence.clone());
+                }
+            }
+            None => groups.push(SameFindings {
+                severity: *severity,
+                rule: rule.clone(),
+                what: what.clone(),
+                remedy: remedy.clone(),
+                subjects: vec![subject.clone()],
+                evidence: vec![evidence.clone()],
+            }),
+        }
+    }
+    groups
+}
+
+/// `problem`, `warning` or `note`.
+pub(crate) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Problem => "problem",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+/// Devices put together that are alike by `key`, in the order of the first of each; fewer than `at_least`
+/// alike stay apart.
+pub(crate) fn alike<'d, K: PartialEq>(
+    devices: &[&'d Device],
+    at_least: usize,
+    key: impl Fn(&Device) -> K,
+) -> Vec<Vec<&'d Device>> {
+    let mut groups: Vec<(K, Vec<&'d Device>)> = Vec::new();
+    for device in devices {
+        let its_key = key(device);
+        match groups.iter_mut().find(|(key, _)| *key == its_key) {
+            Some((_, group)) => group.push(device),
+            None => groups.push((its_key, vec![device])),
+        }
+    }
+    let apart = |group: Vec<&'d Device>| {
+        if group.len() >= at_least {
+            vec![group]
+        } else {
+            group.into_iter().map(|device| vec![device]).collect()
+        }
+    };
+    groups.into_iter().flat_map(|(_, group)| apart(group)).collect()
+}
+
+/// `12 NVMe`, `3 DMA engines`.
+pub(crate) fn number_of(group: &[&Device]) -> String {
+    let kind = group.first().map(|device| device.kind.name()).unwrap_or_default();
+    match kind {
+        "NVMe" | "RDMA" => format!("{} {kind}", group.len()),
+        kind => count(group.len(), kind),
+    }
+}

@@ -1,0 +1,255 @@
+//! Whether a description can be a machine.
+
+use crate::spec::{BadSpec, DeviceSpec, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
+use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::LONGEST_FILE;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes that Linux can have (`NODES_SHIFT` of 10).
+const MOST_NODES: usize = 1024;
+/// CPUs that Linux can have (`NR_CPUS` with `MAXSMP`).
+const MOST_CPUS: u32 = 8192;
+const MOST_DEVICES: usize = 1 << 16;
+/// Memory of a node, so that 1,024 nodes' fit into 64 bits.
+const MOST_MEMORY: u64 = 1 << 53;
+/// Width of a CPU's column in /proc/interrupts.
+const BYTES_PER_COUNT: u64 = 11;
+/// MSI-X vectors of a function.
+const MOST_IRQS: u32 = 2048;
+
+type Checked = Result<(), BadSpec>;
+
+fn ensure(holds: bool, at: impl FnOnce() -> String, why: &str) -> Checked {
+    match holds {
+        true => Ok(()),
+        false => Err(BadSpec { at: at(), why: why.to_owned() }),
+    }
+}
+
+fn positive(number: f64, at: impl FnOnce() -> String) -> Checked {
+    ensure(number.is_finite() && number > 0.0, at, "must be a positive number")
+}
+
+fn share(number: f64, at: &str) -> Checked {
+    ensure((0.0..=1.0).contains(&number), || at.to_owned(), "must be from 0 to 1")
+}
+
+impl Spec {
+    /// Checks that the description can be a machine: ids are unique, what is referred to is there, each node
+    /// with CPUs has a path to each node with memory, numbers are in their ranges.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Checked {
+        ensure(self.schema == SPEC_SCHEMA, || "schema".to_owned(), "is no numaio/spec/1")?;
+        let words =
+            [&self.name, &self.architecture, &self.vendor, &self.product, &self.cpu_model, &self.kernel];
+        let one_line = |text: &&String| !text.is_empty() && !text.chars().any(char::is_control);
+        ensure(words.iter().all(one_line), || "names".to_owned(), "must be one line of text each")?;
+        self.check_nodes()?;
+        self.check_cpus()?;
+        self.check_paths()?;
+        self.check_devices()?;
+        self.check_noise()?;
+        self.check_conditions()
+    }
+
+    fn check_nodes(&self) -> Checked {
+        let at = || "nodes".to_owned();
+        ensure(!self.nodes.is_empty(), at, "are none")?;
+        ensure(self.nodes.len() <= MOST_NODES, at, "are more than 1024")?;
+        ensure(self.nodes.windows(2).all(|pair| pair[0].id < pair[1].id), at, "must have ascending ids")?;
+        for node in &self.nodes {
+            let at = || format!("node {}", node.id);
+            ensure(node.id.0 < MOST_NODES as u32, at, "has an id beyond 1023")?;
+            ensure(node.free_bytes <= node.memory_bytes, at, "has more memory free than it has")?;
+            ensure(node.memory_bytes <= MOST_MEMORY, at, "has more than 8 PiB")?;
+            ensure(!self.offline_nodes.contains(node.id), at, "is online and offline")?;
+            check_pools(node)?;
+            let known = ["DRAM", "HBM", "CXL", "PMEM"].contains(&node.memory_kind.as_str());
+            ensure(known, at, "has memory that is none of DRAM, HBM, CXL, PMEM")?;
+        }
+        let square = self.distances.iter().all(|row| row.len() == self.nodes.len());
+        let fits = self.distances.is_empty() || (self.distances.len() == self.nodes.len() && square);
+        ensure(fits, || "distances".to_owned(), "must be empty or have a row and a column for each node")
+    }
+
+    fn check_cpus(&self) -> Checked {
+        let mut seen = CpuSet::new();
+        for node in &self.nodes {
+            let at = || format!("node {}", node.id);
+            ensure(node.cpus.iter().all(|cpu| cpu.0 < MOST_CPUS), at, "has a CPU beyond 8191")?;
+            ensure(seen.intersection(&node.cpus).is_empty(), at, "has a CPU of another node")?;
+            let threads = node.threads_per_core as usize;
+            ensure(threads > 0 && node.cpus.len() % threads == 0, at, "has a core with too few threads")?;
+            seen.extend(node.cpus.iter());
+        }
+        let at = || "offline_cpus".to_owned();
+        ensure(self.offline_cpus.is_subset(&seen), at, "has a CPU of no node")?;
+        ensure(!self.online_cpus().is_empty(), at, "leaves no CPU online")?;
+        ensure(!self.allowed_cpus().is_empty(), || "confinement.cpus".to_owned(), "leaves no CPU")?;
+        ensure(!self.allowed_nodes().is_empty(), || "confinement.nodes".to_owned(), "leaves no memory")?;
+        let cgroup = &self.confinement.cgroup;
+        let path = cgroup == "/" || (cgroup.starts_with('/') && cgroup[1..].split('/').all(is_name));
+        ensure(path, || "confinement.cgroup".to_owned(), "must be a path from the root")?;
+        for (index, cache) in self.caches.iter().enumerate() {
+            let whole = cache.bytes >= 1024 && cache.line_bytes > 0 && cache.ways > 0 && cache.level > 0;
+            ensure(
+                whole,
+                || format!("caches[{index}]"),
+                "must have a level, a size of 1 KiB or more, lines and ways",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_paths(&self) -> Checked {
+        let mut links = BTreeSet::new();
+        for link in &self.links {
+            positive(link.bytes_per_s, || format!("link {}", link.name))?;
+            ensure(links.insert(&link.name), || format!("link {}", link.name), "is there twice")?;
+        }
+        let mut pairs = BTreeSet::new();
+        for path in &self.paths {
+            let at = || at_path(path);
+            for number in [path.load_bytes_per_s, path.store_bytes_per_s, path.core_bytes_per_s] {
+                positive(number, at)?;
+            }
+            let known = path.load_links.iter().chain(&path.store_links).all(|link| links.contains(link));
+            ensure(known, at, "crosses a link that is not there")?;
+            ensure(pairs.insert((path.cpus, path.memory)), at, "is there twice")?;
+            ensure(self.node(path.cpus).is_some_and(|node| !node.cpus.is_empty()), at, "begins at no CPUs")?;
+            ensure(
+                self.node(path.memory).is_some_and(|node| node.memory_bytes > 0),
+                at,
+                "ends at no memory",
+            )?;
+        }
+        let wanted = self.cpu_nodes().count() * self.memory_nodes().count();
+        ensure(
+            pairs.len() == wanted,
+            || "paths".to_owned(),
+            "must be one for each node with CPUs and node with memory",
+        )
+    }
+
+    fn check_devices(&self) -> Checked {
+        ensure(self.devices.len() <= MOST_DEVICES, || "devices".to_owned(), "are too many")?;
+        let mut seen: BTreeMap<PciAddress, DeviceKind> = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        for device in &self.devices {
+            let at = || format!("device {}", device.pci);
+            let bridge = |above| seen.get(&above) == Some(&DeviceKind::Bridge);
+            ensure(device.under.is_none_or(bridge), at, "hangs under no bridge that stands before it")?;
+            ensure(seen.insert(device.pci, device.kind).is_none(), at, "is there twice")?;
+            ensure(
+                device.node.is_none_or(|node| self.node(node).is_some()),
+                at,
+                "is on a node that is not there",
+            )?;
+            ensure(device.irqs <= MOST_IRQS, at, "has more than 2048 interrupts")?;
+            ensure(device.names.iter().all(|name| is_name(name)), at, "has a name that is no file name")?;
+            ensure(device.names.iter().all(|name| names.insert(name)), at, "has a name that another has")?;
+            ensure(device.driver.as_deref().is_none_or(is_name), at, "has a driver that is no file name")?;
+            ensure(!device.model.chars().any(char::is_control), at, "has a model of several lines")?;
+            if let Some(link) = device.link {
+                positive(link.max_gt_per_s, at)?;
+                ensure(link.gt_per_s.is_finite() && link.gt_per_s >= 0.0, at, "has a link of no speed")?;
+            }
+        }
+        let irqs: u64 = self.devices.iter().map(|device| u64::from(device.irqs)).sum();
+        let table = irqs * self.online_cpus().len() as u64 * BYTES_PER_COUNT;
+        ensure(
+            table < LONGEST_FILE as u64,
+            || "devices".to_owned(),
+            "have more interrupts than can be shown",
+        )?;
+        self.devices.iter().try_for_each(|device| check_sriov(device, &seen))
+    }
+
+    fn check_noise(&self) -> Checked {
+        let noise = &self.noise;
+        share(noise.sample, "noise.sample")?;
+        share(noise.run, "noise.run")?;
+        share(noise.glitch_probability, "noise.glitch_probability")?;
+        if noise.glitch_probability > 0.0 {
+            positive(noise.glitch_factor, || "noise.glitch_factor".to_owned())?;
+        }
+        let slow = noise.drift_per_hour.is_finite() && noise.drift_per_hour.abs() <= 1.0;
+        ensure(slow, || "noise.drift_per_hour".to_owned(), "must be from -1 to 1")?;
+        for levels in &noise.bimodal {
+            share(levels.probability, "noise.bimodal")?;
+            positive(levels.factor, || "noise.bimodal".to_owned())?;
+        }
+        for pages in &noise.misplaced {
+            share(pages.share, "noise.misplaced")?;
+            let with_memory = |id: NodeId| self.node(id).is_some_and(|node| node.memory_bytes > 0);
+            let both = with_memory(pages.node) && with_memory(pages.found_on);
+            ensure(both, || "noise.misplaced".to_owned(), "is about a node without memory")?;
+        }
+        Ok(())
+    }
+
+    fn check_conditions(&self) -> Checked {
+        let conditions = &self.conditions;
+        share(conditions.stolen, "conditions.stolen")?;
+        let cost = (0.0..1.0).contains(&conditions.balancing_cost);
+        ensure(cost, || "conditions.balancing_cost".to_owned(), "must be from 0 to below 1")?;
+        let known = ["always", "madvise", "never"].contains(&conditions.transparent_huge_pages.as_str());
+        ensure(
+            known,
+            || "conditions.transparent_huge_pages".to_owned(),
+            "is none of always, madvise, never",
+        )?;
+        ensure(
+            conditions.governor.as_deref().is_none_or(is_name),
+            || "conditions.governor".to_owned(),
+            "must be a word",
+        )?;
+        let (lowest, highest) = conditions.frequency_mhz;
+        ensure(lowest <= highest, || "conditions.frequency_mhz".to_owned(), "are the wrong way round")?;
+        for load in &conditions.other_load {
+            let at = || "conditions.other_load".to_owned();
+            ensure(load.cpus.is_subset(&self.online_cpus()), at, "runs on a CPU that is not online")?;
+            let nodes = [load.flow.source, load.flow.sink];
+            let with_memory = |id: &NodeId| self.node(*id).is_some_and(|node| node.memory_bytes > 0);
+            ensure(nodes.iter().all(with_memory), at, "copies from or to a node without memory")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reserved pages and firmware's figures of a node.
+fn check_pools(node: &NodeSpec) -> Checked {
+    let at = || format!("node {}", node.id);
+    for pool in &node.huge_pages {
+        let size = pool.page_bytes.is_power_of_two() && pool.page_bytes >= 1024 && pool.free <= pool.total;
+        let fits = pool.total.checked_mul(pool.page_bytes).is_some_and(|bytes| bytes <= node.memory_bytes);
+        ensure(size && fits, at, "has huge pages of no size, or more than its memory")?;
+    }
+    let figures = node.access.iter().flat_map(|access| [access.read_bytes_per_s, access.write_bytes_per_s]);
+    figures.flatten().try_for_each(|figure| positive(figure, at))
+}
+
+fn check_sriov(device: &DeviceSpec, seen: &BTreeMap<PciAddress, DeviceKind>) -> Checked {
+    let known = match &device.sriov {
+        Some(Sriov::Physical { functions, .. }) => {
+            functions.iter().all(|function| seen.contains_key(function))
+        }
+        Some(Sriov::Virtual { of }) => seen.contains_key(of),
+        None => true,
+    };
+    ensure(known, || format!("device {}", device.pci), "has a virtual or physical function that is not there")
+}
+
+fn at_path(path: &PathSpec) -> String {
+    format!("path from CPUs of {} to memory of {}", path.cpus, path.memory)
+}
+
+/// Whether a text can be the name of a file.
+fn is_name(text: &str) -> bool {
+    let plain = |c: char| !c.is_control() && c != '/';
+    !matches!(text, "" | "." | "..") && text.len() <= 255 && text.chars().all(plain)
+}

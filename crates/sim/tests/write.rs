@@ -1,0 +1,139 @@
+//! A tree written to a directory is seen by the kernel as [`Tree`] sees it: the kernel is the oracle.
+
+use numaio_machine::sysfs::{Sysfs, WhyUnread};
+use numaio_machine::tree::Tree;
+use numaio_sim::{render, shapes, write_tree};
+use proptest::prelude::*;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own, taken away at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("numaio-sim-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let place = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&place).expect("a directory");
+        Self(place.canonicalize().expect("it is there"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn why(error: &std::io::Error) -> WhyUnread {
+    match error.kind() {
+        ErrorKind::NotFound => WhyUnread::Absent,
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory => WhyUnread::WrongKind,
+        _ if error.raw_os_error() == Some(40) => WhyUnread::Failed("too many links".to_owned()),
+        _ => WhyUnread::Failed(error.to_string()),
+    }
+}
+
+/// What the kernel says: the canonical path, the content, the names.
+type Seen = [Result<Vec<String>, WhyUnread>; 3];
+
+fn by_kernel(root: &Path, path: &str) -> Seen {
+    let place = root.join(&path[1..]);
+    let below = |place: PathBuf| format!("/{}", place.strip_prefix(root).expect("below the root").display());
+    let names = |dir: std::fs::ReadDir| {
+        let mut names: Vec<String> =
+            dir.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+        names.sort();
+        names
+    };
+    [
+        place.canonicalize().map(|place| vec![below(place)]).map_err(|error| why(&error)),
+        std::fs::read_to_string(&place).map(|text| vec![text]).map_err(|error| why(&error)),
+        std::fs::read_dir(&place).map(names).map_err(|error| why(&error)),
+    ]
+}
+
+fn by_tree(tree: &Tree, path: &str) -> Seen {
+    let text = |content: Vec<u8>| vec![String::from_utf8(content).expect("text")];
+    [
+        tree.resolve(path).map(|place| vec![place]).map_err(|error| error.why),
+        tree.read(path).map(text).map_err(|error| error.why),
+        tree.list(path).map_err(|error| error.why),
+    ]
+}
+
+/// So deep that no path of the test steps out of the scratch directory.
+fn deep(path: &str) -> String {
+    "/p".repeat(20) + path
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let plain = prop_oneof![Just("a"), Just("b"), Just("c")];
+    let name = prop_oneof![5 => plain, 1 => Just(".."), 1 => Just("."), 1 => Just("")];
+    proptest::collection::vec(name, 1..5).prop_map(|names| format!("/{}", names.join("/")))
+}
+
+fn any_tree() -> impl Strategy<Value = Tree> {
+    let target = prop_oneof![
+        path().prop_map(|path| deep(&path)),
+        path().prop_map(|path| path.trim_start_matches('/').to_owned())
+    ];
+    // An empty target cannot be made.
+    let target = target.prop_map(|target| if target.is_empty() { ".".to_owned() } else { target });
+    let plain = proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..4);
+    let place = plain.prop_map(|names| format!("/{}", names.join("/")));
+    proptest::collection::vec((place, 0..5u8, target), 0..10).prop_map(|entries| {
+        let mut tree = Tree::new();
+        tree.dir(&deep(""));
+        for (path, kind, target) in entries {
+            match kind {
+                0 | 1 => tree.file(&deep(&path), target),
+                2 | 3 => tree.link(&deep(&path), &target),
+                _ => tree.dir(&deep(&path)),
+            };
+        }
+        tree
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tree_answers_as_the_kernel_does(tree in any_tree(), paths in proptest::collection::vec(path(), 1..12)) {
+        let scratch = Scratch::new();
+        write_tree(&tree, &scratch.0).expect("it can be written");
+        for path in paths.iter().map(|path| deep(path)) {
+            prop_assert_eq!(by_tree(&tree, &path), by_kernel(&scratch.0, &path), "{}", &path[40..]);
+        }
+    }
+}
+
+/// Every file of a whole machine lies where it should, every link leads where it should.
+#[test]
+fn a_machine_is_written_whole() {
+    let scratch = Scratch::new();
+    let tree = render(&shapes::sparse());
+    write_tree(&tree, &scratch.0).expect("it can be written");
+    for (path, _) in
+        tree.entries().filter(|(path, _)| !path.ends_with("/speed") && !path.ends_with("/carrier"))
+    {
+        assert_eq!(by_tree(&tree, path)[..2], by_kernel(&scratch.0, path)[..2], "{path}");
+    }
+}
+
+/// A hostile tree cannot write through its own links, nor out of the directory.
+#[test]
+fn nothing_is_written_through_a_link() {
+    let scratch = Scratch::new();
+    let (outside, inside) = (scratch.0.join("outside"), scratch.0.join("inside"));
+    std::fs::create_dir_all(&outside).expect("a directory");
+    let mut tree = Tree::new();
+    tree.file("/out/x", "before").link("/out", "../outside").file("/../../y", "up");
+    tree.link("/away", outside.to_str().expect("a path")).file("/away/z", "through");
+    write_tree(&tree, &inside).expect("it can be written");
+    assert_eq!(std::fs::read_dir(&outside).expect("a directory").count(), 0);
+    assert!(inside.join("y").is_file());
+}

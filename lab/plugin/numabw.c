@@ -1,0 +1,267 @@
+/*
+ * numabw: a QEMU TCG plugin that gives each (CPU node, memory node, load or
+ * store) of an emulated machine its own bandwidth.
+ *
+ * Every access of user code is counted; when a vCPU has collected CHUNK bytes
+ * for one triple it books them on the bucket that all vCPUs share for that
+ * triple and sleeps until the booking is paid.  Kernel code runs unthrottled.
+ *
+ *   -plugin libnumabw.so,conf=FILE     lines of FILE:
+ *     cpu INDEX NODE                   vCPU INDEX belongs to NODE
+ *     mem NODE SIZE                    nodes' memory in order, SIZE in bytes
+ *     rate CPUNODE MEMNODE load|store BYTES_PER_SECOND
+ *     slack NANOSECONDS                see charge()
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <x86intrin.h>
+
+/*
+ * The part of QEMU's plugin API (version 1) used here.  Distributions ship
+ * QEMU without <qemu-plugin.h>, so it is declared here.
+ */
+#define EXPORT __attribute__((visibility("default")))
+typedef uint64_t qemu_plugin_id_t;
+typedef uint32_t qemu_plugin_meminfo_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_hwaddr;
+typedef struct {
+    const char *target_name;
+    struct { int min, cur; } version;
+    bool system_emulation;
+    struct { int smp_vcpus, max_vcpus; } system;
+} qemu_info_t;
+enum { CB_NO_REGS = 0 };
+enum { MEM_RW = 3 };
+typedef void (*tb_trans_cb)(qemu_plugin_id_t, struct qemu_plugin_tb *);
+typedef void (*mem_cb)(unsigned, qemu_plugin_meminfo_t, uint64_t, void *);
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, tb_trans_cb);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, mem_cb,
+                                      int flags, int rw, void *);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *,
+                                                 size_t);
+unsigned qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t,
+                                                  uint64_t vaddr);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
+
+EXPORT int qemu_plugin_version = 1;
+
+enum {
+    MAX_NODES = 32,
+    MAX_CPUS = 256,
+    CHUNK = 16 << 10,
+    PAGE_SHIFT = 12,
+    PAGES = 64, /* cached page translations per vCPU */
+};
+enum { LOAD, STORE };
+
+struct bucket {
+    int64_t next; /* when all bytes booked so far are paid, ns */
+    double ns_per_byte; /* 0: no limit */
+} __attribute__((aligned(64)));
+
+struct page {
+    uint64_t number;
+    uint32_t *bytes; /* counters of its memory node, [LOAD] and [STORE] */
+    int32_t left;    /* bytes until the translation is looked up again */
+};
+
+struct vcpu {
+    int node;
+    bool ready;
+    struct page pages[PAGES];
+    uint32_t bytes[MAX_NODES + 1][2]; /* not yet booked; last: no node */
+} __attribute__((aligned(64)));
+
+static struct bucket buckets[MAX_NODES][MAX_NODES][2];
+static struct vcpu vcpus[MAX_CPUS];
+static struct { uint64_t start, size; } memory[MAX_NODES];
+static int nodes;
+static int64_t slack_ns = 20 * 1000 * 1000;
+static bool kernel_runs;
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/*
+ * A bucket that fell behind by no more than the slack keeps its schedule, so
+ * that a thread which the host woke late catches up and the rate stays exact.
+ * One that fell further behind was idle: it starts anew, without credit.
+ */
+static void charge(struct bucket *b, uint32_t bytes)
+{
+    if (b->ns_per_byte == 0)
+        return;
+    int64_t cost = bytes * b->ns_per_byte;
+    int64_t now = now_ns(), end;
+    int64_t old = __atomic_load_n(&b->next, __ATOMIC_RELAXED);
+    do {
+        end = (old < now - slack_ns ? now : old) + cost;
+    } while (!__atomic_compare_exchange_n(&b->next, &old, end, true,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    if (end > now) {
+        struct timespec t = { end / 1000000000, end % 1000000000 };
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    }
+}
+
+static int node_of(uint64_t phys)
+{
+    for (int n = 0; n < nodes; n++)
+        if (phys - memory[n].start < memory[n].size)
+            return n;
+    return MAX_NODES;
+}
+
+/*
+ * Page tables change without notice, so a translation is used for one page's
+ * worth of bytes at most.
+ */
+static void look_up(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
+                    uint64_t vaddr)
+{
+    struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, vaddr);
+    int n = MAX_NODES;
+    if (hw && !qemu_plugin_hwaddr_is_io(hw))
+        n = node_of(qemu_plugin_hwaddr_phys_addr(hw));
+    p->number = vaddr >> PAGE_SHIFT;
+    p->bytes = v->bytes[n];
+    p->left = 1 << PAGE_SHIFT;
+}
+
+static void book(struct vcpu *v, struct page *p, int kind)
+{
+    int n = (uint32_t (*)[2])p->bytes - v->bytes;
+    uint32_t bytes = p->bytes[kind];
+    p->bytes[kind] = 0;
+    if (!v->ready) { /* first call on this vCPU's own thread */
+        prctl(PR_SET_TIMERSLACK, 1);
+        v->ready = true;
+    }
+    if (n < nodes)
+        charge(&buckets[v->node][n][kind], bytes);
+}
+
+/* AVX accesses arrive here as several accesses of at most 16 bytes. */
+static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
+                      void *unused)
+{
+    struct vcpu *v = &vcpus[cpu];
+    struct page *p = &v->pages[(vaddr >> PAGE_SHIFT) % PAGES];
+    uint32_t size = 1u << qemu_plugin_mem_size_shift(info);
+    int kind = qemu_plugin_mem_is_store(info) ? STORE : LOAD;
+    if (p->number != vaddr >> PAGE_SHIFT || p->left <= 0)
+        look_up(v, p, info, vaddr);
+    p->left -= size;
+    if ((p->bytes[kind] += size) >= CHUNK)
+        book(v, p, kind);
+}
+
+/*
+ * User code lives in the lower half of the address space.  So do firmware and
+ * early boot code; they are over when the first kernel code is translated.
+ */
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    if (qemu_plugin_tb_vaddr(tb) >> 63) {
+        kernel_runs = true;
+        return;
+    }
+    if (!kernel_runs)
+        return;
+    size_t n = qemu_plugin_tb_n_insns(tb);
+    for (size_t i = 0; i < n; i++)
+        qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i),
+                                         on_access, CB_NO_REGS, MEM_RW, NULL);
+}
+
+/*
+ * QEMU 7.2 to 8.2 name RAM by block offset + offset in the block + place of
+ * the block in the machine's memory.  The nodes' memory backends are the first
+ * blocks and lie one after the other in both spaces, hence the factor 2.
+ */
+static void add_memory(int node, uint64_t size)
+{
+    static uint64_t base;
+    memory[node].start = 2 * base;
+    memory[node].size = size;
+    base += size;
+    nodes = node + 1;
+}
+
+static int read_conf(const char *name)
+{
+    FILE *f = fopen(name, "r");
+    char line[200], kind[8];
+    if (!f)
+        return -1;
+    while (fgets(line, sizeof line, f)) {
+        unsigned a, b;
+        uint64_t n;
+        double rate;
+        if (sscanf(line, "cpu %u %u", &a, &b) == 2 && a < MAX_CPUS)
+            vcpus[a].node = b;
+        else if (sscanf(line, "mem %u %" SCNu64, &a, &n) == 2 && a < MAX_NODES)
+            add_memory(a, n);
+        else if (sscanf(line, "rate %u %u %7s %lf", &a, &b, kind, &rate) == 4 &&
+                 a < MAX_NODES && b < MAX_NODES && rate > 0)
+            buckets[a][b][!strcmp(kind, "store")].ns_per_byte = 1e9 / rate;
+        else if (sscanf(line, "slack %" SCNu64, &n) == 1)
+            slack_ns = n;
+        else {
+            fprintf(stderr, "numabw: bad line: %s", line);
+            fclose(f);
+            return -1;
+        }
+    }
+    fclose(f);
+    return 0;
+}
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
+                               int argc, char **argv)
+{
+    if (argc != 1 || strncmp(argv[0], "conf=", 5) || read_conf(argv[0] + 5)) {
+        fprintf(stderr, "numabw: needs conf=FILE\n");
+        return -1;
+    }
+    if (info->system.max_vcpus > MAX_CPUS)
+        return -1;
+    for (int c = 0; c < MAX_CPUS; c++)
+        for (int p = 0; p < PAGES; p++)
+            vcpus[c].pages[p].number = UINT64_MAX;
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+    return 0;
+}
+
+/*
+ * Not for QEMU: lab/run calls this through ctypes.  The guest's time stamp
+ * counter is the host's; telling its kernel the frequency keeps the guest's
+ * clock right even if the host is busy while the guest calibrates.
+ */
+EXPORT unsigned numabw_tsc_khz(void)
+{
+    int64_t t0 = now_ns();
+    uint64_t c0 = __rdtsc();
+    struct timespec wait = { 0, 100 * 1000 * 1000 };
+    nanosleep(&wait, NULL);
+    int64_t t1 = now_ns();
+    return (__rdtsc() - c0) * 1000000 / (t1 - t0);
+}

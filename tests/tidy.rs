@@ -1,0 +1,186 @@
+//! The house's walls: arrows between rooms, and what may stand in which room.
+//!
+//! ARCHITECTURE.md names these rules; this test keeps them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Rooms and the rooms they may import. Tests may import more: `dev-dependencies` are not arrows.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("machine", &[]),
+    ("schema", &["machine"]),
+    ("linux", &["machine"]),
+    ("sim", &["machine"]),
+    ("measure", &["machine", "schema"]),
+    ("model", &["machine", "schema"]),
+    ("place", &["machine", "schema"]),
+    ("report", &["machine", "schema"]),
+    ("cli", &["machine", "schema", "linux", "sim", "measure", "model", "place", "report"]),
+];
+
+const LONGEST_FUNCTION: usize = 70;
+const LONGEST_FILE: usize = 1_000;
+const LONGEST_COMMAND: usize = 300;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the project's root")
+}
+
+/// Every Rust file of a room, with its text.
+fn files(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                found.push((path, text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rooms() -> Vec<(String, PathBuf)> {
+    let mut rooms: Vec<(String, PathBuf)> = fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .flatten()
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .collect();
+    rooms.sort();
+    rooms
+}
+
+/// Lines of code as (line number, text) without comments; text in strings stays.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    lines.map(|(number, line)| (number, line.split("//").next().unwrap_or_default()))
+}
+
+/// Complaints about lines of code for which `bad` holds, in files of rooms other than `allowed`.
+fn complaints(allowed: &[&str], bad: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (room, dir) in rooms().iter().filter(|(room, _)| !allowed.contains(&room.as_str())) {
+        for (path, text) in files(&dir.join("src")) {
+            let lines = code(&text).filter(|(_, line)| bad(line));
+            found.extend(lines.map(|(number, line)| format!("{room}: {}:{number}: {line}", path.display())));
+        }
+    }
+    found
+}
+
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn arrows_point_as_the_design_says() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON of cargo metadata");
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert_eq!(
+        packages.len(),
+        allowed.len(),
+        "a room was added or torn down: change ARROWS and ARCHITECTURE.md"
+    );
+    for package in packages {
+        let name =
+            package["name"].as_str().and_then(|name| name.strip_prefix("numaio-")).expect("a room's name");
+        let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is no room of the design"));
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let to = dependency["name"].as_str().and_then(|name| name.strip_prefix("numaio-"));
+            if let Some(to) = to.filter(|_| dependency["kind"].is_null()) {
+                assert!(allowed.contains(&to), "{name} must not import {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_stands_only_in_linux() {
+    let word =
+        |line: &str| line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == "unsafe");
+    none(complaints(&["linux"], word));
+}
+
+#[test]
+fn only_cli_prints_and_exits() {
+    let speaks =
+        ["println!", "print!", "eprintln!", "eprint!", "dbg!", "process::exit", "stdout()", "stderr()"];
+    none(complaints(&["cli"], |line| speaks.iter().any(|word| line.contains(word))));
+}
+
+#[test]
+fn only_machine_linux_and_sim_know_paths_of_sys_and_proc() {
+    none(complaints(&["machine", "linux", "sim"], |line| {
+        line.contains("\"/sys") || line.contains("\"/proc")
+    }));
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    let words = ["todo!", "unimplemented!", "TODO", "FIXME", "XXX"];
+    none(complaints(&[], |line| words.iter().any(|word| line.contains(word))));
+}
+
+#[test]
+fn files_stay_short() {
+    let mut found = Vec::new();
+    for (_, dir) in rooms() {
+        for (path, text) in files(&dir) {
+            let most = if path.to_string_lossy().contains("cli/src/commands") {
+                LONGEST_COMMAND
+            } else {
+                LONGEST_FILE
+            };
+            let lines = text.lines().count();
+            found
+                .extend((lines > most).then(|| format!("{}: {lines} lines, {most} at most", path.display())));
+        }
+    }
+    none(found);
+}
+
+/// Sources are formatted, so a function ends at the next closing brace in the column of its first line.
+#[test]
+fn functions_stay_short() {
+    let mut found = Vec::new();
+    for (_, dir) in rooms() {
+        for (path, text) in files(&dir) {
+            let lines: Vec<&str> = text.lines().collect();
+            for (first, line) in lines.iter().enumerate() {
+                let indent = line.len() - line.trim_start().len();
+                let is_function = line.trim_start().split_whitespace().take(5).any(|word| word == "fn");
+                if !is_function || line.trim_start().starts_with("//") {
+                    continue;
+                }
+                let close = format!("{}}}", " ".repeat(indent));
+                let end =
+                    lines[first..].iter().position(|line| *line == close || line.trim_end().ends_with(';'));
+                let ends = lines[first..].iter().position(|line| *line == close);
+                // A signature without a body ends with a semicolon before any brace.
+                let body = lines[first..].iter().position(|line| line.trim_end().ends_with('{'));
+                let length = match (ends, end, body) {
+                    (Some(close), Some(end), Some(body)) if body <= end || close == end => close + 1,
+                    _ => 0,
+                };
+                if length > LONGEST_FUNCTION {
+                    found.push(format!("{}:{}: {length} lines", path.display(), first + 1));
+                }
+            }
+        }
+    }
+    none(found);
+}
