@@ -36,7 +36,17 @@ fn set(root: &Root, path: &str, value: u32) -> Result<u32, ControlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::conformance;
+    use numaio_machine::control::Control;
     use std::fs;
+
+    struct Below<'a>(&'a Root);
+
+    impl Control for Below<'_> {
+        fn apply(&self, change: &Change) -> Result<Change, ControlError> {
+            apply(self.0, change)
+        }
+    }
 
     #[test]
     fn a_change_gives_its_inverse() {
@@ -49,6 +59,7 @@ mod tests {
         fs::write(&file, "12\n").expect("a setting");
         let inverse = apply(&root, &off);
         let after = fs::read_to_string(&file).expect("a setting");
+        conformance::control(&Below(&root), &Change::NumaBalancing { mode: 2 }).expect("allowed");
         let undone = apply(&root, &Change::NumaBalancing { mode: 12 });
         fs::remove_dir_all(&dir).expect("removed");
         assert!(matches!(absent, Err(ControlError::Refused { .. })), "a kernel without it: {absent:?}");

@@ -4,13 +4,17 @@ use crate::{control, probe, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::topology;
 use numaio_machine::workload::Workload;
 use std::io;
+use std::sync::OnceLock;
 
 /// The Linux kernel this process runs on: to see, to try and to change.
 #[derive(Debug)]
 pub struct Kernel {
     root: Root,
+    /// Bytes of memory that the control group allows; read when first needed.
+    limit_bytes: OnceLock<Option<u64>>,
 }
 
 impl Kernel {
@@ -19,7 +23,7 @@ impl Kernel {
     /// # Errors
     /// The kernel's, if not even `/` can be opened.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { root: Root::live()? })
+        Ok(Self { root: Root::live()?, limit_bytes: OnceLock::new() })
     }
 }
 
@@ -38,7 +42,8 @@ impl Sysfs for Kernel {
 impl Probe for Kernel {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Copy(copy) = workload;
-        probe::copy(&self.root, copy).map(Outcome::Copy)
+        let limit = || topology::read(&self.root).confinement.memory_limit_bytes;
+        probe::copy(&self.root, *self.limit_bytes.get_or_init(limit), copy).map(Outcome::Copy)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Copies on the machine the tests run on: whatever its shape, nothing is assumed but one node with memory.
 
 use numaio_linux::{copy, Kernel};
+use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{CopyOutcome, Outcome, Probe, ProbeError};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -62,6 +63,14 @@ fn checked(workload: &CopyWorkload) -> CopyOutcome {
     let outcome = run(workload).expect("a copy");
     check(workload, &outcome, began.elapsed().as_nanos() as u64);
     outcome
+}
+
+#[test]
+fn the_kernel_keeps_the_rules_of_the_seam() {
+    let kernel = Kernel::new().expect("a kernel");
+    for copy_loop in CopyLoop::ALL.into_iter().filter(|copy_loop| copy::available(*copy_loop)) {
+        conformance::probe(&kernel, &CopyWorkload { copy_loop, ..workload(WINDOW) });
+    }
 }
 
 #[test]

@@ -114,3 +114,17 @@ fn without_openat2_files_are_found_by_walking() {
         });
     }
 }
+
+/// Kernels before 5.14 cannot populate pages by madvise; there they are touched one by one.
+#[test]
+fn without_populating_every_page_is_touched() {
+    refused(&[libc::SYS_madvise], libc::EINVAL, |_| {
+        let kernel = Kernel::new().expect("a kernel");
+        let Workload::Copy(copy) = copy(&kernel).1;
+        for bytes_per_thread in [1, 4096, (1 << 20) + 4000] {
+            let workload = Workload::Copy(CopyWorkload { bytes_per_thread, ..copy.clone() });
+            let Outcome::Copy(outcome) = kernel.run(&workload).expect("a copy");
+            assert_eq!(outcome.residency.pages_misplaced, 0, "{bytes_per_thread} bytes");
+        }
+    });
+}

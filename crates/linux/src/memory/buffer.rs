@@ -85,6 +85,10 @@ fn check(room: &Room, workload: &CopyWorkload, page: u64) -> Result<(), ProbeErr
     let one =
         workload.bytes_per_thread.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
     let all = one.saturating_mul(threads);
+    if workload.pages != Pages::Huge {
+        // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
+        room.check_limit(flow.sink, all.saturating_mul(2))?;
+    }
     let needs = match flow.source == flow.sink {
         true => vec![(flow.source, all.saturating_mul(2))],
         false => vec![(flow.source, all), (flow.sink, all)],
@@ -150,21 +154,51 @@ impl Buffer {
     }
 
     /// Makes every page be there, by the calling thread, and fills it: no page is left that the kernel
-    /// backs by its one page of zeroes, and none is first touched while time is taken.
-    pub fn fill(&mut self, seed: u64) -> Result<(), ProbeError> {
+    /// backs by its one page of zeroes.
+    pub fn fill(&mut self) -> Result<(), ProbeError> {
+        self.take(|buffer, part| {
+            for (index, word) in buffer.part(part).chunks_mut(8).enumerate() {
+                let value = index as u64 | 0x0101_0101_0101_0101;
+                word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+            }
+        })
+    }
+
+    /// Makes every page be there, by the calling thread: none is first touched while time is taken.
+    pub fn touch(&mut self) -> Result<(), ProbeError> {
+        self.take(|buffer, part| {
+            let bytes = buffer.part(part);
+            bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = 1);
+            // Steps begin within a page, and may end before the last one.
+            bytes.iter_mut().next_back().into_iter().for_each(|byte| *byte = 1);
+        })
+    }
+
+    /// Takes the pages from the node, and has each part written while it is at it.
+    fn take(&mut self, write: impl Fn(&mut Self, Range<usize>)) -> Result<(), ProbeError> {
         let (pages, page) = self.pages();
         let step = TOUCH_BYTES.next_multiple_of(page);
-        for part in pages.clone().step_by(step) {
+        for start in pages.clone().step_by(step) {
             if interrupted() {
                 return Err(ProbeError::Interrupted);
             }
-            populate(part..pages.end.min(part + step)).map_err(|error| ProbeError::Refused {
+            let part = start..pages.end.min(start + step);
+            populate(part.clone()).map_err(|error| ProbeError::Refused {
                 what: format!("take {} bytes from node {}", self.bytes, self.node),
                 why: error.to_string(),
             })?;
-            self.write(part..pages.end.min(part + step), seed);
+            write(self, part);
         }
         Ok(())
+    }
+
+    /// The part of the buffer within some addresses.
+    fn part(&mut self, addresses: Range<usize>) -> &mut [u8] {
+        let from = addresses.start.max(self.start) - self.start;
+        let to = addresses.end.min(self.start + self.bytes) - self.start;
+        // SAFETY: the range lies in this buffer's mapping, which is readable and writable, initialised by
+        // the kernel, and ours alone by `&mut self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) }
     }
 
     /// Copies a part of this buffer to the same part of another one; what reaches beyond either is left out.
@@ -176,19 +210,6 @@ impl Buffer {
         // SAFETY: both ranges lie in their buffers' mappings, which are distinct; the sink is ours alone by
         // `&mut`, and nobody writes the source while it is borrowed.
         unsafe { copier.copy_raw(self.start().add(at), sink.start().add(at), bytes) }
-    }
-
-    /// Fills the part of the buffer within some addresses by words that differ and are never zero.
-    fn write(&mut self, part: Range<usize>, seed: u64) {
-        let from = part.start.max(self.start) - self.start;
-        let to = part.end.min(self.start + self.bytes) - self.start;
-        // SAFETY: the range lies in this buffer's mapping, which is readable and writable, initialised by
-        // the kernel, and ours alone by `&mut self`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) };
-        for (index, word) in bytes.chunks_mut(8).enumerate() {
-            let value = (seed ^ (from + index * 8) as u64) | 0x0101_0101_0101_0101;
-            word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
-        }
     }
 }
 
@@ -265,5 +286,62 @@ fn populate(part: Range<usize>) -> io::Result<()> {
             Ok(())
         }
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::residency::{look, merge};
+    use crate::Root;
+    use numaio_machine::ids::CpuId;
+    use numaio_machine::sysfs::SysfsExt;
+    use numaio_machine::workload::{CopyLoop, Flow, Placement, Sampling};
+
+    fn some_pairs(threads: u32, pages: Pages, bytes_per_thread: u64) -> Vec<(Buffer, Buffer)> {
+        let root = Root::live().expect("/");
+        let status = root.text("/proc/self/status").expect("a status");
+        let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).unwrap_or("0");
+        let node = list.trim().split([',', '-']).next().and_then(|id| id.parse().ok()).map(NodeId);
+        let node = node.expect("a node");
+        let workload = CopyWorkload {
+            flow: Flow { source: node, sink: node },
+            placement: Placement { cpus: (0..threads).map(CpuId).collect() },
+            copy_loop: CopyLoop::Memcpy,
+            bytes_per_thread,
+            pages,
+            sampling: Sampling::Repetitions { count: 1 },
+        };
+        pairs(&Room::new(&root, None), &workload).expect("buffers")
+    }
+
+    #[test]
+    fn source_and_sink_are_never_alike_modulo_a_page() {
+        for pages in [Pages::Base, Pages::Transparent] {
+            for (source, sink) in some_pairs(40, pages, 100) {
+                let (source, sink) = (source.start().addr(), sink.start().addr());
+                assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
+                let lines = sink.wrapping_sub(source) % 4096 / LINE;
+                assert!(lines % 2 == 1 && lines >= 33, "{lines} lines apart");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_there_after_filling_and_touching_and_not_before() {
+        for pages in [Pages::Base, Pages::Transparent] {
+            for bytes in [1, 4096, 300_000, 5 << 20] {
+                let (mut source, mut sink) = some_pairs(1, pages, bytes).remove(0);
+                for before in [look(&source), look(&sink)].map(|seen| merge([seen], 0)) {
+                    assert_eq!(before.pages_misplaced, before.pages_checked.unwrap_or(0), "nothing is there");
+                }
+                source.fill().expect("filled");
+                sink.touch().expect("touched");
+                let after = merge([look(&source), look(&sink)], 0);
+                assert_eq!((after.pages_misplaced, after.found_on), (0, None));
+                let whole = source.start..source.start + source.bytes;
+                assert!(source.part(whole).iter().all(|byte| *byte != 0), "no zeroes to be shared");
+            }
+        }
     }
 }

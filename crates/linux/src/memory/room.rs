@@ -13,15 +13,16 @@ const LARGEST_ALIGNMENT: u64 = 32 << 20;
 pub struct Room<'a> {
     root: &'a dyn Sysfs,
     nodes: NodeSet,
+    limit_bytes: Option<u64>,
 }
 
 impl<'a> Room<'a> {
     /// Of a machine: its online nodes (`Documentation/ABI/stable/sysfs-devices-node`); a kernel without
-    /// NUMA has node 0.
-    pub fn new(root: &'a dyn Sysfs) -> Self {
+    /// NUMA has node 0. `limit_bytes` is what the control group of this process allows.
+    pub fn new(root: &'a dyn Sysfs, limit_bytes: Option<u64>) -> Self {
         let online = root.optional("/sys/devices/system/node/online");
         let nodes = online.and_then(|text| NodeSet::parse_list(&text).ok()).filter(|nodes| !nodes.is_empty());
-        Self { root, nodes: nodes.unwrap_or_else(|| NodeSet::one(NodeId(0))) }
+        Self { root, nodes: nodes.unwrap_or_else(|| NodeSet::one(NodeId(0))), limit_bytes }
     }
 
     /// Whether there is nothing to choose.
@@ -42,6 +43,13 @@ impl<'a> Room<'a> {
             per_node.or_else(|| self.has_one_node().then(|| self.root.optional("/proc/meminfo")).flatten());
         let free_bytes = text.as_deref().map_or(0, usable);
         enough(node, needed_bytes, free_bytes)
+    }
+
+    /// Makes sure that the control group lets this process have `needed_bytes` on all nodes together: beyond
+    /// its limit the group's own OOM killer wakes. `node` is only named in the error.
+    pub fn check_limit(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
+        // A little is left for this process itself.
+        self.limit_bytes.map_or(Ok(()), |limit| enough(node, needed_bytes, limit - limit / 64))
     }
 
     /// Makes sure that a node's pool of reserved huge pages holds `needed_bytes`; gives the size of a page.
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn free_and_reclaimable_memory_counts_and_the_reserve_does_not() {
         let tree = machine();
-        let room = Room::new(&tree);
+        let room = Room::new(&tree, None);
         // 512 MiB free, 128 MiB of page cache less a reserve of 16 MiB, less the reserve once more.
         let most = (512 + 128 - 16 - 16) << 20;
         assert_eq!(room.check(NodeId(0), most), Ok(()));
@@ -139,7 +147,7 @@ mod tests {
     #[test]
     fn a_node_without_memory_has_none_though_the_machine_has() {
         let tree = machine();
-        let room = Room::new(&tree);
+        let room = Room::new(&tree, None);
         assert!(!room.has_one_node() && room.has(NodeId(2)) && !room.has(NodeId(1)));
         for node in [NodeId(1), NodeId(2)] {
             assert_eq!(
@@ -153,21 +161,30 @@ mod tests {
     fn a_kernel_without_numa_has_node_0_with_all_memory() {
         let mut tree = machine();
         tree.remove("/sys/devices/system/node");
-        let room = Room::new(&tree);
+        let room = Room::new(&tree, None);
         assert!(room.has_one_node() && room.has(NodeId(0)));
         assert_eq!(room.check(NodeId(0), 1 << 30), Ok(()));
     }
 
     #[test]
+    fn a_control_group_allows_less_than_the_nodes_have() {
+        let tree = machine();
+        let room = Room::new(&tree, Some(64 << 20));
+        assert_eq!(room.check_limit(NodeId(0), 63 << 20), Ok(()));
+        assert!(matches!(room.check_limit(NodeId(0), 64 << 20), Err(ProbeError::NoMemory { .. })));
+        assert_eq!(Room::new(&tree, None).check_limit(NodeId(0), u64::MAX), Ok(()));
+    }
+
+    #[test]
     fn pools_of_huge_pages_are_counted_by_node() {
         let tree = machine();
-        let room = Room::new(&tree);
+        let room = Room::new(&tree, None);
         let page = room.huge_page_bytes().expect("a size");
         assert_eq!(page, 2 << 20);
         assert_eq!(room.check_huge(NodeId(0), 3 * page, page), Ok(()));
         let short = room.check_huge(NodeId(0), 4 * page, page).expect_err("one too many").to_string();
         assert_eq!(short, "4 reserved huge pages of 2048 KiB on node 0: 3 are free there");
         assert!(matches!(room.check_huge(NodeId(2), page, page), Err(ProbeError::Refused { .. })));
-        assert!(matches!(Room::new(&Tree::new()).huge_page_bytes(), Err(ProbeError::Refused { .. })));
+        assert!(matches!(Room::new(&Tree::new(), None).huge_page_bytes(), Err(ProbeError::Refused { .. })));
     }
 }

@@ -35,13 +35,17 @@ enum Log {
 /// A member's log, and where its source and sink lay before and after.
 type Brought = (Log, [Seen; 4]);
 
-/// Runs a copy workload.
-pub fn copy(root: &Root, workload: &CopyWorkload) -> Result<CopyOutcome, ProbeError> {
+/// Runs a copy workload. `limit_bytes` is what the control group allows.
+pub fn copy(
+    root: &Root,
+    limit_bytes: Option<u64>,
+    workload: &CopyWorkload,
+) -> Result<CopyOutcome, ProbeError> {
     let began = Instant::now();
     let what = format!("{} loop", workload.copy_loop);
     let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { what })?;
     within_limits(workload)?;
-    let mut buffers = memory::pairs(&Room::new(root), workload)?;
+    let mut buffers = memory::pairs(&Room::new(root, limit_bytes), workload)?;
     let brought = run_team(copier, workload, &mut buffers)?;
     let huge_bytes = memory::huge_bytes(root, workload.pages, &buffers);
     let residency = memory::merge(brought.iter().flat_map(|(_, seen)| *seen), huge_bytes);
@@ -122,9 +126,8 @@ fn member(
     let presence = team.presence();
     affinity::pin(cpu)?;
     let (source, sink) = pair;
-    // Unlike, so that a copy that was not made would show.
-    source.fill(0x1111_2222_4444_8888)?;
-    sink.fill(0)?;
+    source.fill()?;
+    sink.touch()?;
     let before = [memory::look(source), memory::look(sink)];
     team.meet()?;
     let log = match sampling {
