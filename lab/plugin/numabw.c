@@ -70,6 +70,7 @@ enum { LOAD, STORE };
 
 struct bucket {
     int64_t next; /* when all bytes booked so far are paid, ns */
+    int64_t late; /* how far behind the host's scheduler has put it, ns */
     double ns_per_byte; /* 0: no limit */
 } __attribute__((aligned(64)));
 
@@ -91,6 +92,7 @@ static struct vcpu vcpus[MAX_CPUS];
 static struct { uint64_t start, size; } memory[MAX_NODES];
 static int nodes;
 static int64_t slack_ns = 20 * 1000 * 1000;
+static const int64_t work_ns = 1000 * 1000;
 static bool kernel_runs;
 
 static int64_t now_ns(void)
@@ -101,9 +103,11 @@ static int64_t now_ns(void)
 }
 
 /*
- * A bucket that fell behind by no more than the slack keeps its schedule, so
- * that a thread which the host woke late catches up and the rate stays exact.
- * One that fell further behind was idle: it starts anew, without credit.
+ * A bucket falls behind for two reasons. If the host woke a thread late, the
+ * bucket keeps its schedule, so that the thread catches up and the rate stays
+ * exact. If nobody asked for as much as it gives, there is nothing to make
+ * good, and no credit for a burst; but for the time that a thread needs to
+ * collect its next bytes.
  */
 static void charge(struct bucket *b, uint32_t bytes)
 {
@@ -111,15 +115,22 @@ static void charge(struct bucket *b, uint32_t bytes)
         return;
     int64_t cost = bytes * b->ns_per_byte;
     int64_t now = now_ns(), end;
+    int64_t late = __atomic_load_n(&b->late, __ATOMIC_RELAXED);
+    int64_t earliest = now - work_ns - late;
     int64_t old = __atomic_load_n(&b->next, __ATOMIC_RELAXED);
     do {
-        end = (old < now - slack_ns ? now : old) + cost;
+        end = (old < earliest ? earliest : old) + cost;
     } while (!__atomic_compare_exchange_n(&b->next, &old, end, true,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    if (end > now) {
-        struct timespec t = { end / 1000000000, end % 1000000000 };
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    if (end <= now) { /* still catching up */
+        if (late > now - end)
+            __atomic_store_n(&b->late, now - end, __ATOMIC_RELAXED);
+        return;
     }
+    struct timespec t = { end / 1000000000, end % 1000000000 };
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    late = now_ns() - end;
+    __atomic_store_n(&b->late, late < slack_ns ? late : slack_ns, __ATOMIC_RELAXED);
 }
 
 static int node_of(uint64_t phys)
