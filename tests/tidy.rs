@@ -162,7 +162,7 @@ fn functions_stay_short() {
             let lines: Vec<&str> = text.lines().collect();
             for (first, line) in lines.iter().enumerate() {
                 let indent = line.len() - line.trim_start().len();
-                let is_function = line.trim_start().split_whitespace().take(5).any(|word| word == "fn");
+                let is_function = line.split_whitespace().take(5).any(|word| word == "fn");
                 if !is_function || line.trim_start().starts_with("//") {
                     continue;
                 }

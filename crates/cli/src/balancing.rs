@@ -2,7 +2,9 @@
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::{output, store};
+use numaio_linux::Kernel;
 use numaio_machine::conditions;
 use numaio_machine::control::{Change, Control};
 use numaio_machine::sysfs::Sysfs;
@@ -20,9 +22,22 @@ pub struct Paused<'a, M: Control> {
     path: PathBuf,
 }
 
+/// Pauses balancing if that was asked for and the machine is this one.
+pub fn pause<'a>(
+    common: &'a Common,
+    asked: bool,
+    machine: &'a Machine,
+    fingerprint: &str,
+) -> Result<Option<Paused<'a, Kernel>>, Failure> {
+    match machine {
+        Machine::Live(kernel) if asked => Paused::begin(common, kernel, fingerprint).map(Some),
+        _ => Ok(None),
+    }
+}
+
 impl<'a, M: Control + Sysfs> Paused<'a, M> {
     /// Switches balancing off, if it is on.
-    pub fn begin(common: &'a Common, machine: &'a M, fingerprint: &str) -> Result<Self, Failure> {
+    fn begin(common: &'a Common, machine: &'a M, fingerprint: &str) -> Result<Self, Failure> {
         let path = store::receipt(fingerprint)?;
         let mut paused = Self { common, machine, fingerprint: fingerprint.to_owned(), receipt: None, path };
         paused.take_back_after_crash();

@@ -45,7 +45,7 @@ pub fn style(common: &Common) -> TextStyle {
     };
     let default = TextStyle { colour, unit: common.unit, ..TextStyle::default() };
     match numaio_linux::terminal::width().filter(|_| terminal) {
-        Some(width) => TextStyle { width: usize::from(width).clamp(60, 160), ..default },
+        Some(width) => TextStyle { width: width.clamp(60, 160), ..default },
         None => default,
     }
 }

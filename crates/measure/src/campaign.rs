@@ -78,7 +78,8 @@ pub fn run(
 ) -> Result<Record, CampaignError> {
     let (targets, mut warnings) = prepare(setting.topology, options)?;
     let before = conditions::read(setting.root);
-    let trial = match trial::run(setting.probe, setting.topology, &targets[0], options) {
+    let place = trial_place(setting.topology, options).unwrap_or_else(|| targets[0].clone());
+    let trial = match trial::run(setting.probe, setting.topology, &place, options) {
         Ok(trial) => trial,
         Err(error) => return Err(CampaignError::Nothing(error)),
     };
@@ -98,6 +99,12 @@ pub fn run(
     let complete =
         !campaign.interrupted && warnings_allow(&warnings) && cells.iter().all(|cell| cell.settled);
     Ok(record(setting, campaign.method(&targets, &trial), (before, after), cells, warnings, complete))
+}
+
+/// Where copy loops are tried: on the first node that can be a target, whichever targets are asked for. So a
+/// tape of all targets holds the trial of each of them.
+fn trial_place(topology: &Topology, options: &Options) -> Option<Target> {
+    topology.cpu_nodes().iter().find_map(|node| Target::new(topology, node, options).ok())
 }
 
 /// A target that was asked for and could not be measured leaves the record incomplete.
@@ -229,21 +236,24 @@ impl State {
 
     fn summarise(&mut self, noise: Option<PooledNoise>, options: &Options) {
         self.summary = Summary::of(&self.values, noise);
-        let within = self.summary.as_ref().is_some_and(|summary| summary.settled(options.precision));
+        let within = self
+            .summary
+            .as_ref()
+            .is_some_and(|summary| summary.n >= options.least_visits && summary.settled(options.precision));
         self.settled = within || (options.repetitions.is_some() && self.summary.is_some());
     }
 
     /// Further visits that it will probably need.
     fn visits_ahead(&self, options: &Options) -> f64 {
-        let seen = self.visits.len() as f64;
+        let (seen, least) = (self.visits.len() as f64, f64::from(options.least_visits));
         match &self.summary {
             _ if !self.wants_visit(options) => 0.0,
             _ if options.repetitions.is_some() => 1.0,
-            Some(summary) if seen >= 3.0 => {
+            Some(summary) if seen >= least => {
                 let excess = (summary.relative_half_width() / options.precision).powi(2);
                 (seen * (excess - 1.0)).clamp(1.0, 50.0)
             }
-            _ => (3.0 - seen).max(1.0),
+            _ => (least - seen).max(1.0),
         }
     }
 

@@ -21,6 +21,9 @@ pub struct Options {
     pub pages: Pages,
     /// Half width of the 95 % interval of a cell's median, relative to it, at which the cell is settled.
     pub precision: f64,
+    /// Visits of every cell at the least. Six, on a tape, let any part of the campaign settle by itself when
+    /// it is replayed: the intervals then need no other cell's noise.
+    pub least_visits: u32,
     /// Time to spend on the machine, in seconds.
     pub time_limit_s: f64,
     /// Fixed repetitions, as Algorithm 1 is printed, in place of rounds until precise.
@@ -38,6 +41,7 @@ impl Default for Options {
             copy_loop: None,
             pages: Pages::Transparent,
             precision: 0.02,
+            least_visits: 3,
             time_limit_s: 300.0,
             repetitions: None,
             seed: 1,

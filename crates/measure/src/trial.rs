@@ -11,6 +11,8 @@ use numaio_schema::{median, LoopTrial};
 const ROUNDS: usize = 3;
 /// A loop slower than this share of the best after the first round is not tried again.
 const HOPELESS: f64 = 0.8;
+/// A loop this near to the best, as a share of it, is as good: a trial this short tells no less.
+const AS_GOOD: f64 = 0.98;
 const SAMPLING: Sampling = Sampling::Window { milliseconds: 60, slices: 3 };
 
 /// What a trial found.
@@ -58,14 +60,24 @@ pub fn run(
         .zip(&seen)
         .map(|(copy_loop, values)| LoopTrial { copy_loop: *copy_loop, bytes_copied_per_s: median(values) })
         .collect();
-    let best = trials.iter().filter_map(|trial| Some((trial.copy_loop, trial.bytes_copied_per_s?)));
-    match best.max_by(|a, b| a.1.total_cmp(&b.1)) {
+    match choose(&trials) {
         Some((copy_loop, bytes_copied_per_s)) => {
             let trials = if options.copy_loop.is_some() { Vec::new() } else { trials };
             Ok(Trial { copy_loop, bytes_copied_per_s, trials, elapsed_ns })
         }
         None => Err(failure.unwrap_or(ProbeError::Unsupported { what: "copy loop that works".into() })),
     }
+}
+
+/// The loop that moves most; among those that are as good as the best the one with least bus traffic.
+fn choose(trials: &[LoopTrial]) -> Option<(CopyLoop, f64)> {
+    let tried = || trials.iter().filter_map(|trial| Some((trial.copy_loop, trial.bytes_copied_per_s?)));
+    let best = tried().map(|(_, value)| value).fold(0.0, f64::max);
+    let good = tried().filter(|(_, value)| *value >= AS_GOOD * best);
+    good.min_by(|a, b| {
+        let traffic = |copy_loop: CopyLoop| copy_loop.bus_bytes_per_byte();
+        traffic(a.0).cmp(&traffic(b.0)).then(b.1.total_cmp(&a.1))
+    })
 }
 
 /// Median of a run's samples.

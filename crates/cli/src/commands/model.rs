@@ -2,7 +2,7 @@
 
 use super::{json, measure, options, Measured};
 use crate::args::{Common, Format, ModelArgs, TargetArgs};
-use crate::balancing::Paused;
+use crate::balancing::pause;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{output, store};
@@ -36,12 +36,8 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         ..options(&args.measuring, machine.time())
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
-    let paused = match &machine {
-        Machine::Live(kernel) if args.measuring.pause_balancing => {
-            Some(Paused::begin(common, kernel, &topology.identity.fingerprint)?)
-        }
-        _ => None,
-    };
+    let fingerprint = &topology.identity.fingerprint;
+    let paused = pause(common, args.measuring.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &asked)?;
     drop(paused);
     let interrupted = numaio_linux::interrupt::interrupted();

@@ -2,6 +2,7 @@
 
 use super::{measure, options, Measured};
 use crate::args::{Common, RecordArgs};
+use crate::balancing::pause;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{output, store};
@@ -22,14 +23,19 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
         note: args.note.clone(),
         recorded_at: now,
     };
+    let fingerprint = see(&machine).identity.fingerprint;
     let recording = Recording::new(machine, header);
+    // Before the machine is seen, so that the tape holds the settings it was measured with.
+    let paused = pause(common, args.measuring.pause_balancing, recording.machine(), &fingerprint)?;
     let topology = see(&recording);
     let mut measured = Ok(());
     if !args.no_measure {
-        let asked = Options { targets: topology.cpu_nodes(), ..options(&args.measuring, now) };
+        let asked =
+            Options { targets: topology.cpu_nodes(), least_visits: 6, ..options(&args.measuring, now) };
         let machine = Measured { root: &recording, probe: &recording, topology: &topology, source };
         measured = measure(common, machine, now, &asked).map(drop);
     }
+    drop(paused);
     let mut tape = recording.tape();
     if tape.header.name.is_empty() {
         tape.header.name = topology.identity.hostname.clone();

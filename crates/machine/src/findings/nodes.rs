@@ -26,7 +26,7 @@ fn unknown_of(device: &Device) -> Finding {
             format!("{}/numa_node: a node that is not online", device.path),
         ),
         _ => (
-            format!("It is not known which node {name} hangs on."),
+            "It is not known on which node it is.".to_owned(),
             format!(
                 "{0}/numa_node: -1 or absent; nothing above it, and not {0}/local_cpulist, tells more",
                 device.path
