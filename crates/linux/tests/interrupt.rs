@@ -40,6 +40,6 @@ fn a_signal_ends_a_copy_that_would_take_an_hour() {
     assert!(interrupt::interrupted());
     // Once asked for, every other run ends too, repetitions as well.
     let sampling = Sampling::Repetitions { count: 10_000 };
-    let again = kernel.run(&Workload::Copy(CopyWorkload { sampling, bytes_per_thread: 64 << 20, ..copy }));
+    let again = kernel.run(&Workload::Copy(CopyWorkload { sampling, bytes_per_thread: 4 << 20, ..copy }));
     assert_eq!(again, Err(ProbeError::Interrupted));
 }

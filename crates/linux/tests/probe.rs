@@ -98,7 +98,7 @@ fn repetitions_are_counted_exactly() {
 
 #[test]
 fn huge_pages_are_counted_and_never_claimed() {
-    for bytes_per_thread in [1, 64, MIB, 9 * MIB] {
+    for bytes_per_thread in [1, 64, MIB, 3 * MIB] {
         for pages in [Pages::Base, Pages::Transparent] {
             let workload = CopyWorkload { pages, bytes_per_thread, ..workload(WINDOW) };
             let huge = checked(&workload).residency.huge_bytes;

@@ -160,18 +160,17 @@ fn stream_copy_plain(from: &[f64], to: &mut [f64]) {
 }
 
 /// Tests of likwid-bench that this CPU can run.
+#[cfg(target_arch = "x86_64")]
 fn likwid_tests() -> Vec<&'static str> {
-    let mut tests = vec!["copy"];
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx") {
-            tests.extend(["copy_avx", "copy_mem_avx"]);
-        }
-        if is_x86_feature_detected!("avx512f") {
-            tests.extend(["copy_avx512", "copy_mem_avx512"]);
-        }
-    }
-    tests
+    let avx = is_x86_feature_detected!("avx").then_some(["copy_avx", "copy_mem_avx"]);
+    let avx512 = is_x86_feature_detected!("avx512f").then_some(["copy_avx512", "copy_mem_avx512"]);
+    std::iter::once("copy").chain(avx.into_iter().flatten()).chain(avx512.into_iter().flatten()).collect()
+}
+
+/// Tests of likwid-bench that this CPU can run.
+#[cfg(not(target_arch = "x86_64"))]
+fn likwid_tests() -> Vec<&'static str> {
+    vec!["copy"]
 }
 
 fn likwid(setup: &Setup, test: &str) -> Result<f64, String> {

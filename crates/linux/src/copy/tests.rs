@@ -60,16 +60,22 @@ fn the_loops_consist_of_the_instructions_they_are_named_for() {
     } else {
         &[("aarch64::stnp", &["stnp", "dmb"])]
     };
-    let program = std::env::current_exe().expect("this program");
-    let output = Command::new("objdump").args(["-d", "-C", "--no-show-raw-insn"]).arg(program).output();
-    let Ok(output) = output.map_err(|error| tell(&format!("skipped: objdump: {error}"))) else { return };
-    let listing = String::from_utf8_lossy(&output.stdout);
+    let Some(listing) = ["objdump", "llvm-objdump"].iter().find_map(|tool| listing(tool)) else {
+        return tell("skipped: neither objdump nor llvm-objdump reads this program");
+    };
     for (name, instructions) in expected {
         let body = function(&listing, name);
         for instruction in *instructions {
             assert!(body.contains(instruction), "{name} has no {instruction}:\n{body}");
         }
     }
+}
+
+/// This very program, disassembled; none if the tool is not there or cannot read it.
+fn listing(tool: &str) -> Option<String> {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(tool).args(["-d", "-C", "--no-show-raw-insn"]).arg(program).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The code of one function in a listing of objdump.

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn source_and_sink_are_never_alike_modulo_a_page() {
         for pages in [Pages::Base, Pages::Transparent] {
-            for (source, sink) in some_pairs(40, pages, 100) {
+            for (source, sink) in some_pairs(17, pages, 100) {
                 let (source, sink) = (source.start().addr(), sink.start().addr());
                 assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
                 let lines = sink.wrapping_sub(source) % 4096 / LINE;
