@@ -70,9 +70,14 @@ fn chosen(text: &str) -> Option<&str> {
 
 /// Directories of the frequency policies, each of one or more CPUs (`Documentation/admin-guide/pm/cpufreq.rst`).
 fn policies(root: &dyn Sysfs) -> Vec<String> {
+    /// Frequency policies that are looked at, at most.
+    const MOST_POLICIES: usize = 64;
     const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
     let names = root.names(POLICIES).into_iter().filter(|name| name.starts_with("policy"));
-    let directories: Vec<String> = names.map(|name| format!("{POLICIES}/{name}")).collect();
+    let mut directories: Vec<String> = names.map(|name| format!("{POLICIES}/{name}")).collect();
+    // Evenly spaced: on a large machine each CPU has one, and asking for a frequency may wake the CPU.
+    let step = directories.len().div_ceil(MOST_POLICIES).max(1);
+    directories = directories.into_iter().step_by(step).collect();
     // Kernels before 4.3 have them below the CPUs only; those of the first stand for all.
     let of_first = "/sys/devices/system/cpu/cpu0/cpufreq";
     if directories.is_empty() && root.exists(of_first) {

@@ -3,6 +3,7 @@
 mod walk;
 
 use numaio_machine::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
+use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::Errno;
@@ -10,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 /// Bytes asked for by one read(2). A sysfs attribute comes whole in one page; longer files in several reads.
-const READ_BYTES: usize = 16 << 10;
+const READ_BYTES: usize = 8 << 10;
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
 const TRIES: usize = 16;
@@ -93,11 +94,9 @@ impl Root {
     fn content(&self, path: &str) -> Result<Vec<u8>, WhyUnread> {
         // Without NONBLOCK a pipe that someone left in a recorded tree would hold us forever.
         let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(why)?;
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(why)?.st_mode);
-        if kind != FileType::RegularFile {
-            return Err(WhyUnread::WrongKind);
-        }
-        read_whole(&file)
+        // An attribute of sysfs is read by one call, which is most of a topology's work: what is short is whole.
+        let whole_if_short = path.starts_with("/sys/");
+        read_whole(&file, whole_if_short)
     }
 
     fn names(&self, path: &str) -> Result<Vec<String>, WhyUnread> {
@@ -150,19 +149,30 @@ fn place_of(file: &OwnedFd) -> Option<String> {
     place.into_string().ok().filter(|place| place.starts_with('/'))
 }
 
-/// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0.
-fn read_whole(file: &OwnedFd) -> Result<Vec<u8>, WhyUnread> {
-    let mut content = Vec::new();
-    let mut part = [0; READ_BYTES];
+/// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0. Elsewhere than in sysfs a
+/// short read is not yet the end.
+fn read_whole(file: &OwnedFd, whole_if_short: bool) -> Result<Vec<u8>, WhyUnread> {
+    let mut content = Vec::with_capacity(READ_BYTES);
     loop {
-        match rustix::io::read(file, &mut part) {
+        let room = content.capacity() - content.len();
+        match rustix::io::read(file, spare_capacity(&mut content)) {
+            // Nothing at all, or very much: as a pipe or a device may give that someone left in a tree.
+            Ok(count) if content.len() == count && (count == 0 || count == room) && !is_file(file)? => {
+                return Err(WhyUnread::WrongKind);
+            }
             Ok(0) => return Ok(content),
-            Ok(count) if content.len() + count > LONGEST_FILE => return Err(WhyUnread::TooLong),
-            Ok(count) => content.extend_from_slice(&part[..count]),
+            Ok(count) if count < room && whole_if_short => return Ok(content),
+            Ok(_) if content.len() > LONGEST_FILE => return Err(WhyUnread::TooLong),
+            Ok(_) => content.reserve(READ_BYTES),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(why(errno)),
         }
     }
+}
+
+fn is_file(file: &OwnedFd) -> Result<bool, WhyUnread> {
+    let state = rustix::fs::fstat(file).map_err(why)?;
+    Ok(FileType::from_raw_mode(state.st_mode) == FileType::RegularFile)
 }
 
 fn why(errno: Errno) -> WhyUnread {

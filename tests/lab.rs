@@ -1,0 +1,225 @@
+//! numaio on emulated machines (`lab/`): a real kernel, real pages, and bandwidths that are written down.
+//!
+//! They need QEMU and the static binary, whose path `tools/test` gives in NUMAIO_STATIC. Where they cannot
+//! run they say why, in the file that NUMAIO_SKIPPED names, and are counted as skipped.
+
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::Direction;
+use numaio_model::Rule;
+use numaio_schema::{ClassRule, Model, TargetModel};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One machine at a time: two would take each other's processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Lab {
+    _turn: MutexGuard<'static, ()>,
+    root: PathBuf,
+    binary: String,
+}
+
+impl Lab {
+    /// The lab, or none where it cannot run, which is counted.
+    fn open(test: &str) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
+            skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+            return None;
+        };
+        let check = Command::new(root.join("lab/run")).arg("--check").output();
+        match check {
+            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, binary }),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+                skip(test, why.trim());
+                None
+            }
+            Err(error) => {
+                skip(test, &format!("lab/run: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Runs a command on a machine; what it writes below /out comes back into the folder.
+    fn run(&self, machine: &str, folder: &Path, command: &[&str]) -> Output {
+        let mut lab = Command::new(self.root.join("lab/run"));
+        lab.args([machine, "--timeout", "900", "--bin", &self.binary, "--get"]).arg(folder).arg("--");
+        let output = lab.args(command).output().expect("lab/run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() != Some(125), "the lab failed: {said}");
+        output
+    }
+
+    /// Measures a machine and reads the model.
+    fn model(&self, machine: &str, options: &[&str]) -> Model {
+        let folder = Folder::new(machine);
+        let command = [&["numaio", "model", "--json", "--pause-balancing"], options].concat();
+        let output = self.run(machine, &folder.0, &command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{machine}: {said}");
+        Model::from_json(&String::from_utf8_lossy(&output.stdout)).expect("a model")
+    }
+}
+
+/// Says in the test's output and in the list of `tools/test` that it did not run.
+fn skip(test: &str, why: &str) {
+    let line = format!("{test}: {}", why.replace('\n', "; "));
+    eprintln!("skipped: {line}");
+    if let Ok(list) = std::env::var("NUMAIO_SKIPPED") {
+        let mut file =
+            OpenOptions::new().append(true).create(true).open(list).expect("the list of skipped tests");
+        writeln!(file, "{line}").expect("the list of skipped tests");
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Classes as lists of nodes, best first, by target and direction.
+fn classes(target: &TargetModel, direction: Direction) -> Vec<String> {
+    let model = target.directions.iter().find(|model| model.direction == direction).expect("a direction");
+    model.classes.iter().map(|class| class.nodes.to_string()).collect()
+}
+
+fn target(model: &Model, node: u32) -> &TargetModel {
+    model.targets.iter().find(|target| target.target == NodeId(node)).expect("a target")
+}
+
+/// Every visit looked at its pages, and found all of them where they were bound.
+fn assert_pages_in_place(model: &Model) {
+    for visit in model.record.cells.iter().flat_map(|cell| &cell.visits) {
+        assert!(visit.residency.pages_checked.is_some_and(|pages| pages >= 1000), "{:?}", visit.residency);
+        assert_eq!(visit.residency.pages_misplaced, 0, "{:?}", visit.residency);
+    }
+}
+
+fn factors(target: &TargetModel, direction: Direction) -> Vec<f64> {
+    let model = target.directions.iter().find(|model| model.direction == direction).expect("a direction");
+    model.nodes.iter().map(|node| node.numa_factor.expect("the local cell was measured")).collect()
+}
+
+fn assert_near(found: &[f64], wanted: &[f64], share: f64) {
+    assert_eq!(found.len(), wanted.len());
+    for (found, wanted) in found.iter().zip(wanted) {
+        assert!((found / wanted - 1.0).abs() <= share, "{found} and not {wanted}");
+    }
+}
+
+/// Li et al., ICPP 2013, Tables IV and V.
+#[test]
+fn the_dl585_has_the_papers_classes() {
+    let Some(lab) = Lab::open("the_dl585_has_the_papers_classes") else { return };
+    let measured = lab.model("amd-dl585-g7", &[]);
+    assert_pages_in_place(&measured);
+    let seven = target(&measured, 7);
+    assert_eq!(seven.neighbours.to_string(), "6");
+    assert!(["nvme0n1", "eth0", "eth1"].iter().all(|name| seven.devices.contains(&(*name).to_owned())));
+    assert_eq!(classes(seven, Direction::Write), ["7", "0-1,4-6", "2-3"]);
+    assert_eq!(classes(seven, Direction::Read), ["2-3,6-7", "0-1,5", "4"]);
+    let paper = numaio_model::refit(measured, Rule { classes: ClassRule::Paper, level: 0.1 });
+    let seven = target(&paper, 7);
+    assert_eq!(classes(seven, Direction::Write), ["6-7", "0-1,4-5", "2-3"]);
+    assert_eq!(classes(seven, Direction::Read), ["6-7", "2-3", "0-1,5", "4"]);
+}
+
+#[test]
+fn the_r820_has_its_numa_factors() {
+    let Some(lab) = Lab::open("the_r820_has_its_numa_factors") else { return };
+    let model = lab.model("intel-r820", &[]);
+    assert_pages_in_place(&model);
+    for direction in [Direction::Write, Direction::Read] {
+        assert_near(&factors(target(&model, 1), direction), &[1.8, 1.0, 1.81, 2.37], 0.05);
+    }
+}
+
+/// Devices on two nodes make two targets; the machine is symmetrical.
+#[test]
+fn the_2p_is_the_same_from_both_packages() {
+    let Some(lab) = Lab::open("the_2p_is_the_same_from_both_packages") else { return };
+    let model = lab.model("amd-2p", &[]);
+    assert_pages_in_place(&model);
+    for direction in [Direction::Write, Direction::Read] {
+        assert_eq!(classes(target(&model, 0), direction), ["0", "1", "2-3"]);
+        assert_eq!(classes(target(&model, 2), direction), ["2", "3", "0-1"]);
+        assert_near(&factors(target(&model, 0), direction), &[1.0, 1.64, 2.96, 2.98], 0.05);
+    }
+}
+
+#[test]
+fn memory_without_cpus_is_measured_and_is_no_target() {
+    let Some(lab) = Lab::open("memory_without_cpus_is_measured_and_is_no_target") else { return };
+    let model = lab.model("cxl-like", &["--all"]);
+    assert_pages_in_place(&model);
+    let targets: Vec<u32> = model.targets.iter().map(|target| target.target.0).collect();
+    assert_eq!(targets, [0, 1]);
+    let nodes = |direction: Direction| factors(target(&model, 0), direction).len();
+    assert_eq!((nodes(Direction::Write), nodes(Direction::Read)), (3, 3));
+}
+
+#[test]
+fn a_machine_without_asymmetry_says_so() {
+    let Some(lab) = Lab::open("a_machine_without_asymmetry_says_so") else { return };
+    let folder = Folder::new("uniform");
+    let output = lab.run("uniform-2n", &folder.0, &["numaio", "model", "--all", "--no-save"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("alike"), "{text}");
+}
+
+/// The kernel's own account of a running campaign: every area bound to a node has its pages there.
+#[test]
+fn numa_maps_is_a_witness() {
+    let Some(lab) = Lab::open("numa_maps_is_a_witness") else { return };
+    let folder = Folder::new("witness");
+    let script = "numaio model --node 1 --quiet --no-save >/dev/null & pid=$!
+        while kill -0 $pid 2>/dev/null; do grep bind /proc/$pid/numa_maps; done >/out/maps; wait $pid";
+    let output = lab.run("uniform-2n", &folder.0, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let maps = fs::read_to_string(folder.0.join("maps")).expect("numa_maps");
+    let mut seen = [0u64; 2];
+    for line in maps.lines() {
+        // Second word: the policy, as in `bind=static:0`.
+        let policy = line.split(' ').nth(1).and_then(|policy| policy.rsplit_once(':'));
+        let bound: usize = policy
+            .and_then(|(_, nodes)| nodes.parse().ok())
+            .unwrap_or_else(|| panic!("bound to one node: {line}"));
+        for (node, pages) in line.split(' ').filter_map(|word| word.strip_prefix('N')?.split_once('=')) {
+            assert_eq!(node.parse(), Ok(bound), "{line}");
+            seen[bound] += pages.parse::<u64>().expect("a count");
+        }
+    }
+    assert!(seen.iter().all(|pages| *pages > 0), "pages of both nodes were seen: {seen:?}");
+}
+
+/// A cpuset of one node leaves a useful result that says what is excluded.
+#[test]
+fn a_cpuset_of_one_node_is_respected_and_said() {
+    let Some(lab) = Lab::open("a_cpuset_of_one_node_is_respected_and_said") else { return };
+    let folder = Folder::new("cpuset");
+    let script = "mkdir -p /tmp/cg && mount -t cgroup2 none /tmp/cg && echo +cpuset >/tmp/cg/cgroup.subtree_control &&
+        mkdir /tmp/cg/one && echo 1 >/tmp/cg/one/cpuset.mems && cat /sys/devices/system/node/node1/cpulist >/tmp/cg/one/cpuset.cpus &&
+        echo $$ >/tmp/cg/one/cgroup.procs && numaio topology && numaio model --all --no-save";
+    let output = lab.run("uniform-2n", &folder.0, &["sh", "-c", script]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("Excluded: CPUs 0-1; memory of nodes 0"), "{text}");
+    assert!(text.contains("Target node 1") && !text.contains("Target node 0"), "{text}");
+}
