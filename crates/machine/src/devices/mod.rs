@@ -7,7 +7,7 @@ mod names;
 mod pci;
 mod read;
 
-pub use read::read;
+pub use read::{locate, read, scan};
 
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};

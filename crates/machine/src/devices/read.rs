@@ -2,7 +2,7 @@
 
 use super::locality::Localities;
 use super::names::{self, Group, Named, Owner, Role};
-use super::{irqs, link, pci, Device, DeviceKind, PciAddress, Sriov};
+use super::{irqs, link, pci, Device, DeviceKind, Locality, PciAddress, Sriov};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,10 +15,24 @@ const NVIDIA: u16 = 0x10de;
 /// PCI functions come first, by address, then other devices by path. Each PCI function stands there once.
 /// Never fails: an attribute that cannot be read, or is no sense, is absent from the device.
 pub fn read(root: &dyn Sysfs, topology: &Topology) -> Vec<Device> {
+    let mut devices = scan(root);
+    locate(root, topology, &mut devices);
+    devices
+}
+
+/// Fills in on which node each device is.
+pub fn locate(root: &dyn Sysfs, topology: &Topology, devices: &mut [Device]) {
+    let mut localities = Localities::new(root, topology);
+    for device in devices {
+        device.locality = localities.of(&device.path);
+    }
+}
+
+/// The same as [`read`] without nodes, for which no topology is needed.
+pub fn scan(root: &dyn Sysfs) -> Vec<Device> {
     let mut groups = names::collect(root);
-    let mut reader = Reader {
+    let reader = Reader {
         root,
-        localities: Localities::new(root, topology),
         interrupts: root
             .optional("/proc/interrupts")
             .map(|text| irqs::parse_interrupts(&text))
@@ -51,14 +65,13 @@ fn all_functions(root: &dyn Sysfs, groups: &BTreeMap<Owner, Group>) -> BTreeSet<
 
 struct Reader<'a> {
     root: &'a dyn Sysfs,
-    localities: Localities<'a>,
     /// Names of interrupts by number.
     interrupts: HashMap<u32, String>,
 }
 
 impl Reader<'_> {
     /// A PCI function, if it moves data. Most do not; these cost the reading of one file.
-    fn function(&mut self, address: PciAddress, group: Option<Group>) -> Option<Device> {
+    fn function(&self, address: PciAddress, group: Option<Group>) -> Option<Device> {
         let root = self.root;
         let listed = format!("{}/{address}", pci::FUNCTIONS);
         let path = group.as_ref().map_or(listed.as_str(), |group| &group.path);
@@ -78,7 +91,7 @@ impl Reader<'_> {
             ids: card.ids,
             class: card.class,
             model: model(root, kind, address, &path, &named.1),
-            locality: self.localities.of(&path),
+            locality: Locality::default(),
             // A virtual function has no link and no power of its own: its registers hold zeros.
             link: if is_virtual { None } else { link::read(root, &path) },
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
@@ -92,7 +105,7 @@ impl Reader<'_> {
     }
 
     /// Adds the bridges above the functions found.
-    fn bridges(&mut self, functions: &mut BTreeMap<PciAddress, Device>) {
+    fn bridges(&self, functions: &mut BTreeMap<PciAddress, Device>) {
         let mut above: BTreeMap<PciAddress, String> = BTreeMap::new();
         for device in functions.values() {
             for (bridge, path) in pci::upstream(&device.path) {
@@ -105,7 +118,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bridge(&mut self, address: PciAddress, path: String) -> Option<Device> {
+    fn bridge(&self, address: PciAddress, path: String) -> Option<Device> {
         let root = self.root;
         let card = pci::card(root, &path);
         card.class.filter(|class| pci::is_bridge(*class))?;
@@ -115,7 +128,7 @@ impl Reader<'_> {
             ids: card.ids,
             class: card.class,
             driver: card.driver,
-            locality: self.localities.of(&path),
+            locality: Locality::default(),
             link: link::read(root, &path),
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
             power: pci::power(root, &path),
@@ -124,7 +137,7 @@ impl Reader<'_> {
     }
 
     /// A device that is not on PCI: the interface of a system on a chip, persistent memory, a DASD.
-    fn other(&mut self, path: String, group: &Group) -> Option<Device> {
+    fn other(&self, path: String, group: &Group) -> Option<Device> {
         let kind = match () {
             () if group.has(Role::Net) => DeviceKind::Network,
             () if group.has(Role::Disk) || group.has(Role::DiskBehind) => DeviceKind::Block,
@@ -137,7 +150,7 @@ impl Reader<'_> {
             names: group.shown(),
             model: disk_model(self.root, &group.names),
             driver: pci::driver(self.root, &path),
-            locality: self.localities.of(&path),
+            locality: Locality::default(),
             port_bits_per_s: port_speed(self.root, &group.names),
             ..nothing(kind, path)
         })
