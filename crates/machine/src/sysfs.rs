@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest file that is read; longer ones are refused, so that no file can fill our memory.
-/// The longest that a topology needs, /proc/interrupts of a machine with 1,024 CPUs, stays far below.
+/// Longest file that is read, in bytes; longer ones are refused, so that no file can fill our memory.
+///
+/// The longest that is looked for is /proc/interrupts, 11 bytes a CPU in each line: 1,024 CPUs have room for
+/// some 5,900 interrupts. Beyond that it is refused as any other file, and readers go on without it.
 pub const LONGEST_FILE: usize = 64 << 20;
 
 /// Read access to a machine's /sys and /proc.

@@ -86,10 +86,10 @@ pub fn run(
     tell(&Event::LoopChosen(trial.copy_loop));
     let mut campaign = Campaign::new(setting, options, &targets, &trial);
     campaign.run(tell);
-    let first_failure = campaign.first_failure.clone();
     let cells: Vec<Cell> = campaign.states.iter().map(|state| state.cell(options)).collect();
     if cells.iter().all(|cell| cell.bytes_copied_per_s.is_none()) {
-        return Err(CampaignError::Nothing(first_failure.unwrap_or(ProbeError::Interrupted)));
+        let failure = campaign.states.iter().find_map(State::failure).filter(|_| !campaign.interrupted);
+        return Err(CampaignError::Nothing(failure.unwrap_or(ProbeError::Interrupted)));
     }
     let after = conditions::read(setting.root);
     let nodes = setting.topology.memory_nodes().len();
@@ -204,7 +204,10 @@ impl State {
 
     fn add(&mut self, round: u32, outcome: &CopyOutcome, options: &Options) {
         let samples: Vec<f64> = outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect();
-        let Some(middle) = median(&samples) else { return };
+        let Some(middle) = median(&samples).filter(|middle| *middle > 0.0) else {
+            let why = "nothing was copied while time was taken".into();
+            return self.fail(ProbeError::Refused { what: "copy".into(), why });
+        };
         let set_aside = misplaced(outcome);
         self.owed = self.owed.saturating_sub(1);
         match (&set_aside, options.repetitions) {
@@ -229,7 +232,7 @@ impl State {
     fn fail(&mut self, error: ProbeError) {
         self.ended = true;
         // That a tape has no more visits is no failure of a cell that has some.
-        if self.values.is_empty() {
+        if self.values.is_empty() || !matches!(error, ProbeError::NotOnTape { .. }) {
             self.failure = Some(error);
         }
     }
@@ -257,9 +260,15 @@ impl State {
         }
     }
 
-    fn cell(&self, options: &Options) -> Cell {
+    /// Why there is no figure, or not as many visits as were wanted.
+    fn failure(&self) -> Option<ProbeError> {
         let aside = self.visits.iter().find_map(|visit| visit.set_aside.clone());
-        let failure = self.failure.as_ref().map(ProbeError::to_string);
+        let aside = aside.filter(|_| self.values.is_empty());
+        let misplaced = || aside.map(|why| ProbeError::Refused { what: "bind pages".into(), why });
+        self.failure.clone().or_else(misplaced)
+    }
+
+    fn cell(&self, options: &Options) -> Cell {
         Cell {
             target: self.place.target,
             flow: self.place.flow,
@@ -267,7 +276,7 @@ impl State {
             visits: self.visits.clone(),
             bytes_copied_per_s: self.summary.clone(),
             settled: self.settled && (options.repetitions.is_some() || self.owed == 0),
-            failure: failure.or(aside.filter(|_| self.values.is_empty())),
+            failure: self.failure().map(|error| error.to_string()),
         }
     }
 }
@@ -295,7 +304,6 @@ struct Campaign<'a> {
     elapsed_ns: u64,
     visits: u32,
     interrupted: bool,
-    first_failure: Option<ProbeError>,
 }
 
 impl<'a> Campaign<'a> {
@@ -318,7 +326,6 @@ impl<'a> Campaign<'a> {
             elapsed_ns: trial.elapsed_ns,
             visits: 0,
             interrupted: false,
-            first_failure: None,
         }
     }
 
@@ -355,10 +362,7 @@ impl<'a> Campaign<'a> {
                 state.add(self.round, &outcome, self.options);
             }
             Err(ProbeError::Interrupted) => self.interrupted = true,
-            Err(error) => {
-                self.first_failure.get_or_insert(error.clone());
-                state.fail(error);
-            }
+            Err(error) => state.fail(error),
         }
     }
 

@@ -53,7 +53,10 @@ impl Target {
             bytes_per_thread: each,
             cache_assumed: cache.is_none(),
         };
-        target.check_memory(topology)?;
+        // Reserved huge pages are no free memory, and no part of a control group's memory either.
+        if options.pages != Pages::Huge {
+            target.check_memory(topology)?;
+        }
         Ok(target)
     }
 

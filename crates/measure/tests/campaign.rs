@@ -5,7 +5,7 @@ use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError,
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{Cache, Cpu, Distances, Memory, Node, Topology};
 use numaio_machine::tree::Tree;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Sampling, Workload};
 use numaio_measure::{campaign, CampaignError, Event, Options, Setting, Threads};
 use numaio_schema::{MachineSource, Record};
 use std::cell::RefCell;
@@ -90,7 +90,7 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<
             Sampling::Window { slices, .. } => slices,
             Sampling::Repetitions { count } => count,
         };
-        let sample = CopySample { bytes_copied: (gb_per_s * 1e7) as u64, ns: 10_000_000 };
+        let sample = CopySample { bytes_copied: (gb_per_s.abs() * 1e7) as u64, ns: 10_000_000 };
         // A negative bandwidth stands for pages on the wrong node.
         let misplaced = if gb_per_s < 0.0 { 50 } else { 0 };
         Ok(Outcome::Copy(CopyOutcome {
@@ -253,6 +253,71 @@ fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
     assert!(cell.failure.as_ref().is_some_and(|why| why.contains("50 of 100 pages")), "{:?}", cell.failure);
     assert!(!record.complete);
     assert!(record.warnings.iter().any(|warning| warning.rule == "misplaced-pages"));
+}
+
+#[test]
+fn where_all_pages_are_elsewhere_that_is_the_error() {
+    let machine = Scripted::new(|copy, before| if is_trial(copy) { quiet(10.0, before) } else { Ok(-1.0) });
+    let error = run_on(&machine, &on("0")).expect_err("no figure").to_string();
+    assert!(error.contains("50 of 100 pages"), "{error}");
+}
+
+#[test]
+fn a_cell_in_which_nothing_moves_has_failed() {
+    let still = Flow { source: NodeId(2), sink: NodeId(0) };
+    let machine = Scripted::new(|copy, before| match copy.flow == still {
+        true => Ok(0.0),
+        false => quiet(10.0, before),
+    });
+    let record = run_on(&machine, &on("0")).expect("the others");
+    let cell = record.cell(NodeId(0), still).expect("the cell");
+    assert!(cell.visits.is_empty() && cell.bytes_copied_per_s.is_none());
+    assert!(
+        cell.failure.as_ref().is_some_and(|why| why.contains("nothing was copied")),
+        "{:?}",
+        cell.failure
+    );
+    assert!(record.cells.iter().filter(|cell| cell.flow != still).all(|cell| cell.settled));
+}
+
+#[test]
+fn a_visit_that_fails_later_is_told_and_the_figure_kept() {
+    let shrinking = Flow { source: NodeId(2), sink: NodeId(0) };
+    let error = ProbeError::NoMemory { node: NodeId(2), needed_bytes: 2, free_bytes: 1 };
+    let later = |error: ProbeError| {
+        let machine = Scripted::new(move |copy, before| match copy.flow == shrinking && before == 2 {
+            true => Err(error.clone()),
+            false => quiet(10.0, before),
+        });
+        let record = run_on(&machine, &on("0")).expect("a record");
+        let cell = record.cell(NodeId(0), shrinking).expect("the cell").clone();
+        assert_eq!(cell.bytes_copied_per_s.map(|summary| summary.n), Some(2));
+        (cell.failure, record.complete)
+    };
+    assert_eq!(later(error.clone()), (Some(error.to_string()), false));
+    assert_eq!(later(ProbeError::NotOnTape { what: "more".into() }), (None, false));
+}
+
+#[test]
+fn reserved_huge_pages_need_no_free_memory() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology
+        .nodes
+        .iter_mut()
+        .filter_map(|node| node.memory.as_mut())
+        .for_each(|memory| memory.free_bytes = 0);
+    let setting = Setting {
+        root: &Tree::new(),
+        probe: &machine,
+        topology: &topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &|| false,
+    };
+    let run = |pages| campaign::run(&setting, &Options { pages, ..on("0") }, &mut |_| {});
+    assert!(matches!(run(Pages::Base), Err(CampaignError::TooLittleMemory { .. })));
+    assert!(run(Pages::Huge).is_ok_and(|record| record.complete));
 }
 
 #[test]

@@ -237,10 +237,10 @@ impl FromStr for PciAddress {
             let (domain, rest) = text.split_once(':')?;
             let (bus, rest) = rest.split_once(':')?;
             let (device, function) = rest.split_once('.')?;
-            let device = u8::from_str_radix(device, 16).ok().filter(|device| *device < 32)?;
-            let function = u8::from_str_radix(function, 16).ok().filter(|function| *function < 8)?;
-            let domain = u32::from_str_radix(domain, 16).ok()?;
-            Some(Self { domain, bus: u8::from_str_radix(bus, 16).ok()?, device, function })
+            let byte = |text: &str| pci::hex(text).and_then(|number| u8::try_from(number).ok());
+            let device = byte(device).filter(|device| *device < 32)?;
+            let function = byte(function).filter(|function| *function < 8)?;
+            Some(Self { domain: pci::hex(domain)?, bus: byte(bus)?, device, function })
         };
         parse().ok_or_else(|| format!("{text:?} is no PCI address, as 0000:3b:00.0 is"))
     }

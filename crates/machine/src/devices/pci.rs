@@ -67,8 +67,9 @@ fn parse_uevent(text: &str) -> Card {
     }
 }
 
-fn hex(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 16).ok()
+/// Hexadecimal digits alone: `from_str_radix` takes a sign, too.
+pub(super) fn hex(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'))
 }
 
 /// Name of the driver that is bound to a device, on PCI or not.
@@ -180,6 +181,17 @@ pub(super) fn upstream(path: &str) -> Vec<(PciAddress, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_digits_alone() {
+        let address = PciAddress { domain: 0x10000, bus: 0x3b, device: 0x1f, function: 7 };
+        assert_eq!("10000:3b:1f.7".parse(), Ok(address));
+        for text in
+            ["+000:3b:00.0", "0000:+b:00.0", "0000:3b:+0.0", "0000:3b:00.+0", "0000:3b:20.0", "0000:3b:00.8"]
+        {
+            assert!(text.parse::<PciAddress>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn only_addresses_are_addresses() {

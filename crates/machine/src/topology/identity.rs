@@ -11,8 +11,10 @@ pub(super) fn read(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Identity {
         |paths: &[&str]| paths.iter().find_map(|path| root.optional(path).filter(|text| !text.is_empty()));
     let architecture = first(&["/proc/sys/kernel/arch"])
         .unwrap_or_else(|| architecture(cpuinfo.architecture, &version).to_owned());
+    // What Linux says until a name is set (`init/Kconfig`, DEFAULT_HOSTNAME).
+    let named = |name: &String| name != "(none)";
     Identity {
-        hostname: first(&["/proc/sys/kernel/hostname"]).unwrap_or_default(),
+        hostname: first(&["/proc/sys/kernel/hostname"]).filter(named).unwrap_or_default(),
         product: product(root),
         cpu_model: cpuinfo.model.clone(),
         architecture,
@@ -76,6 +78,8 @@ mod tests {
         tree.file("/proc/sys/kernel/arch", "aarch64\n").file("/proc/sys/kernel/osrelease", "6.6.6\n");
         let identity = read(&tree, &cpuinfo::parse(""));
         assert_eq!((identity.kernel.as_str(), identity.architecture.as_str()), ("6.6.6", "aarch64"));
+        tree.file("/proc/sys/kernel/hostname", "(none)\n");
+        assert_eq!(read(&tree, &cpuinfo::parse("")).hostname, "");
     }
 
     #[test]
