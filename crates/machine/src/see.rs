@@ -3,13 +3,21 @@
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use crate::{conditions, devices, findings, topology};
+use std::panic::resume_unwind;
+use std::thread;
 
 /// Reads everything below `root`: nodes, devices, and what looks wrong with them.
 ///
-/// Never fails: what cannot be read is absent from the result or stands among its findings.
-pub fn see(root: &dyn Sysfs) -> Topology {
-    let mut machine = topology::read(root);
-    machine.devices = devices::read(root, &machine);
+/// Never fails: what cannot be read is absent from the result or stands among its findings. Nodes and devices
+/// are read at the same time, as a large machine has tens of thousands of files.
+pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
+    let (mut machine, mut devices) = thread::scope(|scope| {
+        let devices = scope.spawn(|| devices::scan(root));
+        let machine = topology::read(root);
+        (machine, devices.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    devices::locate(root, &machine, &mut devices);
+    machine.devices = devices;
     machine.identity.fingerprint = topology::fingerprint(&machine);
     let found = findings::find(&machine, &conditions::read(root));
     machine.findings.extend(found);

@@ -9,8 +9,8 @@ use crate::sysfs::{ReadError, Sysfs, WhyUnread};
 use crate::tree::{join, Entry, Tree, LONGEST_PATH};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Version of the tape's form.
 pub const TAPE_SCHEMA: &str = "numaio/tape/1";
@@ -204,12 +204,18 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
     hex.as_bytes().chunks(2).map(|digits| pair(digits).ok_or_else(|| "not hexadecimal".to_owned())).collect()
 }
 
+/// What a machine that is read by several threads keeps. Nothing is left half done under the lock, so a thread
+/// that panicked elsewhere does no harm to it.
+fn held<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A machine that is played from a tape: what was not recorded, it does not know.
 #[derive(Debug)]
 pub struct Replay {
     tape: Tape,
     /// Runs of each workload not played yet, as indices into the tape, last first.
-    left: RefCell<BTreeMap<Workload, Vec<usize>>>,
+    left: Mutex<BTreeMap<Workload, Vec<usize>>>,
 }
 
 impl Replay {
@@ -219,7 +225,7 @@ impl Replay {
         for (index, (workload, _)) in tape.runs.iter().enumerate().rev() {
             left.entry(workload.clone()).or_default().push(index);
         }
-        Self { tape, left: RefCell::new(left) }
+        Self { tape, left: Mutex::new(left) }
     }
 
     /// The tape.
@@ -243,7 +249,7 @@ impl Sysfs for Replay {
 impl Probe for Replay {
     /// Each recorded run of a workload is given once, in the order of recording.
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let next = self.left.borrow_mut().get_mut(workload).and_then(Vec::pop);
+        let next = held(&self.left).get_mut(workload).and_then(Vec::pop);
         match next {
             Some(index) => self.tape.runs[index].1.clone(),
             None => Err(ProbeError::NotOnTape { what: describe(workload) }),
@@ -273,18 +279,18 @@ fn describe(workload: &Workload) -> String {
 #[derive(Debug)]
 pub struct Recording<M> {
     machine: M,
-    tape: RefCell<Tape>,
+    tape: Mutex<Tape>,
 }
 
 impl<M> Recording<M> {
     /// Records `machine` under a header.
     pub fn new(machine: M, header: TapeHeader) -> Self {
-        Self { machine, tape: RefCell::new(Tape { header, files: Tree::new(), runs: Vec::new() }) }
+        Self { machine, tape: Mutex::new(Tape { header, files: Tree::new(), runs: Vec::new() }) }
     }
 
     /// The tape as recorded so far.
     pub fn tape(&self) -> Tape {
-        self.tape.borrow().clone()
+        held(&self.tape).clone()
     }
 
     /// The machine that is recorded.
@@ -320,7 +326,7 @@ impl<M: Sysfs> Sysfs for Recording<M> {
     fn resolve(&self, path: &str) -> Result<String, ReadError> {
         let result = self.machine.resolve(path);
         if let Some(place) = self.keep_way(path) {
-            self.tape.borrow_mut().files.dir(&place);
+            held(&self.tape).files.dir(&place);
         }
         result
     }
@@ -330,7 +336,7 @@ impl<M: Sysfs> Recording<M> {
     /// Keeps what is at `path`, unless the tape knows better; gives its canonical path.
     fn keep(&self, path: &str, entry: Entry) -> Option<String> {
         let place = self.keep_way(path)?;
-        let files = &mut self.tape.borrow_mut().files;
+        let files = &mut held(&self.tape).files;
         let known = files.entry(&place);
         match entry {
             Entry::File(content) if !matches!(known, Some(Entry::File(_))) => files.file(&place, content),
@@ -346,11 +352,11 @@ impl<M: Sysfs> Recording<M> {
     /// by name.
     fn keep_name(&self, dir: &str, name: &str) {
         let path = join(dir, name);
-        if self.tape.borrow().files.resolve(&path).is_ok() {
+        if held(&self.tape).files.resolve(&path).is_ok() {
             return;
         }
         let kept = self.keep_step(dir, name);
-        let files = &mut self.tape.borrow_mut().files;
+        let files = &mut held(&self.tape).files;
         match kept {
             Ok(place) => files.dir(&place),
             Err(why) => files.unreachable(&path, why),
@@ -366,7 +372,7 @@ impl<M: Sysfs> Recording<M> {
             let known = match name {
                 // Whether something may be stepped out of, the tape does not know: it may be a file.
                 "." | ".." => None,
-                _ => self.tape.borrow().files.resolve(&join(&place, name)).ok(),
+                _ => held(&self.tape).files.resolve(&join(&place, name)).ok(),
             };
             place = match known.map_or_else(|| self.keep_step(&place, name), Ok) {
                 Ok(next) => next,
@@ -380,7 +386,7 @@ impl<M: Sysfs> Recording<M> {
     fn keep_step(&self, dir: &str, name: &str) -> Result<String, WhyUnread> {
         let path = join(dir, name);
         let target = self.machine.resolve(&path).map_err(|error| error.why)?;
-        let files = &mut self.tape.borrow_mut().files;
+        let files = &mut held(&self.tape).files;
         if matches!(name, "." | "..") {
             files.dir(dir);
         } else if target != path {
@@ -393,7 +399,7 @@ impl<M: Sysfs> Recording<M> {
     fn keep_dead_end(&self, dir: &str, name: &str, why: WhyUnread) -> Option<String> {
         // Either `dir` is a file, or `name` in it is a link that leads through one.
         let no_directory = || self.machine.list(dir).is_err();
-        let files = &mut self.tape.borrow_mut().files;
+        let files = &mut held(&self.tape).files;
         match why {
             WhyUnread::Absent => files,
             WhyUnread::WrongKind if no_directory() => match is_open(files, dir) {
@@ -418,7 +424,7 @@ impl<M: Probe> Probe for Recording<M> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let result = self.machine.run(workload);
         if result != Err(ProbeError::Interrupted) {
-            self.tape.borrow_mut().runs.push((workload.clone(), result.clone()));
+            held(&self.tape).runs.push((workload.clone(), result.clone()));
         }
         result
     }
