@@ -66,7 +66,7 @@ fn machines() -> Vec<(String, PathBuf)> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hwloc-machines");
     let corpus = std::env::var_os("NUMAIO_CORPUS").map_or(beside, PathBuf::from);
     let Ok(entries) = std::fs::read_dir(&corpus) else {
-        say("SKIPPED: no corpus of recorded machines (NUMAIO_CORPUS); see tests/corpus.rs");
+        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see tests/corpus.rs");
         return Vec::new();
     };
     let mut machines = Vec::new();
@@ -75,7 +75,7 @@ fn machines() -> Vec<(String, PathBuf)> {
         let Some(name) = name.strip_suffix(".tar.bz2") else { continue };
         match support::unpack(&archive, name) {
             Ok(root) => machines.push((name.to_owned(), root)),
-            Err(why) => say(&format!("SKIPPED: {name}: {why}")),
+            Err(why) => say(&format!("skipped: {name}: {why}")),
         }
     }
     machines.sort();
@@ -135,7 +135,7 @@ fn recorded_machines_are_seen_as_hwloc_sees_them() {
     let mut figures_of = BTreeMap::new();
     let mut compared = 0;
     let Some((lstopo, version)) = witness::lstopo() else {
-        say("SKIPPED: no lstopo (hwloc) to compare recorded machines with");
+        say("skipped: no lstopo (hwloc) to compare recorded machines with");
         return;
     };
     for (name, root) in machines() {
