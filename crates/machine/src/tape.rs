@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Changes of one file that a recording keeps; those after them are not seen on the tape.
+const MOST_CHANGES: usize = 256;
+
 /// Version of the tape's form.
 pub const TAPE_SCHEMA: &str = "numaio/tape/1";
 
@@ -37,6 +40,8 @@ pub struct TapeHeader {
 enum Line {
     Text { file: String, text: String },
     Bytes { file: String, hex: String },
+    Again { again: String, read: u32, text: String },
+    AgainBytes { again: String, read: u32, hex: String },
     Link { link: String, to: String },
     Dir { dir: String },
     Unread { unread: String, why: WhyUnread },
@@ -50,6 +55,8 @@ impl Line {
         match self {
             Self::Text { file: path, .. }
             | Self::Bytes { file: path, .. }
+            | Self::Again { again: path, .. }
+            | Self::AgainBytes { again: path, .. }
             | Self::Link { link: path, .. }
             | Self::Dir { dir: path }
             | Self::Unread { unread: path, .. }
@@ -64,10 +71,21 @@ impl Line {
 pub struct Tape {
     /// Its first line.
     pub header: TapeHeader,
-    /// The machine's files.
+    /// The machine's files, each as it was first read.
     pub files: Tree,
+    /// What files held when they were read again, by canonical path.
+    pub changes: BTreeMap<String, Vec<ChangedFile>>,
     /// What was run, in order.
     pub runs: Vec<(Workload, Result<Outcome, ProbeError>)>,
+}
+
+/// What a file held from one reading of it on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Which reading saw it first; the file's first is 1.
+    pub read: u32,
+    /// Its content.
+    pub content: Vec<u8>,
 }
 
 /// Text that is not a tape.
@@ -85,6 +103,11 @@ pub enum NotATape {
 }
 
 impl Tape {
+    /// A tape of nothing.
+    pub fn new(header: TapeHeader) -> Self {
+        Self { header, files: Tree::new(), changes: BTreeMap::new(), runs: Vec::new() }
+    }
+
     /// Reads a tape as it lies in a file; one that a crash cut within a character loses its last line.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, NotATape> {
         let text = match std::str::from_utf8(bytes) {
@@ -106,7 +129,7 @@ impl Tape {
         let mut lines = text.split_inclusive('\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
         let header = header(first)?;
-        let mut tape = Self { header, files: Tree::new(), runs: Vec::new() };
+        let mut tape = Self::new(header);
         let mut links = Vec::new();
         let mut others = Vec::new();
         for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
@@ -136,9 +159,15 @@ impl Tape {
         match line {
             Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
             Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
+            Line::Again { again, read, text } => self.add_change(again, read, text.into_bytes()),
+            Line::AgainBytes { again, read, hex } => self.add_change(again, read, bytes_of(&hex)?),
             line => self.add_entry(line)?,
         }
         Ok(())
+    }
+
+    fn add_change(&mut self, path: String, read: u32, content: Vec<u8>) {
+        self.changes.entry(path).or_default().push(ChangedFile { read, content });
     }
 
     fn add_entry(&mut self, line: Line) -> Result<(), String> {
@@ -149,7 +178,9 @@ impl Tape {
             Line::Dir { dir } => self.files.dir(&dir),
             Line::Unread { unread, why } => self.files.unread(&unread, why),
             Line::Unreachable { unreachable, why } => self.files.unreachable(&unreachable, why),
-            Line::Run { .. } | Line::Failed { .. } => &mut self.files,
+            Line::Again { .. } | Line::AgainBytes { .. } | Line::Run { .. } | Line::Failed { .. } => {
+                &mut self.files
+            }
         };
         Ok(())
     }
@@ -157,12 +188,16 @@ impl Tape {
     /// The tape as text.
     pub fn to_text(&self) -> String {
         let files = self.files.entries().map(|(path, entry)| line_of_entry(path, entry));
+        let changes = self.changes.iter().flat_map(|(path, changes)| {
+            changes.iter().map(move |change| line_of_change(path.clone(), change))
+        });
         let runs = self.runs.iter().map(|(run, result)| match result {
             Ok(gave) => Line::Run { run: run.clone(), gave: gave.clone() },
             Err(failed) => Line::Failed { run: run.clone(), failed: failed.clone() },
         });
         let header = serde_json::to_string(&self.header).unwrap_or_default();
-        let lines = files.chain(runs).map(|line| serde_json::to_string(&line).unwrap_or_default());
+        let lines =
+            files.chain(changes).chain(runs).map(|line| serde_json::to_string(&line).unwrap_or_default());
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
@@ -179,14 +214,25 @@ fn header(line: &str) -> Result<TapeHeader, NotATape> {
     serde_json::from_str(line).map_err(|_| NotATape::NoHeader)
 }
 
+fn line_of_change(again: String, change: &ChangedFile) -> Line {
+    let read = change.read;
+    match text_or_hex(&change.content) {
+        Ok(text) => Line::Again { again, read, text },
+        Err(hex) => Line::AgainBytes { again, read, hex },
+    }
+}
+
+/// Content as text; what is none in hexadecimal digits.
+fn text_or_hex(content: &[u8]) -> Result<String, String> {
+    let hex = |_| content.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::str::from_utf8(content).map(str::to_owned).map_err(hex)
+}
+
 fn line_of_entry(path: &str, entry: &Entry) -> Line {
     match entry {
-        Entry::File(content) => match std::str::from_utf8(content) {
-            Ok(text) => Line::Text { file: path.to_owned(), text: text.to_owned() },
-            Err(_) => {
-                let hex = content.iter().map(|byte| format!("{byte:02x}")).collect();
-                Line::Bytes { file: path.to_owned(), hex }
-            }
+        Entry::File(content) => match text_or_hex(content) {
+            Ok(text) => Line::Text { file: path.to_owned(), text },
+            Err(hex) => Line::Bytes { file: path.to_owned(), hex },
         },
         Entry::Link(to) => Line::Link { link: path.to_owned(), to: to.clone() },
         Entry::Dir => Line::Dir { dir: path.to_owned() },
@@ -211,9 +257,14 @@ fn held<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A machine that is played from a tape: what was not recorded, it does not know.
+///
+/// A file that changed gives at each reading what it gave at the same one when it was recorded, and in the
+/// end what it gave last.
 #[derive(Debug)]
 pub struct Replay {
     tape: Tape,
+    /// How often each file that changed was read.
+    reads: Mutex<BTreeMap<String, u32>>,
     /// Runs of each workload not played yet, as indices into the tape, last first.
     left: Mutex<BTreeMap<Workload, Vec<usize>>>,
 }
@@ -225,7 +276,7 @@ impl Replay {
         for (index, (workload, _)) in tape.runs.iter().enumerate().rev() {
             left.entry(workload.clone()).or_default().push(index);
         }
-        Self { tape, left: Mutex::new(left) }
+        Self { tape, reads: Mutex::default(), left: Mutex::new(left) }
     }
 
     /// The tape.
@@ -236,7 +287,12 @@ impl Replay {
 
 impl Sysfs for Replay {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        self.tape.files.read(path)
+        let first = self.tape.files.read(path)?;
+        let place = self.tape.files.resolve(path)?;
+        let Some(changes) = self.tape.changes.get(&place) else { return Ok(first) };
+        let read = count(&self.reads, &place);
+        let last = changes.iter().rfind(|change| change.read <= read);
+        Ok(last.map_or(first, |change| change.content.clone()))
     }
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
         self.tape.files.list(path)
@@ -263,6 +319,14 @@ impl Control for Replay {
     }
 }
 
+/// Counts one more reading of a file; gives how many there are.
+fn count(reads: &Mutex<BTreeMap<String, u32>>, place: &str) -> u32 {
+    let mut reads = held(reads);
+    let count = reads.entry(place.to_owned()).or_default();
+    *count = count.saturating_add(1);
+    *count
+}
+
 fn describe(workload: &Workload) -> String {
     let Workload::Copy(copy) = workload;
     format!(
@@ -273,19 +337,21 @@ fn describe(workload: &Workload) -> String {
 
 /// A machine that keeps what is read of it and run on it.
 ///
-/// Whatever was read, listed or resolved gives the same on the tape, the first answer where answers change:
-/// it is what the topology was read from. Links are kept where they stand, so that every other path through
-/// them leads to the same place.
+/// Whatever was read, listed or resolved gives the same on the tape; where a file's content changes, each
+/// reading its own (load and frequencies are read before and after a campaign), and where another answer
+/// changes, the first: it is what the topology was read from. Links are kept where they stand, so that every
+/// other path through them leads to the same place.
 #[derive(Debug)]
 pub struct Recording<M> {
     machine: M,
     tape: Mutex<Tape>,
+    reads: Mutex<BTreeMap<String, u32>>,
 }
 
 impl<M> Recording<M> {
     /// Records `machine` under a header.
     pub fn new(machine: M, header: TapeHeader) -> Self {
-        Self { machine, tape: Mutex::new(Tape { header, files: Tree::new(), runs: Vec::new() }) }
+        Self { machine, tape: Mutex::new(Tape::new(header)), reads: Mutex::default() }
     }
 
     /// The tape as recorded so far.
@@ -307,7 +373,9 @@ impl<M: Sysfs> Sysfs for Recording<M> {
             Err(error) if error.why == WhyUnread::WrongKind => Entry::Dir,
             Err(error) => Entry::Unread(error.why.clone()),
         };
-        self.keep(path, entry);
+        if let (Some(place), Ok(content)) = (self.keep(path, entry), &result) {
+            self.keep_change(&place, content);
+        }
         result
     }
 
@@ -346,6 +414,21 @@ impl<M: Sysfs> Recording<M> {
             _ => files,
         };
         Some(place)
+    }
+
+    /// Keeps what a reading of the file at a canonical path gave, if it is not what the one before gave.
+    fn keep_change(&self, place: &str, content: &[u8]) {
+        let read = count(&self.reads, place);
+        let tape = &mut *held(&self.tape);
+        let changes = tape.changes.get(place).map_or(&[][..], Vec::as_slice);
+        let before = match (changes.last(), tape.files.entry(place)) {
+            (Some(change), _) => &change.content,
+            (None, Some(Entry::File(first))) => first,
+            _ => return,
+        };
+        if before != content && changes.len() < MOST_CHANGES {
+            tape.add_change(place.to_owned(), read, content.to_vec());
+        }
     }
 
     /// Keeps that `name` stands in the canonical directory `dir`: a link as a link, whatever else at least

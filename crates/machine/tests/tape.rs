@@ -4,12 +4,13 @@ use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::{Sysfs, SysfsExt, WhyUnread};
-use numaio_machine::tape::{NotATape, Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
+use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt, WhyUnread};
+use numaio_machine::tape::{ChangedFile, NotATape, Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::tree::{Tree, LONGEST_PATH};
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
 use proptest::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 fn header() -> TapeHeader {
     let (numaio, name, note) = ("0.1.0".to_owned(), "böx".to_owned(), "made up".to_owned());
@@ -73,7 +74,14 @@ impl Probe for Machine {
 
 fn tape() -> Tape {
     let runs = vec![(copy(0), Ok(outcome(5))), (copy(9), Err(ProbeError::Unsupported { what: "it".into() }))];
-    Tape { header: header(), files: tree(), runs }
+    let change = |read, content: &[u8]| ChangedFile { read, content: content.to_vec() };
+    let changes = vec![change(2, b"Name:\tother\n"), change(5, b"\xff")];
+    Tape {
+        header: header(),
+        files: tree(),
+        changes: [("/proc/4242/status".to_owned(), changes)].into(),
+        runs,
+    }
 }
 
 #[test]
@@ -91,7 +99,8 @@ fn a_tape_cut_anywhere_keeps_its_whole_lines() {
             Ok(read) => {
                 // The header is a whole line, too; it is no entry.
                 let whole = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
-                let kept = read.files.entries().count() + read.runs.len();
+                let changes: usize = read.changes.values().map(Vec::len).sum();
+                let kept = read.files.entries().count() + changes + read.runs.len();
                 assert!(kept + 1 >= whole, "cut at {cut}: {kept} of {whole}");
             }
             Err(why) => assert!(cut < header_ends && why == NotATape::NoHeader, "cut at {cut}: {why}"),
@@ -267,8 +276,65 @@ fn any_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
+fn any_contents() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let content = prop_oneof![Just(b"a".to_vec()), Just(Vec::new()), Just(vec![0xff])];
+    proptest::collection::vec(content, 1..6)
+}
+
 fn any_look() -> impl Strategy<Value = (Look, String)> {
     (prop_oneof![Just(Look::Read), Just(Look::List), Just(Look::Resolve)], path())
+}
+
+/// A machine of a few files, each with what it holds at each reading, over and over.
+struct Changing(Tree, RefCell<BTreeMap<String, Vec<Vec<u8>>>>);
+
+impl Sysfs for Changing {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        let place = self.resolve(path)?;
+        let mut contents = self.1.borrow_mut();
+        let contents = contents.get_mut(&place).expect("a file of this machine");
+        contents.rotate_left(1);
+        Ok(contents[contents.len() - 1].clone())
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.0.list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.0.resolve(path)
+    }
+}
+
+fn changing(contents: [Vec<Vec<u8>>; 2]) -> Changing {
+    let mut tree = Tree::new();
+    tree.file("/proc/stat", "").file("/proc/7/stat", "").link("/proc/self", "7");
+    let paths = ["/proc/stat", "/proc/7/stat"].map(str::to_owned);
+    Changing(tree, RefCell::new(paths.into_iter().zip(contents).collect()))
+}
+
+/// Load and frequencies before and after a campaign are two readings of the same files.
+#[test]
+fn each_reading_of_a_file_that_changes_is_on_the_tape() {
+    let contents = ["1", "1", "2", "\u{ff}", "1"].map(|text| text.as_bytes().to_vec()).to_vec();
+    let recording = Recording::new(changing([contents.clone(), contents]), header());
+    let paths = ["/proc/stat", "/proc/self/stat", "/proc/7/stat", "/proc/stat", "/proc/7/stat", "/proc/stat"];
+    let seen: Vec<_> = paths.iter().map(|path| recording.read(path).expect("a file")).collect();
+    assert_eq!(seen[5], b"2");
+    let mut tape = Tape::parse(&recording.tape().to_text()).expect("a tape");
+    let replay = Replay::new(tape.clone());
+    let again: Vec<_> = paths.iter().map(|path| replay.read(path).expect("a file")).collect();
+    assert_eq!(again, seen);
+    assert_eq!(replay.read("/proc/stat").expect("a file"), b"2", "the last one stays");
+    tape.changes.clear();
+    let old = Replay::new(tape);
+    assert!((0..4).all(|_| old.read("/proc/stat").is_ok_and(|content| content == b"1")));
+}
+
+#[test]
+fn a_file_that_always_changes_does_not_fill_the_memory() {
+    let contents: Vec<Vec<u8>> = (0..1000u32).map(|number| number.to_string().into_bytes()).collect();
+    let recording = Recording::new(changing([contents.clone(), contents]), header());
+    (0..1000).for_each(|_| drop(recording.read("/proc/stat")));
+    assert_eq!(recording.tape().changes.values().map(Vec::len).collect::<Vec<_>>(), [256]);
 }
 
 proptest! {
@@ -280,8 +346,24 @@ proptest! {
     }
 
     #[test]
+    fn any_readings_of_changing_files_replay(
+        contents in any_contents(), others in any_contents(), reads in proptest::collection::vec(0..3usize, 1..20),
+    ) {
+        let paths = ["/proc/stat", "/proc/7/stat", "/proc/self/stat"];
+        let recording = Recording::new(changing([contents, others]), header());
+        let seen: Vec<_> = reads.iter().map(|read| recording.read(paths[*read])).collect();
+        let tape = recording.tape();
+        let read = Tape::parse(&tape.to_text()).expect("a tape");
+        prop_assert_eq!(&read, &tape);
+        let replay = Replay::new(read);
+        for (read, seen) in reads.iter().zip(&seen) {
+            prop_assert_eq!(&replay.read(paths[*read]), seen);
+        }
+    }
+
+    #[test]
     fn any_tree_survives_the_tape(files in any_tree()) {
-        let tape = Tape { header: header(), files, runs: Vec::new() };
+        let tape = Tape { files, ..Tape::new(header()) };
         prop_assert_eq!(Tape::parse(&tape.to_text()), Ok(tape));
     }
 

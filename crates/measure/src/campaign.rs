@@ -459,3 +459,21 @@ fn sampling(target: &Target, trial: &Trial, options: &Options) -> Sampling {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::probe::Residency;
+
+    #[test]
+    fn one_page_in_a_hundred_may_be_elsewhere() {
+        let told = |pages_checked, pages_misplaced| {
+            let found_on = Some(NodeId(3));
+            let residency = Residency { pages_checked, pages_misplaced, found_on, huge_bytes: 0 };
+            misplaced(&CopyOutcome { samples: Vec::new(), elapsed_ns: 0, start_skew_ns: 0, residency })
+        };
+        assert_eq!((told(Some(100), 1), told(Some(0), 0), told(None, 7)), (None, None, None));
+        let why = "2 of 199 pages were not on the node they were bound to, as on node 3";
+        assert_eq!(told(Some(199), 2).as_deref(), Some(why));
+    }
+}

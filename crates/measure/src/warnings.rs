@@ -85,3 +85,51 @@ pub fn of_cells(cells: &[Cell], time_is_up: bool, wanted_huge: bool) -> Vec<Warn
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::conditions::ProcessorTime;
+
+    fn rules(before: Conditions, after: Conditions, nodes: usize) -> Vec<String> {
+        of_conditions(&before, &after, nodes).into_iter().map(|warning| warning.rule).collect()
+    }
+
+    #[test]
+    fn balancing_matters_where_it_may_move_pages() {
+        let mode = |mode| Conditions { numa_balancing: Some(mode), ..Conditions::default() };
+        assert_eq!(rules(mode(0), mode(1), 2), ["numa-balancing"]);
+        assert_eq!(rules(mode(0), mode(3), 2), ["numa-balancing"]);
+        assert!(rules(mode(0), mode(2), 2).is_empty(), "tiering alone moves no bound page");
+        assert!(rules(mode(1), mode(1), 1).is_empty(), "there is no other node");
+    }
+
+    #[test]
+    fn what_others_used_is_told_without_our_own_part() {
+        let time = |busy: u64, stolen: u64, own: u64| Conditions {
+            processor_time: Some(ProcessorTime {
+                busy: 7 + busy,
+                stolen: 7 + stolen,
+                own: 7 + own,
+                total: 7,
+            }),
+            ..Conditions::default()
+        };
+        let after = |busy, stolen, own| {
+            let mut after = time(busy, stolen, own);
+            after.processor_time.iter_mut().for_each(|time| time.total += 1000);
+            rules(time(0, 0, 0), after, 2)
+        };
+        assert!(after(850, 10, 800).is_empty());
+        assert_eq!(after(851, 0, 800), ["other-load"]);
+        assert_eq!(after(800, 11, 800), ["steal"]);
+    }
+
+    #[test]
+    fn a_change_of_frequency_is_told_up_and_down() {
+        let mhz = |mhz| Conditions { frequency_mhz: Some((800, mhz)), ..Conditions::default() };
+        assert_eq!(rules(mhz(3000), mhz(2690), 2), ["frequency"]);
+        assert_eq!(rules(mhz(3000), mhz(3310), 2), ["frequency"]);
+        assert!(rules(mhz(3000), mhz(2710), 2).is_empty());
+    }
+}

@@ -108,11 +108,14 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<
 }
 
 fn run_on(probe: &dyn Probe, options: &Options) -> Result<Record, CampaignError> {
-    let topology = topology();
+    run_with(&topology(), probe, options)
+}
+
+fn run_with(topology: &Topology, probe: &dyn Probe, options: &Options) -> Result<Record, CampaignError> {
     let setting = Setting {
         root: &Tree::new(),
         probe,
-        topology: &topology,
+        topology,
         source: MachineSource::Simulated,
         now: 1,
         stop: &|| false,
@@ -249,7 +252,7 @@ fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
     });
     let record = run_on(&machine, &on("0")).expect("a record");
     let cell = record.cell(NodeId(0), Flow { source: NodeId(1), sink: NodeId(0) }).expect("the cell");
-    assert_eq!(cell.bytes_copied_per_s, None);
+    assert_eq!((&cell.bytes_copied_per_s, cell.visits.len()), (&None, 3), "given up after the third");
     assert!(cell.failure.as_ref().is_some_and(|why| why.contains("50 of 100 pages")), "{:?}", cell.failure);
     assert!(!record.complete);
     assert!(record.warnings.iter().any(|warning| warning.rule == "misplaced-pages"));
@@ -307,15 +310,7 @@ fn reserved_huge_pages_need_no_free_memory() {
         .iter_mut()
         .filter_map(|node| node.memory.as_mut())
         .for_each(|memory| memory.free_bytes = 0);
-    let setting = Setting {
-        root: &Tree::new(),
-        probe: &machine,
-        topology: &topology,
-        source: MachineSource::Simulated,
-        now: 1,
-        stop: &|| false,
-    };
-    let run = |pages| campaign::run(&setting, &Options { pages, ..on("0") }, &mut |_| {});
+    let run = |pages| run_with(&topology, &machine, &Options { pages, ..on("0") });
     assert!(matches!(run(Pages::Base), Err(CampaignError::TooLittleMemory { .. })));
     assert!(run(Pages::Huge).is_ok_and(|record| record.complete));
 }
@@ -393,17 +388,7 @@ fn a_target_without_cpus_is_left_out_and_said_unless_it_is_the_only_one() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.nodes[3].cpus = CpuSet::new();
-    let run = |options: &Options| {
-        let setting = Setting {
-            root: &Tree::new(),
-            probe: &machine,
-            topology: &topology,
-            source: MachineSource::Simulated,
-            now: 1,
-            stop: &|| false,
-        };
-        campaign::run(&setting, options, &mut |_| {})
-    };
+    let run = |options: &Options| run_with(&topology, &machine, options);
     let record = run(&on("0,3")).expect("node 0 can be measured");
     assert!(!record.complete && record.warnings.iter().any(|warning| warning.rule == "target-left-out"));
     assert!(record.cells.iter().any(|cell| cell.flow.source == NodeId(3)), "it still has memory");
@@ -415,15 +400,7 @@ fn too_little_memory_is_said_before_anything_runs() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.confinement.memory_limit_bytes = Some(16 << 20);
-    let setting = Setting {
-        root: &Tree::new(),
-        probe: &machine,
-        topology: &topology,
-        source: MachineSource::Simulated,
-        now: 1,
-        stop: &|| false,
-    };
-    let error = campaign::run(&setting, &on("0"), &mut |_| {}).expect_err("no room");
+    let error = run_with(&topology, &machine, &on("0")).expect_err("no room");
     assert!(error.to_string().contains("need 64 MiB"), "{error}");
     assert!(machine.log.borrow().is_empty());
 }
@@ -450,4 +427,131 @@ fn progress_counts_up_to_all_cells() {
     let times: Vec<f64> = seen.iter().filter_map(remaining).collect();
     assert_eq!(times.len(), machine.visits().len());
     assert!(times.windows(2).all(|pair| pair[1] <= pair[0] * 1.5 + 0.2), "{times:?}");
+}
+
+fn with_memory(free_bytes: u64, reclaimable_bytes: u64) -> Topology {
+    let mut topology = topology();
+    let memory = Memory { total_bytes: 8 << 30, free_bytes, reclaimable_bytes };
+    topology.nodes.iter_mut().for_each(|node| node.memory = Some(memory));
+    topology
+}
+
+#[test]
+fn a_tenth_of_what_is_free_or_can_be_given_back_is_left() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    // Source and sink of 32 MiB need 64 MiB, nine tenths of 71.1 MiB.
+    for (free, reclaimable, fits) in [(72, 0, true), (71, 0, false), (2, 70, true), (2, 69, false)] {
+        let record = run_with(&with_memory(free << 20, reclaimable << 20), &machine, &on("0"));
+        assert_eq!(record.is_ok(), fits, "{free} + {reclaimable} MiB");
+    }
+}
+
+#[test]
+fn memory_that_is_not_allowed_is_no_cell() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology.nodes[2].memory_allowed = false;
+    let record = run_with(&topology, &machine, &on("0")).expect("a record");
+    let of_2 = |flow: Flow| flow.source == NodeId(2) || flow.sink == NodeId(2);
+    assert!(record.complete && record.cells.len() == 5 && !record.cells.iter().any(|cell| of_2(cell.flow)));
+    assert_eq!(run_with(&topology, &machine, &on("2")), Err(CampaignError::NoMemory { node: NodeId(2) }));
+}
+
+#[test]
+fn memory_without_cpus_is_a_cell_whatever_its_id() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology.nodes[3].id = NodeId(40);
+    topology.nodes[3].cpus = CpuSet::new();
+    let record = run_with(&topology, &machine, &on("0")).expect("a record");
+    let flows: Vec<String> = record.cells.iter().map(|cell| cell.flow.to_string()).collect();
+    assert!(flows.contains(&"40 -> 0".to_owned()) && flows.contains(&"0 -> 40".to_owned()), "{flows:?}");
+}
+
+#[test]
+fn the_clock_never_cuts_the_first_round() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &Options { time_limit_s: 0.0, ..on("0") }).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 1) && !record.complete);
+    let elapsed_s = machine.log.borrow().len() as f64 * 0.1;
+    assert!((record.method.elapsed_s - elapsed_s).abs() < 1e-9, "the trial counts");
+}
+
+#[test]
+fn a_cell_that_never_settles_is_left_after_sixty_visits() {
+    let machine = Scripted::new(|_, before| Ok([8.0, 9.0, 10.0, 11.0, 12.0][before % 5]));
+    let options = Options { time_limit_s: 1e9, precision: 1e-6, ..on("0") };
+    let record = run_on(&machine, &options).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 60 && !cell.settled));
+}
+
+#[test]
+fn least_visits_are_made_on_a_quiet_machine_too() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &Options { least_visits: 6, ..on("0") }).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 6));
+}
+
+#[test]
+fn a_fast_local_cell_breaks_no_pattern_where_all_distances_are_alike() {
+    let mut topology = topology();
+    let distances = topology.distances.as_mut().expect("distances");
+    distances.rows.iter_mut().flatten().for_each(|distance| *distance = 10);
+    let machine = Scripted::new(|copy, before| {
+        quiet(if copy.flow.source == copy.flow.sink { 20.0 } else { 10.0 }, before)
+    });
+    let record = run_with(&topology, &machine, &on("0")).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 3));
+}
+
+#[test]
+fn a_window_is_one_sweep_within_bounds_and_in_steps() {
+    // 32 MiB take 3, 168 and 3355 ms.
+    for (gb_per_s, wanted) in [(10.0, 80), (0.2, 180), (0.01, 400)] {
+        let machine = Scripted::new(move |_, before| quiet(gb_per_s, before));
+        run_on(&machine, &on("0")).expect("a record");
+        let sampling = Sampling::Window { milliseconds: wanted, slices: 5 };
+        assert!(machine.visits().iter().all(|copy| copy.sampling == sampling), "{gb_per_s} GB/s");
+    }
+}
+
+#[test]
+fn loops_are_tried_on_the_first_target_and_no_more_often_than_they_have_a_chance() {
+    let trials = |memcpy: f64, avx2: f64| {
+        let machine = Scripted::new(move |copy, before| {
+            quiet(if copy.copy_loop == CopyLoop::Avx2 { avx2 } else { memcpy }, before)
+        });
+        let record = run_on(&machine, &on("2")).expect("a record");
+        let log = machine.log.borrow();
+        let tries = log.iter().filter(|copy| is_trial(copy));
+        assert!(tries.clone().all(|copy| copy.placement.cpus.to_string() == "0-1"));
+        let of = |copy_loop| tries.clone().filter(|copy| copy.copy_loop == copy_loop).count();
+        (of(CopyLoop::Memcpy), of(CopyLoop::Avx2), record.method.copy_loop)
+    };
+    assert_eq!(trials(7.9, 10.0), (1, 3, CopyLoop::Avx2));
+    assert_eq!(trials(8.1, 10.0), (3, 3, CopyLoop::Avx2));
+    // As good counts with less traffic on the bus.
+    assert_eq!(trials(10.0, 9.9), (3, 3, CopyLoop::Avx2));
+    assert_eq!(trials(10.0, 9.7), (3, 3, CopyLoop::Memcpy));
+}
+
+#[test]
+fn drift_and_missing_huge_pages_are_told() {
+    let rules =
+        |record: Record| -> Vec<String> { record.warnings.into_iter().map(|warning| warning.rule).collect() };
+    let climbing =
+        Scripted::new(|copy, before| Ok(if is_trial(copy) { 10.0 } else { 10.0 + 0.2 * before as f64 }));
+    let record = run_on(&climbing, &Options { precision: 0.001, time_limit_s: 7.0, ..on("0") });
+    assert_eq!(rules(record.expect("a record")), ["drift", "unsettled"]);
+    struct Small<P>(P);
+    impl<P: Probe> Probe for Small<P> {
+        fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+            let Outcome::Copy(mut outcome) = self.0.run(workload)?;
+            outcome.residency.huge_bytes = 0;
+            Ok(Outcome::Copy(outcome))
+        }
+    }
+    let small = Small(Scripted::new(|_, before| quiet(10.0, before)));
+    assert_eq!(rules(run_on(&small, &on("0")).expect("a record")), ["no-huge-pages"]);
+    assert!(rules(run_on(&small, &Options { pages: Pages::Base, ..on("0") }).expect("a record")).is_empty());
 }
