@@ -41,7 +41,7 @@ impl Default for Options {
             copy_loop: None,
             pages: Pages::Transparent,
             precision: 0.02,
-            least_visits: 3,
+            least_visits: 2,
             time_limit_s: 300.0,
             repetitions: None,
             seed: 1,

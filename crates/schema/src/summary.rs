@@ -134,7 +134,7 @@ fn interval(sorted: &[f64], middle: f64, noise: Option<PooledNoise>) -> (f64, f6
     if let Some(rank) = rank_below_median(n) {
         return (sorted[rank], sorted[n - 1 - rank], IntervalKind::OrderStatistics);
     }
-    match noise.filter(|noise| n >= 3 && noise.freedom >= LEAST_FREEDOM) {
+    match noise.filter(|noise| n >= 2 && noise.freedom >= LEAST_FREEDOM) {
         Some(noise) => {
             // The median of n normal values has about pi/2 times the variance of their mean.
             let error = noise.relative_sd * (std::f64::consts::FRAC_PI_2 / n as f64).sqrt();

@@ -154,12 +154,12 @@ impl Buffer {
     }
 
     /// Makes every page be there, by the calling thread, and fills it: no page is left that the kernel
-    /// backs by its one page of zeroes.
+    /// backs by its one page of zeroes. A word in each line is enough, and eight times sooner done.
     pub fn fill(&mut self) -> Result<(), ProbeError> {
         self.take(|buffer, part| {
-            for (index, word) in buffer.part(part).chunks_mut(8).enumerate() {
+            for (index, line) in buffer.part(part).chunks_exact_mut(LINE).enumerate() {
                 let value = index as u64 | 0x0101_0101_0101_0101;
-                word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+                line[..8].copy_from_slice(&value.to_le_bytes());
             }
         })
     }
@@ -340,7 +340,8 @@ mod tests {
                 let after = merge([look(&source), look(&sink)], 0);
                 assert_eq!((after.pages_misplaced, after.found_on), (0, None));
                 let whole = source.start..source.start + source.bytes;
-                assert!(source.part(whole).iter().all(|byte| *byte != 0), "no zeroes to be shared");
+                let lines = source.part(whole).chunks_exact(LINE).collect::<Vec<_>>();
+                assert!(lines.iter().all(|line| line[0] != 0), "no zeroes to be shared");
             }
         }
     }
