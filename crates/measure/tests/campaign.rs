@@ -567,3 +567,13 @@ fn loops_are_tried_elsewhere_where_the_first_node_refuses() {
     let error = run_on(&machine, &on("0")).expect_err("node 0 cannot");
     assert!(error.to_string().contains("node 0 has 1 bytes free"), "{error}");
 }
+
+#[test]
+fn sizes_beyond_all_sense_are_too_much_and_no_panic() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = with_memory(u64::MAX, u64::MAX);
+    topology.caches.iter_mut().for_each(|cache| cache.bytes = u64::MAX);
+    topology.caches.push(topology.caches[0].clone());
+    let error = run_with(&topology, &machine, &on("0")).expect_err("no room");
+    assert!(matches!(error, CampaignError::TooLittleMemory { .. }), "{error}");
+}
