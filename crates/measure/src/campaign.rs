@@ -78,11 +78,7 @@ pub fn run(
 ) -> Result<Record, CampaignError> {
     let (targets, mut warnings) = prepare(setting.topology, options)?;
     let before = conditions::read(setting.root);
-    let place = trial_place(setting.topology, options).unwrap_or_else(|| targets[0].clone());
-    let trial = match trial::run(setting.probe, setting.topology, &place, options) {
-        Ok(trial) => trial,
-        Err(error) => return Err(CampaignError::Nothing(error)),
-    };
+    let trial = choose_loop(setting, options, &targets).map_err(CampaignError::Nothing)?;
     tell(&Event::LoopChosen(trial.copy_loop));
     let mut campaign = Campaign::new(setting, options, &targets, &trial);
     campaign.run(tell);
@@ -101,10 +97,20 @@ pub fn run(
     Ok(record(setting, campaign.method(&targets, &trial), (before, after), cells, warnings, complete))
 }
 
-/// Where copy loops are tried: on the first node that can be a target, whichever targets are asked for. So a
-/// tape of all targets holds the trial of each of them.
-fn trial_place(topology: &Topology, options: &Options) -> Option<Target> {
-    topology.cpu_nodes().iter().find_map(|node| Target::new(topology, node, options).ok())
+/// Tries copy loops on the first node that can be a target, whichever targets are asked for, so that a tape of
+/// all targets holds the trial of each of them; and where that node cannot be measured, on the targets.
+fn choose_loop(setting: &Setting, options: &Options, targets: &[Target]) -> Result<Trial, ProbeError> {
+    let topology = setting.topology;
+    let first = topology.cpu_nodes().iter().find_map(|node| Target::new(topology, node, options).ok());
+    let first = first.filter(|first| !targets.contains(first));
+    let mut failure = None;
+    for place in first.iter().chain(targets) {
+        match trial::run(setting.probe, topology, place, options) {
+            Err(error) if error != ProbeError::Interrupted => failure = failure.or(Some(error)),
+            result => return result,
+        }
+    }
+    Err(failure.unwrap_or(ProbeError::Interrupted))
 }
 
 /// A target that was asked for and could not be measured leaves the record incomplete.

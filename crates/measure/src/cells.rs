@@ -45,8 +45,9 @@ impl Target {
         }
         let cpus = choose_cpus(topology, node, options.threads)?;
         let cache = topology.last_level_cache_bytes(&cpus).filter(|bytes| *bytes > 0);
-        let all = cache.unwrap_or(CACHE_IF_UNKNOWN) * CACHES_FILLED;
-        let each = all.div_ceil(cpus.len() as u64).next_multiple_of(LEAST_BYTES_PER_THREAD);
+        let all = cache.unwrap_or(CACHE_IF_UNKNOWN).saturating_mul(CACHES_FILLED);
+        let each = all.div_ceil(cpus.len() as u64);
+        let each = each.checked_next_multiple_of(LEAST_BYTES_PER_THREAD).unwrap_or(u64::MAX);
         let target = Self {
             node,
             placement: Placement { cpus },
@@ -62,9 +63,9 @@ impl Target {
 
     /// The local cell needs source and sink on the target.
     fn check_memory(&self, topology: &Topology) -> Result<(), CampaignError> {
-        let needed_bytes = 2 * self.bytes_of_all();
+        let needed_bytes = self.bytes_of_all().saturating_mul(2);
         let free = topology.node(self.node).and_then(|node| node.memory);
-        let free = free.map_or(0, |memory| memory.free_bytes + memory.reclaimable_bytes);
+        let free = free.map_or(0, |memory| memory.free_bytes.saturating_add(memory.reclaimable_bytes));
         let limit = topology.confinement.memory_limit_bytes.unwrap_or(u64::MAX);
         let free_bytes = (free.min(limit) as f64 * USABLE_SHARE) as u64;
         if needed_bytes > free_bytes {
@@ -75,7 +76,7 @@ impl Target {
 
     /// Bytes of all threads' sources together.
     pub fn bytes_of_all(&self) -> u64 {
-        self.bytes_per_thread * self.placement.cpus.len() as u64
+        self.bytes_per_thread.saturating_mul(self.placement.cpus.len() as u64)
     }
 
     /// The workload of a flow.

@@ -555,3 +555,25 @@ fn drift_and_missing_huge_pages_are_told() {
     assert_eq!(rules(run_on(&small, &on("0")).expect("a record")), ["no-huge-pages"]);
     assert!(rules(run_on(&small, &Options { pages: Pages::Base, ..on("0") }).expect("a record")).is_empty());
 }
+
+#[test]
+fn loops_are_tried_elsewhere_where_the_first_node_refuses() {
+    let machine = Scripted::new(|copy, before| match copy.placement.cpus.contains(CpuId(0)) {
+        true => Err(ProbeError::NoMemory { node: NodeId(0), needed_bytes: 2, free_bytes: 1 }),
+        false => quiet(10.0, before),
+    });
+    let record = run_on(&machine, &on("2")).expect("node 2 can be measured");
+    assert!(record.complete && record.warnings.is_empty());
+    let error = run_on(&machine, &on("0")).expect_err("node 0 cannot");
+    assert!(error.to_string().contains("node 0 has 1 bytes free"), "{error}");
+}
+
+#[test]
+fn sizes_beyond_all_sense_are_too_much_and_no_panic() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = with_memory(u64::MAX, u64::MAX);
+    topology.caches.iter_mut().for_each(|cache| cache.bytes = u64::MAX);
+    topology.caches.push(topology.caches[0].clone());
+    let error = run_with(&topology, &machine, &on("0")).expect_err("no room");
+    assert!(matches!(error, CampaignError::TooLittleMemory { .. }), "{error}");
+}

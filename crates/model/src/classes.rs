@@ -330,4 +330,33 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_equals_the_first_node_speaks() {
+        let of =
+            |node: u32, value: f64, noise: f64| Point { node: NodeId(node), ..points(&[value], noise)[0] };
+        let three = [of(0, 100.0, 0.001), of(1, 100.0, 0.3), of(2, 75.0, 0.001)];
+        for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
+            let points = order.map(|index: usize| three[index]);
+            let found = classify(&points, ClassRule::Measured, 0.1, &NodeSet::new());
+            assert_eq!(sets(&found), ["0-1", "2"], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_class_tells_its_range_and_mean() {
+        let found = classify(&points(&[100.0, 98.0, 93.0], 0.0), ClassRule::Measured, 0.1, &NodeSet::new());
+        let Class { min_bytes_copied_per_s, max_bytes_copied_per_s, mean_bytes_copied_per_s, .. } = found[0];
+        let told = (min_bytes_copied_per_s, max_bytes_copied_per_s, mean_bytes_copied_per_s);
+        assert_eq!(told, (93.0, 100.0, 97.0));
+    }
+
+    #[test]
+    fn looseness_is_mean_radius_over_mean_distance() {
+        let groups = [&[10.0, 8.0][..], &[4.0], &[1.0, 1.0]].map(|values| points(values, 0.0));
+        // Centres 9, 4 and 1; radii 1, 0 and 0; distances 5, 8 and 3.
+        assert!((looseness(&groups) - (1.0 / 3.0) / (16.0 / 3.0)).abs() < 1e-12);
+        let two: Vec<f64> = (0..18).map(|node| [10.0, 5.0][node / 9]).collect();
+        assert_eq!(classes(&two, ClassRule::Kmeans, ""), ["0-8", "9-17"], "of equals the fewest clusters");
+    }
 }

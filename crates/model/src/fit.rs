@@ -127,6 +127,9 @@ fn point(node: &NodeBandwidth) -> Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::ids::{CpuId, PackageId};
+    use numaio_machine::set::CpuSet;
+    use numaio_machine::topology::Node;
     use numaio_machine::workload::{CopyLoop, Pages, Placement};
     use numaio_schema::{MachineSource, Method, Summary, RECORD_SCHEMA};
 
@@ -225,5 +228,67 @@ mod tests {
         let text = serde_json::to_string(&model).expect("a document");
         assert_eq!(Model::from_json(&text).expect("the same document"), model);
         assert!(Model::from_json(&text.replace("model/1", "model/9")).is_err());
+    }
+
+    /// The same flow is a device write of one target and a device read of another.
+    #[test]
+    fn targets_keep_their_own_figures() {
+        let model = fitted(vec![
+            cell(0, 0, 0, Some(10.0)),
+            cell(0, 1, 0, Some(6.0)),
+            cell(0, 1, 1, Some(5.0)),
+            cell(1, 1, 1, Some(9.0)),
+        ]);
+        let values = |target: usize| -> Vec<f64> {
+            let directions = &model.targets[target].directions;
+            directions[0].nodes.iter().map(|node| node.bytes_copied_per_s).collect()
+        };
+        assert_eq!((values(0), values(1)), (vec![10.0, 6.0], vec![5.0, 9.0]));
+        let flow = Flow { source: NodeId(0), sink: NodeId(1) };
+        let found = |target| model.record.cell(NodeId(target), flow).map(|cell| cell.target);
+        assert_eq!((found(0), found(1), found(2)), (Some(NodeId(0)), Some(NodeId(1)), None));
+    }
+
+    #[test]
+    fn a_figure_comes_with_its_interval_and_with_whether_it_settled() {
+        let mut unsure = cell(0, 1, 1, Some(5.0));
+        let values = [5.0, 5.1, 4.9, 5.05, 1.0, 4.95, 5.02, 4.98, 9.0];
+        unsure.bytes_copied_per_s = Summary::of(&values, None);
+        unsure.settled = false;
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), unsure]);
+        let nodes = &model.targets[0].directions[0].nodes;
+        assert_eq!(nodes[0].interval_bytes_copied_per_s, (4.9, 5.1));
+        assert_eq!((nodes[0].settled, nodes[1].settled), (false, true));
+    }
+
+    #[test]
+    fn what_is_no_bandwidth_is_missing() {
+        for value in [0.0, f64::INFINITY] {
+            let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(value))]);
+            assert_eq!(model.targets[0].directions[0].missing.to_string(), "0", "{value}");
+        }
+    }
+
+    #[test]
+    fn the_papers_rule_puts_the_target_and_its_package_first() {
+        let node = |id: u32, package: u32| Node {
+            id: NodeId(id),
+            cpus: CpuSet::one(CpuId(id)),
+            memory: None,
+            huge_pages: Vec::new(),
+            packages: vec![PackageId(package)],
+            access: Vec::new(),
+            memory_side_caches: Vec::new(),
+            memory_allowed: true,
+            memory_kind: None,
+        };
+        let topology = Topology { nodes: vec![node(0, 0), node(1, 1), node(2, 1)], ..Topology::default() };
+        let cells = vec![cell(1, 1, 1, Some(5.0)), cell(0, 1, 1, Some(9.0)), cell(2, 1, 1, Some(4.0))];
+        assert_eq!(Rule::default().level, 0.10);
+        let rule = Rule { classes: ClassRule::Paper, ..Rule::default() };
+        let target = fit(record(cells), &topology, rule).targets.remove(0);
+        let classes: Vec<String> =
+            target.directions[0].classes.iter().map(|class| class.nodes.to_string()).collect();
+        assert_eq!((target.neighbours.to_string().as_str(), classes), ("2", vec!["1-2".into(), "0".into()]));
     }
 }

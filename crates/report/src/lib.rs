@@ -2,7 +2,7 @@
 //!
 //! Every function here is pure: no clock, no terminal, no file. Names on a machine come from firmware, drivers
 //! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
-//! [clean](style): no control character, no escape sequence, nothing that turns the direction of writing.
+//! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod listing;
 mod model_text;

@@ -62,8 +62,11 @@ pub(crate) fn machine_size(topology: &Topology) -> String {
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let packages: BTreeSet<_> =
         topology.cpus.iter().filter(|cpu| cpu.online).filter_map(|cpu| cpu.package).collect();
-    let memory: u64 =
-        topology.nodes.iter().filter_map(|node| node.memory).map(|memory| memory.total_bytes).sum();
+    let memory: u64 = topology
+        .nodes
+        .iter()
+        .filter_map(|node| node.memory)
+        .fold(0u64, |sum, memory| sum.saturating_add(memory.total_bytes));
     let cores = cores_of(topology, &online);
     let on_cores = if cores > 0 { format!(" on {}", count(cores, "core")) } else { String::new() };
     let packages = if packages.is_empty() { String::new() } else { count(packages.len(), "package") };

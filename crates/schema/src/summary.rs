@@ -279,4 +279,37 @@ mod tests {
         assert_eq!(Summary::of(&[], None), None);
         assert!((student_t(10) - 2.228).abs() < 0.01 && (student_t(30) - 2.042).abs() < 0.001);
     }
+
+    #[test]
+    fn the_noise_of_others_gives_students_interval() {
+        let noise = |freedom| Some(PooledNoise { relative_sd: 0.01, freedom });
+        let same = Summary::of(&[100.0; 3], noise(30)).expect("values");
+        // 2.042 times 1 % times the root of pi/2 over 3.
+        assert!((same.relative_half_width() - 0.014_78).abs() < 1e-5, "{same:?}");
+        assert!((same.low - 98.522).abs() < 1e-3 && (same.high - 101.478).abs() < 1e-3, "{same:?}");
+        let wide = Summary::of(&[90.0, 100.0, 100.1], noise(30)).expect("values");
+        assert_eq!((wide.low, wide.interval), (90.0, IntervalKind::PooledNoise), "never within the range");
+        let kinds = [(2, 30), (3, 7), (3, 8)]
+            .map(|(n, freedom)| Summary::of(&vec![1.0; n], noise(freedom)).map(|summary| summary.interval));
+        assert_eq!(kinds, [IntervalKind::Range, IntervalKind::Range, IntervalKind::PooledNoise].map(Some));
+    }
+
+    #[test]
+    fn levels_are_two_heaps_far_apart() {
+        let levels = |values: &[f64]| of(values).modes.len();
+        assert_eq!(levels(&[100.0, 100.1, 104.0, 104.1]), 2);
+        assert_eq!(levels(&[100.0, 100.1, 103.0, 103.1]), 0, "less than 3 % apart");
+        assert_eq!(levels(&[100.0, 102.0, 106.1, 107.9]), 2);
+        assert_eq!(levels(&[100.0, 102.0, 106.0, 107.9]), 0, "no gap of twice the width");
+        assert_eq!(levels(&[60.0, 100.0, 100.1, 100.2]), 0, "one value is a glitch");
+        let low_of = |n: usize| [vec![60.0; 2], vec![100.0; n - 2]].concat();
+        assert_eq!((levels(&low_of(10)), levels(&low_of(11))), (2, 0), "less than a fifth");
+    }
+
+    #[test]
+    fn the_spread_is_that_of_the_level_and_the_drift_goes_by_time() {
+        let summary = of(&[100.0, 60.0, 101.0, 60.0, 102.0, 60.0, 101.0, 99.0]);
+        assert_eq!((summary.median, summary.mad, summary.min), (101.0, 1.0, 60.0));
+        assert!((of(&[110.0, 110.0, 100.0, 100.0]).drift + 1.0 / 11.0).abs() < 1e-12);
+    }
 }

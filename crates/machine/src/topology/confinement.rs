@@ -36,7 +36,8 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinemen
     narrow_by_status(root, &mut found);
     let memory = groups.of("memory");
     found.cgroup = cpuset.or_else(|| memory.clone()).map(|group| group.path);
-    let total: u64 = nodes.iter().filter_map(|node| node.memory).map(|memory| memory.total_bytes).sum();
+    let memories = nodes.iter().filter_map(|node| node.memory);
+    let total = memories.fold(0u64, |sum, memory| sum.saturating_add(memory.total_bytes));
     if let Some((bytes, file)) = memory.and_then(|group| memory_limit(root, &group)) {
         found.memory_limit_bytes = Some(bytes);
         if bytes < total {

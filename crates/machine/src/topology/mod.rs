@@ -273,8 +273,7 @@ impl Topology {
                 .iter()
                 .filter(serving)
                 .filter(|cache| cache.level == last)
-                .map(|cache| cache.bytes)
-                .sum(),
+                .fold(0, |sum, cache| sum.saturating_add(cache.bytes)),
         )
     }
 
