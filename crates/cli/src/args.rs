@@ -33,6 +33,7 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 130 interrupted (what was measured
 
 /// Options of every command.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Common")]
 pub struct Common {
     /// A recorded machine: a tape, or one of amd-dl585-g7, intel-r820, amd-2p (all emulated)
     #[arg(long, global = true, value_name = "NAME|TAPE", conflicts_with = "sysroot")]
@@ -83,11 +84,8 @@ pub struct TopologyArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Classes and output")]
 pub struct ModelArgs {
-    #[command(flatten)]
-    pub targets: TargetArgs,
-    #[command(flatten)]
-    pub measuring: MeasuringArgs,
     /// How nodes are put into classes
     ///
     /// measured: the fewest groups in which nobody is more than the level below the group's best. paper:
@@ -110,6 +108,10 @@ pub struct ModelArgs {
     /// Do not save the model
     #[arg(long)]
     pub no_save: bool,
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
 }
 
 /// Form of a model.
@@ -121,6 +123,7 @@ pub enum Format {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Targets")]
 pub struct TargetArgs {
     /// Target node; may be given several times
     #[arg(long, short = 'k', value_name = "K", value_parser = node)]

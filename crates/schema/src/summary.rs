@@ -289,7 +289,7 @@ mod tests {
         assert!((same.low - 98.522).abs() < 1e-3 && (same.high - 101.478).abs() < 1e-3, "{same:?}");
         let wide = Summary::of(&[90.0, 100.0, 100.1], noise(30)).expect("values");
         assert_eq!((wide.low, wide.interval), (90.0, IntervalKind::PooledNoise), "never within the range");
-        let kinds = [(2, 30), (3, 7), (3, 8)]
+        let kinds = [(1, 30), (2, 7), (2, 8)]
             .map(|(n, freedom)| Summary::of(&vec![1.0; n], noise(freedom)).map(|summary| summary.interval));
         assert_eq!(kinds, [IntervalKind::Range, IntervalKind::Range, IntervalKind::PooledNoise].map(Some));
     }

@@ -1,0 +1,332 @@
+//! What a user types and sees.
+
+use numaio_schema::{Model, TopologyDocument};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A home of its own for each test, removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        fs::write(self.0.join(name), content).expect("a file");
+        self.path(name)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_numaio"));
+        command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
+        command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().expect("numaio"))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self.out
+    }
+
+    /// It failed with this status, and the message holds all of these.
+    fn failed(self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "{part:?} is not in: {}", self.err);
+        }
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+    }
+}
+
+fn numaio(args: &[&str]) -> Said {
+    Home::new().run(args)
+}
+
+/// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
+fn expect(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&path, found).expect("the expected file");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "{name}; UPDATE_EXPECTED=1 rewrites it");
+}
+
+fn model(args: &[&str]) -> Model {
+    let text = numaio(&[&["model", "--json"], args].concat()).ok();
+    Model::from_json(&text).expect("a model")
+}
+
+fn classes(model: &Model, target: usize) -> Vec<Vec<String>> {
+    let directions = &model.targets[target].directions;
+    directions
+        .iter()
+        .map(|model| model.classes.iter().map(|class| class.nodes.to_string()).collect())
+        .collect()
+}
+
+/// Li et al., ICPP 2013, Tables IV and V.
+#[test]
+fn the_papers_machine_has_the_papers_classes() {
+    let listing =
+        numaio(&["model", "--machine", "amd-dl585-g7", "--classes", "paper", "--format", "listing"]).ok();
+    expect("dl585-paper.txt", &listing);
+    assert!(
+        listing.starts_with("Node 7 IO model:\nCPU Centric levels :\n    Class1: 7 6\n    Class2: 0 1 4 5\n")
+    );
+    let measured = model(&["--machine", "amd-dl585-g7"]);
+    assert_eq!(classes(&measured, 0), [vec!["7", "0-1,4-6", "2-3"], vec!["2-3,6-7", "0-1,5", "4"]]);
+    assert!(measured.record.complete, "{:?}", measured.record.warnings);
+}
+
+#[test]
+fn the_r820_has_its_factors_and_the_2p_is_symmetrical() {
+    let r820 = model(&["--machine", "intel-r820"]);
+    for direction in &r820.targets[0].directions {
+        for (node, wanted) in direction.nodes.iter().zip([1.8, 1.0, 1.81, 2.37]) {
+            let factor = node.numa_factor.expect("the local cell was measured");
+            assert!((factor / wanted - 1.0).abs() < 0.05, "node {}: {factor}", node.node);
+        }
+    }
+    let two = model(&["--machine", "amd-2p"]);
+    assert_eq!(classes(&two, 0), [["0", "1", "2-3"], ["0", "1", "2-3"]]);
+    assert_eq!(classes(&two, 1), [["2", "3", "0-1"], ["2", "3", "0-1"]]);
+}
+
+#[test]
+fn every_shipped_machine_can_be_measured_whole() {
+    for (name, nodes) in [("amd-dl585-g7", 8), ("intel-r820", 4), ("amd-2p", 4)] {
+        let model = model(&["--machine", name, "--all"]);
+        assert_eq!(model.targets.len(), nodes, "{name}");
+        assert!(model.record.complete, "{name}: {:?}", model.record.warnings);
+        expect(&format!("topology-{name}.txt"), &numaio(&["topology", "--machine", name]).ok());
+    }
+}
+
+#[test]
+fn options_choose_targets_directions_and_classes() {
+    let one = model(&["--machine", "amd-2p", "--device", "eth0", "--direction", "read"]);
+    assert_eq!(one.targets.len(), 1);
+    assert_eq!((one.targets[0].target.0, one.targets[0].directions.len()), (2, 1));
+    let strict = model(&["--machine", "amd-dl585-g7", "--level", "1%"]);
+    assert!(classes(&strict, 0)[0].len() > 3);
+    let kmeans = model(&["--machine", "amd-dl585-g7", "--classes", "kmeans"]);
+    assert_eq!(classes(&kmeans, 0)[0], ["0-1,4-7", "2-3"]);
+}
+
+#[test]
+fn a_saved_model_is_classed_anew_without_measuring() {
+    let home = Home::new();
+    let text = home.run(&["model", "--machine", "amd-dl585-g7", "--json"]).ok();
+    let saved = home.file("model.json", &text);
+    let listing = home.run(&["model", "--from", &saved, "--classes", "paper", "--format", "listing"]).ok();
+    expect("dl585-paper.txt", &listing);
+    home.run(&["model", "--from", &home.file("no.json", "{}")]).failed(1, &["no.json", "numaio/model/1"]);
+    let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
+    home.run(&["model", "--from", &home.file("t.json", &topology)]).failed(1, &["numaio/topology/1"]);
+}
+
+#[test]
+fn a_recording_of_a_recording_gives_the_same_model() {
+    let home = Home::new();
+    let tape = home.path("copy.tape");
+    home.run(&["record", "--machine", "amd-2p", "-o", &tape, "--name", "copy", "--quiet"]).ok();
+    let figures = |machine: &str| {
+        let model =
+            Model::from_json(&home.run(&["model", "--json", "--machine", machine]).ok()).expect("a model");
+        (classes(&model, 0), model.record.cells)
+    };
+    assert_eq!(figures(&tape), figures("amd-2p"));
+    let bare = home.path("bare.tape");
+    home.run(&["record", "--machine", "amd-2p", "-o", &bare, "--no-measure"]).ok();
+    home.run(&["model", "--machine", &bare]).failed(1, &["not on the tape"]);
+}
+
+#[test]
+fn a_rendered_machine_is_seen_below_a_root() {
+    let home = Home::new();
+    let spec = numaio_sim::shapes::named("sparse").expect("a shape");
+    numaio_sim::write_tree(&numaio_sim::render(&spec), &home.0.join("root")).expect("a tree");
+    let text = home.run(&["topology", "--json", "--sysroot", &home.path("root")]).ok();
+    let seen = TopologyDocument::from_json(&text).expect("a topology").topology;
+    let wanted: Vec<u32> = spec.nodes.iter().map(|node| node.id.0).collect();
+    assert_eq!(seen.nodes.iter().map(|node| node.id.0).collect::<Vec<_>>(), wanted);
+    home.run(&["model", "--sysroot", &home.path("root")]).failed(2, &["measured", "hint"]);
+}
+
+#[test]
+fn drawings_are_written_whole() {
+    let home = Home::new();
+    let drawing = home.run(&["topology", "--machine", "amd-dl585-g7", "--svg", "-"]).ok();
+    assert!(
+        drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>") && drawing.contains("nvme0n1")
+    );
+    home.run(&["topology", "--machine", "amd-dl585-g7", "--svg", &home.path("a.svg")]).ok();
+    assert_eq!(fs::read_to_string(home.0.join("a.svg")).expect("the drawing"), drawing);
+    home.run(&["topology", "--svg", "/nonexistent/a.svg"]).failed(1, &["/nonexistent/a.svg"]);
+}
+
+#[test]
+fn help_says_what_there_is() {
+    for command in [&[][..], &["topology"], &["model"], &["record"]] {
+        let name = format!("help-{}.txt", command.first().unwrap_or(&"numaio"));
+        expect(&name, &numaio(&[command, &["--help"]].concat()).ok());
+    }
+    assert!(numaio(&["--version"]).ok().starts_with("numaio "));
+}
+
+#[test]
+fn man_pages_and_completions_are_generated() {
+    let home = Home::new();
+    home.run(&["generate", "man", &home.path("man")]).ok();
+    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    let page = fs::read_to_string(home.0.join("man/numaio-model.1")).expect("a man page");
+    assert!(page.contains("\\-\\-classes"));
+    assert!(home.0.join("completions/numaio.bash").exists());
+}
+
+#[test]
+fn wrong_options_get_one_clear_sentence() {
+    let machine = ["--machine", "amd-2p"];
+    let wrong =
+        |args: &[&str], parts: &[&str]| numaio(&[&["model"], &machine[..], args].concat()).failed(2, parts);
+    wrong(&["--node", "9"], &["there is no node 9", "0-3"]);
+    wrong(&["--node", "x"], &["\"x\" is no node"]);
+    wrong(&["--device", "eth9"], &["no device \"eth9\"", "nvme0n1"]);
+    wrong(&["--level", "0"], &["percentage"]);
+    wrong(&["--level", "100"], &["percentage"]);
+    wrong(&["--precision", "abc"], &["percentage"]);
+    wrong(&["--time-limit", "-1"], &["-1"]);
+    wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
+    wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
+    wrong(&["--repetitions", "0"], &["0"]);
+    wrong(&["--unit", "MB"], &["GB/s"]);
+    wrong(&["--all", "--node", "1"], &["--all"]);
+    numaio(&["nonsense"]).failed(2, &["nonsense"]);
+    numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);
+    numaio(&["model", "--machine", "amd-2p", "--threads", "1"]).failed(1, &["not on the tape", "hint"]);
+}
+
+#[test]
+fn broken_tapes_are_told_by_line() {
+    let home = Home::new();
+    let tape = |content: &str| home.file("a.tape", content);
+    let good = include_str!("../../../machines/amd-2p.tape");
+    let seen = |content: &str| home.run(&["topology", "--machine", &tape(content)]);
+    seen("no tape\n").failed(1, &["a.tape", "header"]);
+    seen("").failed(1, &["header"]);
+    seen(&good.replacen("numaio/tape/1", "numaio/tape/7", 1)).failed(1, &["numaio/tape/7"]);
+    let lines: Vec<&str> = good.lines().collect();
+    let broken = [&lines[..4], &["{\"file\":"], &lines[4..]].concat().join("\n");
+    seen(&broken).failed(1, &["line 5"]);
+    // A tape cut short by a crash holds what came before the cut.
+    seen(&good[..good.len() - 30]).ok();
+}
+
+#[test]
+fn a_root_without_a_machine_is_an_error() {
+    let home = Home::new();
+    home.run(&["topology", "--sysroot", &home.path("absent")]).failed(1, &["absent"]);
+    fs::create_dir(home.0.join("empty")).expect("a folder");
+    home.run(&["topology", "--sysroot", &home.path("empty")]).failed(1, &["neither sys nor proc", "hint"]);
+}
+
+#[test]
+fn colour_is_asked_for_or_left_out() {
+    let coloured =
+        |args: &[&str]| numaio(&[&["model", "--machine", "amd-2p"], args].concat()).ok().contains('\x1b');
+    assert!(!coloured(&[]), "no terminal, no colour");
+    assert!(coloured(&["--color", "always"]));
+    assert!(!coloured(&["--color", "never"]));
+}
+
+#[test]
+fn units_change_the_figures_and_nothing_else() {
+    let gbit = numaio(&["model", "--machine", "amd-2p", "--unit", "Gbit/s"]).ok();
+    assert!(gbit.contains("Gbit/s") && !gbit.contains("GB/s"), "{gbit}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+    let home = Home::new();
+    let mut child = home.command(&["topology", "--machine", "amd-dl585-g7", "--json"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    drop(child.stdout.take());
+    let said = Said::of(child.wait_with_output().expect("an end"));
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = home.command(&["topology", "--machine", "amd-2p"]).stdout(full).output().expect("numaio");
+    Said::of(output).failed(1, &["standard output"]);
+}
+
+/// On this machine, whatever it is: a short campaign gives a model that is saved, or one clear error.
+#[test]
+fn this_machine_is_modelled_and_the_model_saved() {
+    let home = Home::new();
+    let said = home.run(&["model", "--time-limit", "0.5", "--json"]);
+    if said.code != Some(0) {
+        assert!(said.err.contains("numaio: "), "{}", said.err);
+        return;
+    }
+    let model = Model::from_json(&said.out).expect("a model");
+    let dir = home.0.join("state/numaio/models").join(&model.record.machine.fingerprint);
+    let saved: Vec<_> = fs::read_dir(dir).expect("saved").flatten().collect();
+    assert_eq!(saved.len(), 1);
+    assert_eq!(fs::read_to_string(saved[0].path()).expect("the saved model"), said.out);
+    let home = Home::new();
+    home.file("state", "a file where a folder should be");
+    home.run(&["model", "--time-limit", "0.5"]).failed(1, &["state", "--no-save"]);
+}
+
+/// Ctrl-C keeps what was measured, marked incomplete.
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let home = Home::new();
+    // A precision that no machine reaches, so that it runs until it is stopped.
+    let mut command = home.command(&["model", "--json", "--precision", "0.000001", "--time-limit", "600"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(interrupted.success());
+    let said = Said::of(child.wait_with_output().expect("an end"));
+    assert_eq!(said.code, Some(130), "{}", said.err);
+    if !said.out.is_empty() {
+        let model = Model::from_json(&said.out).expect("a model");
+        assert!(!model.record.complete);
+    }
+}
