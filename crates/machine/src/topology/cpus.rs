@@ -61,13 +61,19 @@ pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &Cp
     let owner: BTreeMap<CpuId, NodeId> =
         nodes.iter().flat_map(|node| node.cpus.iter().map(|cpu| (cpu, node.id))).collect();
     let siblings_file = if known.described { siblings_file(root, known) } else { None };
+    let mut packages = Shared::new("physical_package_id", "package_cpus_list");
+    let mut dies = Shared::new("die_id", "die_cpus_list");
     let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
     for id in known.online.iter() {
         if cpus.contains_key(&id) {
             continue;
         }
         let read = match known.described {
-            true => online_cpu(root, id, siblings_file, known),
+            true => Cpu {
+                package: packages.of(root, id).map(PackageId),
+                die: dies.of(root, id),
+                ..online_cpu(root, id, siblings_file, known)
+            },
             false => Cpu { online: true, ..blank(id) },
         };
         for thread in read.siblings.iter() {
@@ -122,15 +128,36 @@ fn online_cpu(root: &dyn Sysfs, id: CpuId, siblings_file: Option<&str>, known: &
         .map(|siblings| siblings.intersection(&known.online))
         .filter(|siblings| siblings.contains(id))
         .unwrap_or_else(|| CpuSet::one(id));
-    // -1 where the kernel does not know.
     let number = |name: &str| root.value::<u32>(&format!("{directory}/{name}")).ok();
-    Cpu {
-        online: true,
-        package: number("physical_package_id").map(PackageId),
-        die: number("die_id"),
-        core: number("core_id"),
-        siblings,
-        ..blank(id)
+    Cpu { online: true, core: number("core_id"), siblings, ..blank(id) }
+}
+
+/// A number that many CPUs share, read once for all of them where the kernel says which they are (since 5.3).
+struct Shared {
+    number: &'static str,
+    /// None where this kernel does not say: then every CPU is asked for its number.
+    sharers: Option<&'static str>,
+    known: BTreeMap<CpuId, Option<u32>>,
+}
+
+impl Shared {
+    fn new(number: &'static str, sharers: &'static str) -> Self {
+        Self { number, sharers: Some(sharers), known: BTreeMap::new() }
+    }
+
+    fn of(&mut self, root: &dyn Sysfs, cpu: CpuId) -> Option<u32> {
+        if let Some(number) = self.known.get(&cpu) {
+            return *number;
+        }
+        let directory = format!("{CPUS}/cpu{cpu}/topology");
+        // -1 where the kernel does not know.
+        let number = root.value::<u32>(&format!("{directory}/{}", self.number)).ok();
+        let sharers = self.sharers.and_then(|name| set_of(root, &directory, &[name]));
+        match sharers {
+            Some(sharers) => self.known.extend(sharers.iter().map(|sharer| (sharer, number))),
+            None => self.sharers = None,
+        }
+        number
     }
 }
 
