@@ -292,7 +292,7 @@ fn a_visit_that_fails_later_is_told_and_the_figure_kept() {
             true => Err(error.clone()),
             false => quiet(10.0, before),
         });
-        let record = run_on(&machine, &on("0")).expect("a record");
+        let record = run_on(&machine, &Options { least_visits: 3, ..on("0") }).expect("a record");
         let cell = record.cell(NodeId(0), shrinking).expect("the cell").clone();
         assert_eq!(cell.bytes_copied_per_s.map(|summary| summary.n), Some(2));
         (cell.failure, record.complete)

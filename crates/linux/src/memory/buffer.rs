@@ -157,9 +157,13 @@ impl Buffer {
     /// backs by its one page of zeroes. A word in each line is enough, and eight times sooner done.
     pub fn fill(&mut self) -> Result<(), ProbeError> {
         self.take(|buffer, part| {
-            for (index, line) in buffer.part(part).chunks_exact_mut(LINE).enumerate() {
+            for (index, line) in buffer.part(part).chunks_mut(LINE).enumerate() {
                 let value = index as u64 | 0x0101_0101_0101_0101;
-                line[..8].copy_from_slice(&value.to_le_bytes());
+                match line.first_chunk_mut() {
+                    Some(word) => *word = value.to_le_bytes(),
+                    // The end may be less than a word, and the first byte of its page.
+                    None => line.fill(1),
+                }
             }
         })
     }
@@ -340,8 +344,7 @@ mod tests {
                 let after = merge([look(&source), look(&sink)], 0);
                 assert_eq!((after.pages_misplaced, after.found_on), (0, None));
                 let whole = source.start..source.start + source.bytes;
-                let lines = source.part(whole).chunks_exact(LINE).collect::<Vec<_>>();
-                assert!(lines.iter().all(|line| line[0] != 0), "no zeroes to be shared");
+                assert!(source.part(whole).chunks(LINE).all(|line| line[0] != 0), "no zeroes to be shared");
             }
         }
     }
