@@ -79,7 +79,7 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
             "a tape holds what was measured when it was recorded: leave out the options that change threads, \
              copy loop, pages or repetitions",
         ),
-        ProbeError::Interrupted => None,
+        ProbeError::Interrupted | ProbeError::OtherOutcome => None,
     }
 }
 

@@ -30,15 +30,37 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Saves a model as the newest of its machine, and tells where.
+/// A kind of stored document, each in a folder of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Topology,
+    Model,
+    Stream,
+    Latency,
+    Comparison,
+}
+
+impl Kind {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Topology => "topologies",
+            Self::Model => "models",
+            Self::Stream => "streams",
+            Self::Latency => "latencies",
+            Self::Comparison => "comparisons",
+        }
+    }
+}
+
+/// Saves a document as the newest of its kind and machine, and tells where.
 ///
-/// `models/FINGERPRINT/SECONDS.json`: one machine's models sort by the time of their measurement.
-pub fn save_model(fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
+/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement.
+pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
     let state = state_dir().ok_or_else(|| {
-        Failure::new("there is no place to save the model")
+        Failure::new("there is no place to save what was measured")
             .hint("set XDG_STATE_HOME or HOME, or use --no-save")
     })?;
-    let dir = state.join("models").join(fingerprint);
+    let dir = state.join(kind.folder()).join(fingerprint);
     fs::create_dir_all(&dir).map_err(|error| {
         Failure::file(&dir, error)
             .hint("set XDG_STATE_HOME to a folder that can be written, or use --no-save")
@@ -46,6 +68,18 @@ pub fn save_model(fingerprint: &str, measured_at: u64, json: &str) -> Result<Pat
     let path = dir.join(format!("{measured_at:012}.json"));
     write_file(&path, json.as_bytes())?;
     Ok(path)
+}
+
+/// Documents of one kind and machine, newest first; empty if there are none.
+pub fn saved(kind: Kind, fingerprint: &str) -> Vec<PathBuf> {
+    let Some(state) = state_dir() else { return Vec::new() };
+    let entries = fs::read_dir(state.join(kind.folder()).join(fingerprint)).into_iter().flatten();
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    paths.sort();
+    paths.reverse();
+    paths
 }
 
 /// Where the receipt of what is changed on a machine for the time of a run is kept.

@@ -111,7 +111,7 @@ fn the_papers_machine_has_the_papers_classes() {
     );
     let measured = model(&["--machine", "amd-dl585-g7"]);
     assert_eq!(classes(&measured, 0), [vec!["7", "0-1,4-6", "2-3"], vec!["2-3,6-7", "0-1,5", "4"]]);
-    assert!(measured.record.complete, "{:?}", measured.record.warnings);
+    assert!(measured.record.provenance.complete, "{:?}", measured.record.provenance.warnings);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn every_shipped_machine_can_be_measured_whole() {
     for (name, nodes) in [("amd-dl585-g7", 8), ("intel-r820", 4), ("amd-2p", 4)] {
         let model = model(&["--machine", name, "--all"]);
         assert_eq!(model.targets.len(), nodes, "{name}");
-        assert!(model.record.complete, "{name}: {:?}", model.record.warnings);
+        assert!(model.record.provenance.complete, "{name}: {:?}", model.record.provenance.warnings);
         expect(&format!("topology-{name}.txt"), &numaio(&["topology", "--machine", name]).ok());
     }
 }
@@ -156,7 +156,7 @@ fn a_saved_model_is_classed_anew_without_measuring() {
     let saved = home.file("model.json", &text);
     let listing = home.run(&["model", "--from", &saved, "--classes", "paper", "--format", "listing"]).ok();
     expect("dl585-paper.txt", &listing);
-    home.run(&["model", "--from", &home.file("no.json", "{}")]).failed(1, &["no.json", "numaio/model/1"]);
+    home.run(&["model", "--from", &home.file("no.json", "{}")]).failed(1, &["no.json", "no field `schema`"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     home.run(&["model", "--from", &home.file("t.json", &topology)]).failed(1, &["numaio/topology/1"]);
 }
@@ -304,7 +304,7 @@ fn this_machine_is_modelled_and_the_model_saved() {
         return;
     }
     let model = Model::from_json(&said.out).expect("a model");
-    let dir = home.0.join("state/numaio/models").join(&model.record.machine.fingerprint);
+    let dir = home.0.join("state/numaio/models").join(&model.record.provenance.machine.fingerprint);
     let saved: Vec<_> = fs::read_dir(dir).expect("saved").flatten().collect();
     assert_eq!(saved.len(), 1);
     assert_eq!(fs::read_to_string(saved[0].path()).expect("the saved model"), said.out);
@@ -327,6 +327,6 @@ fn an_interrupt_keeps_what_was_measured() {
     assert_eq!(said.code, Some(130), "{}", said.err);
     if !said.out.is_empty() {
         let model = Model::from_json(&said.out).expect("a model");
-        assert!(!model.record.complete);
+        assert!(!model.record.provenance.complete);
     }
 }

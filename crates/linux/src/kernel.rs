@@ -41,9 +41,14 @@ impl Sysfs for Kernel {
 
 impl Probe for Kernel {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let Workload::Copy(copy) = workload;
         let limit = || topology::read(&self.root).confinement.memory_limit_bytes;
-        probe::copy(&self.root, *self.limit_bytes.get_or_init(limit), copy).map(Outcome::Copy)
+        let limit = *self.limit_bytes.get_or_init(limit);
+        match workload {
+            Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
+            Workload::Stream(_) | Workload::Latency(_) => {
+                Err(ProbeError::Unsupported { what: workload.to_string() })
+            }
+        }
     }
 }
 

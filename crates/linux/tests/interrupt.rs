@@ -2,10 +2,10 @@
 
 use numaio_linux::{interrupt, Kernel};
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{Probe, ProbeError};
+use numaio_machine::probe::{ProbeError, ProbeExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::SysfsExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use std::process::Command;
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ fn a_signal_ends_a_copy_that_would_take_an_hour() {
         let own = std::process::id().to_string();
         Command::new("kill").args(["-s", "TERM", &own]).status()
     });
-    let result = kernel.run(&Workload::Copy(copy.clone()));
+    let result = kernel.copy(&copy);
     assert!(killer.join().expect("no panic").expect("kill").success());
     assert_eq!(result, Err(ProbeError::Interrupted));
     assert!(interrupt::interrupted());
     // Once asked for, every other run ends too, repetitions as well.
     let sampling = Sampling::Repetitions { count: 10_000 };
-    let again = kernel.run(&Workload::Copy(CopyWorkload { sampling, bytes_per_thread: 4 << 20, ..copy }));
+    let again = kernel.copy(&CopyWorkload { sampling, bytes_per_thread: 4 << 20, ..copy });
     assert_eq!(again, Err(ProbeError::Interrupted));
 }

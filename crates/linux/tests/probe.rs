@@ -3,10 +3,10 @@
 use numaio_linux::{copy, Kernel};
 use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::{CopyOutcome, Outcome, Probe, ProbeError};
+use numaio_machine::probe::{CopyOutcome, ProbeError, ProbeExt};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
@@ -37,7 +37,7 @@ const WINDOW: Sampling = Sampling::Window { milliseconds: 40, slices: 10 };
 
 fn run(workload: &CopyWorkload) -> Result<CopyOutcome, ProbeError> {
     let kernel = Kernel::new().expect("a kernel");
-    kernel.run(&Workload::Copy(workload.clone())).map(|Outcome::Copy(outcome)| outcome)
+    kernel.copy(workload)
 }
 
 /// All that holds of every outcome.

@@ -3,10 +3,10 @@
 
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::probe::{ProbeError, ProbeExt};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use std::io;
 use std::io::Write as _;
 
@@ -48,7 +48,7 @@ fn tell(why: &str) {
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 
-fn copy(kernel: &Kernel) -> (NodeSet, Workload) {
+fn copy(kernel: &Kernel) -> (NodeSet, CopyWorkload) {
     let status = kernel.text("/proc/self/status").expect("a status");
     let list = |field| status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").to_owned();
     let nodes = NodeSet::parse_list(&list("Mems_allowed_list:")).expect("a list");
@@ -62,7 +62,7 @@ fn copy(kernel: &Kernel) -> (NodeSet, Workload) {
         pages: Pages::Base,
         sampling: Sampling::Repetitions { count: 3 },
     };
-    (NodeSet::parse_list(&online).expect("a list"), Workload::Copy(workload))
+    (NodeSet::parse_list(&online).expect("a list"), workload)
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn without_policies_one_node_is_copied_on_and_several_are_not() {
         refused(&[libc::SYS_mbind], errno, |errno| {
             let kernel = Kernel::new().expect("a kernel");
             let (nodes, workload) = copy(&kernel);
-            match kernel.run(&workload) {
-                Ok(Outcome::Copy(outcome)) => assert!(nodes.len() == 1 && outcome.samples.len() == 3),
+            match kernel.copy(&workload) {
+                Ok(outcome) => assert!(nodes.len() == 1 && outcome.samples.len() == 3),
                 Err(ProbeError::Refused { what, why }) => {
                     assert!(nodes.len() > 1 && what.contains("mbind"), "{what}: {why}");
                     assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
@@ -87,7 +87,7 @@ fn without_policies_one_node_is_copied_on_and_several_are_not() {
 fn without_move_pages_nothing_is_claimed_of_residency() {
     refused(&[libc::SYS_move_pages], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
-        let Outcome::Copy(outcome) = kernel.run(&copy(&kernel).1).expect("a copy");
+        let outcome = kernel.copy(&copy(&kernel).1).expect("a copy");
         assert_eq!(outcome.residency.pages_checked, None);
         assert_eq!(outcome.samples.len(), 3);
     });
@@ -97,7 +97,7 @@ fn without_move_pages_nothing_is_claimed_of_residency() {
 fn a_thread_that_cannot_be_pinned_ends_the_run() {
     refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
-        let error = kernel.run(&copy(&kernel).1).expect_err("not pinned");
+        let error = kernel.copy(&copy(&kernel).1).expect_err("not pinned");
         assert!(
             matches!(&error, ProbeError::Refused { what, .. } if what.contains("pin a thread")),
             "{error}"
@@ -121,10 +121,10 @@ fn without_openat2_files_are_found_by_walking() {
 fn without_populating_every_page_is_touched() {
     refused(&[libc::SYS_madvise], libc::EINVAL, |_| {
         let kernel = Kernel::new().expect("a kernel");
-        let Workload::Copy(copy) = copy(&kernel).1;
+        let copy = copy(&kernel).1;
         for bytes_per_thread in [1, 4096, (1 << 20) + 4000] {
-            let workload = Workload::Copy(CopyWorkload { bytes_per_thread, ..copy.clone() });
-            let Outcome::Copy(outcome) = kernel.run(&workload).expect("a copy");
+            let workload = CopyWorkload { bytes_per_thread, ..copy.clone() };
+            let outcome = kernel.copy(&workload).expect("a copy");
             assert_eq!(outcome.residency.pages_misplaced, 0, "{bytes_per_thread} bytes");
         }
     });

@@ -2,10 +2,10 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
-use crate::probe::{CopyOutcome, Outcome, Probe, ProbeError};
+use crate::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
-use crate::workload::{CopyWorkload, Flow, Placement, Sampling, Workload};
+use crate::workload::{CopyWorkload, Flow, Placement, Sampling};
 
 /// A node that no machine has under test: Linux allows 1,024, and this is the last.
 pub const NO_SUCH_NODE: NodeId = NodeId(1023);
@@ -84,8 +84,7 @@ pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
 
 /// What can be said of every outcome.
 fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
-    let Outcome::Copy(outcome) =
-        machine.run(&Workload::Copy(copy.clone())).expect("a copy that can run runs");
+    let outcome = machine.copy(copy).expect("a copy that can run runs");
     assert!(
         outcome.samples.iter().all(|sample| sample.bytes_copied > 0 && sample.ns > 0),
         "samples of something"
@@ -105,7 +104,7 @@ fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
 
 /// What cannot run gives an error, never a number.
 fn probe_refuses(machine: &dyn Probe, copy: &CopyWorkload) {
-    let run = |copy: CopyWorkload| machine.run(&Workload::Copy(copy));
+    let run = |copy: CopyWorkload| machine.copy(&copy);
     let flows = [
         Flow { source: NO_SUCH_NODE, ..copy.flow },
         Flow { sink: NO_SUCH_NODE, ..copy.flow },

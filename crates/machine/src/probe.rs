@@ -1,7 +1,7 @@
 //! To try a machine: run a workload, get back what was seen.
 
 use crate::ids::NodeId;
-use crate::workload::Workload;
+use crate::workload::{CopyWorkload, LatencyWorkload, StreamWorkload, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A machine on which workloads can be run.
@@ -13,12 +13,54 @@ pub trait Probe {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError>;
 }
 
+/// Workloads of one kind, with outcomes of that kind.
+pub trait ProbeExt: Probe {
+    /// Runs a copy.
+    ///
+    /// # Errors
+    /// As [`Probe::run`], and if a tape gives an outcome of another kind.
+    fn copy(&self, copy: &CopyWorkload) -> Result<CopyOutcome, ProbeError> {
+        match self.run(&Workload::Copy(copy.clone()))? {
+            Outcome::Copy(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+
+    /// Runs STREAM.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`].
+    fn stream(&self, stream: &StreamWorkload) -> Result<StreamOutcome, ProbeError> {
+        match self.run(&Workload::Stream(stream.clone()))? {
+            Outcome::Stream(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+
+    /// Follows pointers.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`].
+    fn latency(&self, latency: &LatencyWorkload) -> Result<LatencyOutcome, ProbeError> {
+        match self.run(&Workload::Latency(latency.clone()))? {
+            Outcome::Latency(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+}
+
+impl<T: Probe + ?Sized> ProbeExt for T {}
+
 /// What a workload gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
     /// Of [`Workload::Copy`].
     Copy(CopyOutcome),
+    /// Of [`Workload::Stream`].
+    Stream(StreamOutcome),
+    /// Of [`Workload::Latency`].
+    Latency(LatencyOutcome),
 }
 
 /// What copying threads gave.
@@ -47,6 +89,83 @@ impl CopySample {
     /// Bandwidth in bytes copied per second.
     pub fn bytes_copied_per_s(self) -> f64 {
         self.bytes_copied as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+/// What threads that run STREAM gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamOutcome {
+    /// Samples in order of time; the warm-up is not among them.
+    pub samples: Vec<StreamSample>,
+    /// Time of the whole run, arrays and checks included, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time between the first and the last thread's start, in nanoseconds.
+    pub start_skew_ns: u64,
+    /// Where the pages were.
+    pub residency: Residency,
+}
+
+/// What all threads together read and wrote in one stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSample {
+    /// Bytes as STREAM counts them: read and written, without what write-allocate adds.
+    pub bytes: u64,
+    /// Length of the stretch in nanoseconds.
+    pub ns: u64,
+}
+
+impl StreamSample {
+    /// Bandwidth in bytes per second, as STREAM counts.
+    pub fn bytes_per_s(self) -> f64 {
+        self.bytes as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+/// What a chain of loads gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatencyOutcome {
+    /// Samples in order of time; the warm-up is not among them.
+    pub samples: Vec<LatencySample>,
+    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Where the pages of the chain were.
+    pub residency: Residency,
+    /// What the threads that loaded the memory did; none of idle latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadOutcome>,
+}
+
+/// Loads of a chain in one stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencySample {
+    /// Loads, each waiting for the one before.
+    pub loads: u64,
+    /// Length of the stretch in nanoseconds.
+    pub ns: u64,
+}
+
+impl LatencySample {
+    /// Nanoseconds a load.
+    pub fn ns_per_load(self) -> f64 {
+        self.ns as f64 / self.loads.max(1) as f64
+    }
+}
+
+/// What loading threads did while the chain was followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadOutcome {
+    /// Bytes that all of them read while samples were taken.
+    pub bytes_read: u64,
+    /// That time in nanoseconds.
+    pub ns: u64,
+    /// Where the pages of their buffers were.
+    pub residency: Residency,
+}
+
+impl LoadOutcome {
+    /// Bandwidth in bytes read per second.
+    pub fn bytes_read_per_s(&self) -> f64 {
+        self.bytes_read as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
@@ -97,6 +216,9 @@ pub enum ProbeError {
         /// What was asked for.
         what: String,
     },
+    /// The recorded machine gives an outcome of another kind of workload.
+    #[error("the tape gives the outcome of another kind of workload")]
+    OtherOutcome,
     /// Stopped from outside.
     #[error("interrupted")]
     Interrupted,

@@ -308,7 +308,7 @@ impl Probe for Replay {
         let next = held(&self.left).get_mut(workload).and_then(Vec::pop);
         match next {
             Some(index) => self.tape.runs[index].1.clone(),
-            None => Err(ProbeError::NotOnTape { what: describe(workload) }),
+            None => Err(ProbeError::NotOnTape { what: workload.to_string() }),
         }
     }
 }
@@ -325,14 +325,6 @@ fn count(reads: &Mutex<BTreeMap<String, u32>>, place: &str) -> u32 {
     let count = reads.entry(place.to_owned()).or_default();
     *count = count.saturating_add(1);
     *count
-}
-
-fn describe(workload: &Workload) -> String {
-    let Workload::Copy(copy) = workload;
-    format!(
-        "copy {} by CPUs {} with {}, {} bytes a thread",
-        copy.flow, copy.placement.cpus, copy.copy_loop, copy.bytes_per_thread
-    )
 }
 
 /// A machine that keeps what is read of it and run on it.

@@ -62,7 +62,9 @@ struct Machine(Cell<u64>);
 
 impl Probe for Machine {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let Workload::Copy(copy) = workload;
+        let Workload::Copy(copy) = workload else {
+            return Err(ProbeError::Unsupported { what: workload.to_string() });
+        };
         self.0.set(self.0.get() + 1);
         match copy.placement.cpus.first() {
             Some(CpuId(9)) => Err(ProbeError::Unsupported { what: format!("CPU 9, asked {}", self.0.get()) }),

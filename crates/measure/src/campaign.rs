@@ -7,12 +7,13 @@ use crate::trial::{self, Trial};
 use crate::warnings;
 use numaio_machine::conditions::{self, Conditions};
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{CopyOutcome, Outcome, Probe, ProbeError};
+use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{CopyWorkload, Pages, Sampling, Workload};
+use numaio_machine::workload::{CopyWorkload, Pages, Sampling};
 use numaio_schema::{
-    median, Cell, MachineSource, Method, PooledNoise, Record, Summary, Visit, Warning, RECORD_SCHEMA,
+    median, Cell, MachineSource, Method, PooledNoise, Provenance, Record, Summary, Visit, Warning,
+    RECORD_SCHEMA,
 };
 
 /// Length of a visit's window in milliseconds: one sweep over the buffers, within these bounds.
@@ -126,18 +127,16 @@ fn record(
     warnings: Vec<Warning>,
     complete: bool,
 ) -> Record {
-    Record {
-        schema: RECORD_SCHEMA.to_owned(),
+    let provenance = Provenance {
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         measured_at: setting.now,
         machine: setting.topology.identity.clone(),
         source: setting.source.clone(),
-        method,
         conditions,
-        cells,
         warnings,
         complete,
-    }
+    };
+    Record { schema: RECORD_SCHEMA.to_owned(), provenance, method, cells }
 }
 
 /// Targets that can be measured; of the others a warning each, unless there are only others.
@@ -361,8 +360,8 @@ impl<'a> Campaign<'a> {
 
     fn visit(&mut self, index: usize) {
         let state = &mut self.states[index];
-        match self.setting.probe.run(&Workload::Copy(state.workload.clone())) {
-            Ok(Outcome::Copy(outcome)) => {
+        match self.setting.probe.copy(&state.workload) {
+            Ok(outcome) => {
                 self.elapsed_ns += outcome.elapsed_ns;
                 self.visits += 1;
                 state.add(self.round, &outcome, self.options);

@@ -2,9 +2,9 @@
 
 use crate::cells::Target;
 use crate::options::Options;
-use numaio_machine::probe::{CopyOutcome, Outcome, Probe, ProbeError};
+use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{CopyLoop, Flow, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, Flow, Sampling};
 use numaio_schema::{median, LoopTrial};
 
 /// Rounds of the trial.
@@ -45,8 +45,8 @@ pub fn run(
             if round > 0 && median(values).is_none_or(|value| value < HOPELESS * best) {
                 continue;
             }
-            match probe.run(&Workload::Copy(target.workload(flow, *copy_loop, options.pages, SAMPLING))) {
-                Ok(Outcome::Copy(outcome)) => {
+            match probe.copy(&target.workload(flow, *copy_loop, options.pages, SAMPLING)) {
+                Ok(outcome) => {
                     elapsed_ns += outcome.elapsed_ns;
                     values.extend(bandwidth(&outcome));
                 }

@@ -81,7 +81,9 @@ fn is_trial(copy: &CopyWorkload) -> bool {
 
 impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<F> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let Workload::Copy(copy) = workload;
+        let Workload::Copy(copy) = workload else {
+            return Err(ProbeError::Unsupported { what: workload.to_string() });
+        };
         let before = *self.asked.borrow().get(workload).unwrap_or(&0);
         *self.asked.borrow_mut().entry(workload.clone()).or_default() += 1;
         self.log.borrow_mut().push(copy.clone());
@@ -144,7 +146,11 @@ fn every_flow_of_algorithm_1_is_a_cell_and_the_local_one_is_there_once() {
     let record = run_on(&machine, &on("1")).expect("a record");
     let flows: Vec<String> = record.cells.iter().map(|cell| cell.flow.to_string()).collect();
     assert_eq!(flows, ["0 -> 1", "1 -> 0", "1 -> 1", "1 -> 2", "1 -> 3", "2 -> 1", "3 -> 1"]);
-    assert!(record.complete && record.warnings.is_empty(), "{:?}", record.warnings);
+    assert!(
+        record.provenance.complete && record.provenance.warnings.is_empty(),
+        "{:?}",
+        record.provenance.warnings
+    );
     assert!(record.cells.iter().all(|cell| cell.placement.cpus.to_string() == "2-3"));
 }
 
@@ -235,6 +241,7 @@ fn a_bimodal_cell_is_told_and_not_averaged() {
     let record = run_on(&machine, &on("0")).expect("a record");
     assert!((median_of(&record, 2, 0, 0) - 10.0).abs() < 0.05);
     assert!(record
+        .provenance
         .warnings
         .iter()
         .any(|warning| warning.rule == "bimodal" && warning.what.contains("2 -> 0")));
@@ -254,8 +261,8 @@ fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
     let cell = record.cell(NodeId(0), Flow { source: NodeId(1), sink: NodeId(0) }).expect("the cell");
     assert_eq!((&cell.bytes_copied_per_s, cell.visits.len()), (&None, 3), "given up after the third");
     assert!(cell.failure.as_ref().is_some_and(|why| why.contains("50 of 100 pages")), "{:?}", cell.failure);
-    assert!(!record.complete);
-    assert!(record.warnings.iter().any(|warning| warning.rule == "misplaced-pages"));
+    assert!(!record.provenance.complete);
+    assert!(record.provenance.warnings.iter().any(|warning| warning.rule == "misplaced-pages"));
 }
 
 #[test]
@@ -295,7 +302,7 @@ fn a_visit_that_fails_later_is_told_and_the_figure_kept() {
         let record = run_on(&machine, &Options { least_visits: 3, ..on("0") }).expect("a record");
         let cell = record.cell(NodeId(0), shrinking).expect("the cell").clone();
         assert_eq!(cell.bytes_copied_per_s.map(|summary| summary.n), Some(2));
-        (cell.failure, record.complete)
+        (cell.failure, record.provenance.complete)
     };
     assert_eq!(later(error.clone()), (Some(error.to_string()), false));
     assert_eq!(later(ProbeError::NotOnTape { what: "more".into() }), (None, false));
@@ -312,7 +319,7 @@ fn reserved_huge_pages_need_no_free_memory() {
         .for_each(|memory| memory.free_bytes = 0);
     let run = |pages| run_with(&topology, &machine, &Options { pages, ..on("0") });
     assert!(matches!(run(Pages::Base), Err(CampaignError::TooLittleMemory { .. })));
-    assert!(run(Pages::Huge).is_ok_and(|record| record.complete));
+    assert!(run(Pages::Huge).is_ok_and(|record| record.provenance.complete));
 }
 
 #[test]
@@ -322,7 +329,7 @@ fn one_refused_node_leaves_the_others() {
         _ => quiet(10.0, before),
     });
     let record = run_on(&machine, &on("0")).expect("a record");
-    assert!(!record.complete);
+    assert!(!record.provenance.complete);
     let failed: Vec<String> =
         record.cells.iter().filter(|cell| cell.failure.is_some()).map(|cell| cell.flow.to_string()).collect();
     assert_eq!(failed, ["3 -> 0"]);
@@ -340,8 +347,8 @@ fn the_time_limit_ends_a_campaign_that_does_not_settle() {
     let machine = Scripted::new(|_, before| Ok(if before % 2 == 0 { 5.0 } else { 5.0 + before as f64 }));
     let options = Options { time_limit_s: 10.0, ..on("0") };
     let record = run_on(&machine, &options).expect("a record");
-    assert!(!record.complete && record.method.elapsed_s < 11.0);
-    assert!(record.warnings.iter().any(|warning| warning.rule == "unsettled"));
+    assert!(!record.provenance.complete && record.method.elapsed_s < 11.0);
+    assert!(record.provenance.warnings.iter().any(|warning| warning.rule == "unsettled"));
 }
 
 #[test]
@@ -361,7 +368,7 @@ fn an_interrupt_keeps_what_was_measured() {
         stop: &stop,
     };
     let record = campaign::run(&setting, &on("0"), &mut |_| {}).expect("a record");
-    assert!(!record.complete);
+    assert!(!record.provenance.complete);
     assert!(record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
 }
 
@@ -370,7 +377,7 @@ fn fixed_repetitions_are_one_visit_with_all_of_them() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &Options { repetitions: Some(100), ..on("0") }).expect("a record");
     assert!(record.cells.iter().all(|cell| cell.visits.len() == 1 && cell.visits[0].samples == 100));
-    assert!(record.complete);
+    assert!(record.provenance.complete);
 }
 
 #[test]
@@ -390,7 +397,10 @@ fn a_target_without_cpus_is_left_out_and_said_unless_it_is_the_only_one() {
     topology.nodes[3].cpus = CpuSet::new();
     let run = |options: &Options| run_with(&topology, &machine, options);
     let record = run(&on("0,3")).expect("node 0 can be measured");
-    assert!(!record.complete && record.warnings.iter().any(|warning| warning.rule == "target-left-out"));
+    assert!(
+        !record.provenance.complete
+            && record.provenance.warnings.iter().any(|warning| warning.rule == "target-left-out")
+    );
     assert!(record.cells.iter().any(|cell| cell.flow.source == NodeId(3)), "it still has memory");
     assert_eq!(run(&on("3")), Err(CampaignError::NoCpus { node: NodeId(3) }));
 }
@@ -453,7 +463,11 @@ fn memory_that_is_not_allowed_is_no_cell() {
     topology.nodes[2].memory_allowed = false;
     let record = run_with(&topology, &machine, &on("0")).expect("a record");
     let of_2 = |flow: Flow| flow.source == NodeId(2) || flow.sink == NodeId(2);
-    assert!(record.complete && record.cells.len() == 5 && !record.cells.iter().any(|cell| of_2(cell.flow)));
+    assert!(
+        record.provenance.complete
+            && record.cells.len() == 5
+            && !record.cells.iter().any(|cell| of_2(cell.flow))
+    );
     assert_eq!(run_with(&topology, &machine, &on("2")), Err(CampaignError::NoMemory { node: NodeId(2) }));
 }
 
@@ -472,7 +486,7 @@ fn memory_without_cpus_is_a_cell_whatever_its_id() {
 fn the_clock_never_cuts_the_first_round() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &Options { time_limit_s: 0.0, ..on("0") }).expect("a record");
-    assert!(record.cells.iter().all(|cell| cell.visits.len() == 1) && !record.complete);
+    assert!(record.cells.iter().all(|cell| cell.visits.len() == 1) && !record.provenance.complete);
     let elapsed_s = machine.log.borrow().len() as f64 * 0.1;
     assert!((record.method.elapsed_s - elapsed_s).abs() < 1e-9, "the trial counts");
 }
@@ -537,8 +551,9 @@ fn loops_are_tried_on_the_first_target_and_no_more_often_than_they_have_a_chance
 
 #[test]
 fn drift_and_missing_huge_pages_are_told() {
-    let rules =
-        |record: Record| -> Vec<String> { record.warnings.into_iter().map(|warning| warning.rule).collect() };
+    let rules = |record: Record| -> Vec<String> {
+        record.provenance.warnings.into_iter().map(|warning| warning.rule).collect()
+    };
     let climbing =
         Scripted::new(|copy, before| Ok(if is_trial(copy) { 10.0 } else { 10.0 + 0.2 * before as f64 }));
     let record = run_on(&climbing, &Options { precision: 0.001, time_limit_s: 7.0, ..on("0") });
@@ -546,9 +561,11 @@ fn drift_and_missing_huge_pages_are_told() {
     struct Small<P>(P);
     impl<P: Probe> Probe for Small<P> {
         fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-            let Outcome::Copy(mut outcome) = self.0.run(workload)?;
-            outcome.residency.huge_bytes = 0;
-            Ok(Outcome::Copy(outcome))
+            let mut outcome = self.0.run(workload)?;
+            if let Outcome::Copy(copy) = &mut outcome {
+                copy.residency.huge_bytes = 0;
+            }
+            Ok(outcome)
         }
     }
     let small = Small(Scripted::new(|_, before| quiet(10.0, before)));
@@ -563,7 +580,7 @@ fn loops_are_tried_elsewhere_where_the_first_node_refuses() {
         false => quiet(10.0, before),
     });
     let record = run_on(&machine, &on("2")).expect("node 2 can be measured");
-    assert!(record.complete && record.warnings.is_empty());
+    assert!(record.provenance.complete && record.provenance.warnings.is_empty());
     let error = run_on(&machine, &on("0")).expect_err("node 0 cannot");
     assert!(error.to_string().contains("node 0 has 1 bytes free"), "{error}");
 }

@@ -131,7 +131,7 @@ mod tests {
     use numaio_machine::set::CpuSet;
     use numaio_machine::topology::Node;
     use numaio_machine::workload::{CopyLoop, Pages, Placement};
-    use numaio_schema::{MachineSource, Method, Summary, RECORD_SCHEMA};
+    use numaio_schema::{MachineSource, Method, Provenance, Summary, RECORD_SCHEMA};
 
     fn cell(source: u32, sink: u32, target: u32, value: Option<f64>) -> Cell {
         Cell {
@@ -161,15 +161,17 @@ mod tests {
         };
         Record {
             schema: RECORD_SCHEMA.to_owned(),
-            numaio: "0".to_owned(),
-            measured_at: 0,
-            machine: Default::default(),
-            source: MachineSource::Simulated,
+            provenance: Provenance {
+                numaio: "0".to_owned(),
+                measured_at: 0,
+                machine: Default::default(),
+                source: MachineSource::Simulated,
+                conditions: Default::default(),
+                warnings: Vec::new(),
+                complete: true,
+            },
             method,
-            conditions: Default::default(),
             cells,
-            warnings: Vec::new(),
-            complete: true,
         }
     }
 

@@ -53,8 +53,8 @@ proptest! {
         prop_assert!(roxmltree::Document::parse(&svg).is_ok(), "{}", svg);
 
         let mut model = models::doubtful();
-        model.record.machine = machine.identity.clone();
-        model.record.warnings[0].what = next();
+        model.record.provenance.machine = machine.identity.clone();
+        model.record.provenance.warnings[0].what = next();
         model.targets[0].devices = vec![next()];
         check(&model_text(&model, &style), width)?;
     }

@@ -1,10 +1,8 @@
 //! What was measured, how, and in what conditions.
 
-use crate::{NotThatDocument, Summary};
-use numaio_machine::conditions::Conditions;
+use crate::{NotThatDocument, Provenance, Summary};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::Residency;
-use numaio_machine::topology::Identity;
 use numaio_machine::workload::{CopyLoop, Flow, Pages, Placement};
 use serde::{Deserialize, Serialize};
 
@@ -16,25 +14,13 @@ pub const RECORD_SCHEMA: &str = "numaio/record/1";
 pub struct Record {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
-    /// Version of numaio that measured.
-    pub numaio: String,
-    /// Seconds since 1970 at which the campaign began; of a tape, at which it was recorded.
-    pub measured_at: u64,
-    /// The machine.
-    pub machine: Identity,
-    /// Whether it was this machine, a tape or a simulation.
-    pub source: MachineSource,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// How it was measured.
     pub method: Method,
-    /// Conditions before the first and after the last measurement.
-    pub conditions: (Conditions, Conditions),
     /// What was measured, by flow.
     pub cells: Vec<Cell>,
-    /// What makes the figures doubtful, and why.
-    pub warnings: Vec<Warning>,
-    /// Whether every cell that was asked for has a figure that settled within the precision. False after
-    /// an interrupt, a time limit, or a cell that could not be measured.
-    pub complete: bool,
 }
 
 /// Where the machine came from.

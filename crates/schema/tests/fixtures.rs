@@ -2,7 +2,7 @@
 
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
-use numaio_schema::{Model, NotThatDocument, Receipt, Record, TopologyDocument};
+use numaio_schema::{Document, Model, NotThatDocument, Receipt, Record, TopologyDocument};
 
 #[test]
 fn a_model_of_version_1_is_read() {
@@ -16,7 +16,7 @@ fn a_model_of_version_1_is_read() {
 fn a_record_of_version_1_is_read() {
     let record = Record::from_json(include_str!("fixtures/record-1.json")).expect("a record");
     assert_eq!(record.cells.len(), 7);
-    assert!(record.complete && record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
+    assert!(record.provenance.complete && record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
 }
 
 #[test]
@@ -36,8 +36,38 @@ fn a_receipt_of_version_1_is_read() {
 fn other_documents_and_versions_are_refused_by_name() {
     let refused = |text: &str| Model::from_json(text).expect_err("no model of version 1");
     let later = include_str!("fixtures/model-1.json").replacen("numaio/model/1", "numaio/model/2", 1);
-    assert!(matches!(refused(&later), NotThatDocument::Other { found, .. } if found == "numaio/model/2"));
+    assert_eq!(
+        refused(&later).to_string(),
+        "it is a \"numaio/model/2\", written by a newer numaio; this one reads numaio/model/1"
+    );
+    let older = later.replacen("numaio/model/2", "numaio/model/0", 1);
+    assert!(matches!(refused(&older), NotThatDocument::OtherVersion { age: "an older", .. }));
     let record = include_str!("fixtures/record-1.json");
     assert!(matches!(refused(record), NotThatDocument::Other { found, .. } if found == "numaio/record/1"));
-    assert!(matches!(refused("{}"), NotThatDocument::Malformed { .. }));
+    for text in ["{}", "[]", "7", "{\"schema\": 1}"] {
+        assert!(matches!(refused(text), NotThatDocument::NoSchema), "{text}");
+    }
+}
+
+#[test]
+fn damage_is_named_by_its_field() {
+    let model = include_str!("fixtures/model-1.json");
+    let cut = Model::from_json(&model[..model.len() / 2]).expect_err("cut short");
+    assert!(matches!(cut, NotThatDocument::NotJson(_)), "{cut}");
+    let bent = model.replacen("\"level\":", "\"leevel\":", 1);
+    assert_ne!(bent, model);
+    let error = Model::from_json(&bent).expect_err("a field is missing").to_string();
+    assert!(error.contains("targets[0].directions[0]") && error.contains("level"), "{error}");
+}
+
+#[test]
+fn any_document_is_known_by_its_schema() {
+    let model = Document::from_json(include_str!("fixtures/model-1.json")).expect("a model");
+    assert!(matches!(model, Document::Model(_)));
+    let topology = Document::from_json(include_str!("fixtures/topology-1.json")).expect("a topology");
+    assert!(matches!(topology, Document::Topology(_)));
+    let error = |text: &str| Document::from_json(text).expect_err("nothing known").to_string();
+    let newer = include_str!("fixtures/record-1.json").replacen("numaio/record/1", "numaio/record/9", 1);
+    assert!(error(&newer).contains("a newer numaio"));
+    assert!(error("{\"schema\": \"numaio/letter/1\"}").contains("numaio/letter/1"));
 }

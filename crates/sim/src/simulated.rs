@@ -248,8 +248,12 @@ impl Sysfs for Simulated {
 
 impl Probe for Simulated {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let Workload::Copy(copy) = workload;
-        self.copy(copy).map(Outcome::Copy)
+        match workload {
+            Workload::Copy(copy) => self.copy(copy).map(Outcome::Copy),
+            Workload::Stream(_) | Workload::Latency(_) => {
+                Err(ProbeError::Unsupported { what: workload.to_string() })
+            }
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::{CopyOutcome, Outcome, Probe, ProbeError};
+use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use numaio_sim::spec::{Bimodal, Misplaced, OtherLoad};
 use numaio_sim::{shapes, Simulated, Spec};
 
@@ -29,8 +29,7 @@ fn machine(change: impl FnOnce(&mut Spec)) -> Simulated {
 }
 
 fn run(machine: &impl Probe, copy: &CopyWorkload) -> CopyOutcome {
-    let Outcome::Copy(outcome) = machine.run(&Workload::Copy(copy.clone())).expect("it runs");
-    outcome
+    machine.copy(copy).expect("it runs")
 }
 
 fn median(outcome: &CopyOutcome) -> f64 {
@@ -200,7 +199,7 @@ fn what_the_kernel_refuses_is_refused() {
         spec.confinement.nodes = Some([NodeId(0)].into_iter().collect());
         spec.confinement.memory_limit_bytes = Some(1 << 30);
     });
-    let refuses = |copy: CopyWorkload| machine.run(&Workload::Copy(copy)).expect_err("it cannot run");
+    let refuses = |copy: CopyWorkload| machine.copy(&copy).expect_err("it cannot run");
     for cpus in ["2", "3", "0,2"] {
         assert!(matches!(refuses(copy(0, 0, cpus)), ProbeError::Refused { .. }), "{cpus}");
     }
@@ -229,12 +228,12 @@ fn a_recorded_simulation_replays() {
     let recording = Recording::new(machine(|spec| spec.noise.sample = 0.1), header);
     let runs = [copy(0, 0, "0"), copy(0, 1, "0-1"), copy(0, 0, "0")];
     let gave = runs.clone().map(|copy| run(&recording, &copy));
-    let failed = recording.run(&Workload::Copy(copy(0, 0, "99")));
+    let failed = recording.copy(&copy(0, 0, "99"));
     let cpus = recording.list("/sys/devices/system/cpu").expect("a directory");
     let status = recording.text("/proc/self/status").expect("a file");
     let replay = Replay::new(Tape::parse(&recording.tape().to_text()).expect("a tape"));
     assert_eq!(runs.map(|copy| run(&replay, &copy)), gave);
-    assert_eq!(replay.run(&Workload::Copy(copy(0, 0, "99"))), failed);
+    assert_eq!(replay.copy(&copy(0, 0, "99")), failed);
     assert_eq!(replay.list("/sys/devices/system/cpu").expect("a directory"), cpus);
     assert_eq!(replay.text("/proc/self/status").expect("a file"), status);
 }

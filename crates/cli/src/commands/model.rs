@@ -86,7 +86,12 @@ fn node_of_device(topology: &Topology, name: &str) -> Result<numaio_machine::ids
 
 fn save(common: &Common, model: &Model) -> Result<(), Failure> {
     let record = &model.record;
-    let path = store::save_model(&record.machine.fingerprint, record.measured_at, &json(model)?)?;
+    let path = store::save(
+        store::Kind::Model,
+        &record.provenance.machine.fingerprint,
+        record.provenance.measured_at,
+        &json(model)?,
+    )?;
     output::remark(common, &format!("the model is saved in {}", path.display()));
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use numaio_linux::{affinity, copy, Kernel};
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::{Outcome, Probe};
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
+use numaio_machine::probe::ProbeExt;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use std::io;
 use std::process::Command;
 use std::sync::{Barrier, Mutex};
@@ -64,16 +64,16 @@ pub fn all(setup: &Setup) -> Vec<Contender> {
 
 /// numaio's own measurement, as it ships.
 fn probe(setup: &Setup, copy_loop: CopyLoop) -> Result<f64, String> {
-    let workload = Workload::Copy(CopyWorkload {
+    let workload = CopyWorkload {
         flow: Flow { source: setup.node, sink: setup.node },
         placement: Placement { cpus: setup.cpus.iter().copied().collect() },
         copy_loop,
         bytes_per_thread: (setup.array_bytes / setup.cpus.len()) as u64,
         pages: setup.pages,
         sampling: Sampling::Window { milliseconds: RUN.as_millis() as u32, slices: 10 },
-    });
+    };
     let kernel = Kernel::new().map_err(|error| error.to_string())?;
-    let Outcome::Copy(outcome) = kernel.run(&workload).map_err(|error| error.to_string())?;
+    let outcome = kernel.copy(&workload).map_err(|error| error.to_string())?;
     let bytes: u64 = outcome.samples.iter().map(|sample| sample.bytes_copied).sum();
     let ns: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     Ok(bytes as f64 * 1e9 / ns as f64)

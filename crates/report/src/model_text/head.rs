@@ -9,27 +9,27 @@ use numaio_schema::{LoopTrial, MachineSource, Method, Record};
 use std::collections::BTreeSet;
 
 pub(super) fn write(page: &mut Page, record: &Record) {
-    let identity = &record.machine;
+    let identity = &record.provenance.machine;
     let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
     page.paragraph(0, 2, &format!("I/O bandwidth model of {machine}"));
     page.paragraph(0, 2, &source(record));
     page.paragraph(0, 2, &format!("Method: {}", method(record)));
     page.paragraph(0, 2, &bus_traffic(&record.method));
-    let conditions = conditions(&record.conditions.0);
+    let conditions = conditions(&record.provenance.conditions.0);
     if !conditions.is_empty() {
         page.paragraph(0, 2, &format!("Conditions: {conditions}"));
     }
-    if !record.complete {
+    if !record.provenance.complete {
         page.paragraph(0, 2, "INCOMPLETE: not every figure that was asked for is there and settled.");
     }
-    for warning in &record.warnings {
+    for warning in &record.provenance.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
     }
 }
 
 fn source(record: &Record) -> String {
-    let when = date(record.measured_at);
-    match &record.source {
+    let when = date(record.provenance.measured_at);
+    match &record.provenance.source {
         MachineSource::Live => format!("Measured on this machine, {when}"),
         MachineSource::Tape { name, note } if note.trim().is_empty() => {
             format!("From the tape {name}, recorded {when}")

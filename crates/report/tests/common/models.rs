@@ -108,10 +108,15 @@ pub fn model(machine: &Topology, targets: Vec<TargetModel>) -> Model {
     };
     let record = Record {
         schema: RECORD_SCHEMA.into(),
-        numaio: "0.1.0".into(),
-        measured_at: 1_795_231_479,
-        machine: machine.identity.clone(),
-        source: MachineSource::Live,
+        provenance: Provenance {
+            numaio: "0.1.0".into(),
+            measured_at: 1_795_231_479,
+            machine: machine.identity.clone(),
+            source: MachineSource::Live,
+            conditions: (conditions.clone(), conditions),
+            warnings: Vec::new(),
+            complete: true,
+        },
         method: Method {
             copy_loop: CopyLoop::Avx2,
             trials: loops
@@ -127,10 +132,7 @@ pub fn model(machine: &Topology, targets: Vec<TargetModel>) -> Model {
             seed: 1,
             rounds: 8,
         },
-        conditions: (conditions.clone(), conditions),
         cells: cells(&targets),
-        warnings: Vec::new(),
-        complete: true,
     };
     Model { schema: MODEL_SCHEMA.into(), targets, record }
 }
@@ -153,7 +155,7 @@ pub fn paper() -> Model {
         directions,
     };
     let mut it = model(&super::machines::dl585(), vec![target]);
-    it.record.source =
+    it.record.provenance.source =
         MachineSource::Tape { name: "dl585".into(), note: "emulated after Li et al., ICPP 2013".into() };
     it
 }
@@ -161,9 +163,9 @@ pub fn paper() -> Model {
 /// The same, with everything that can be doubtful.
 pub fn doubtful() -> Model {
     let mut it = paper();
-    it.record.complete = false;
-    it.record.source = MachineSource::Live;
-    it.record.warnings = vec![Warning {
+    it.record.provenance.complete = false;
+    it.record.provenance.source = MachineSource::Live;
+    it.record.provenance.warnings = vec![Warning {
         rule: "other-load".into(),
         what: "other processes used 31 % of the processors' time while it was measured, so figures are too low; \
                stop them, or measure when the machine is idle"
@@ -217,7 +219,7 @@ pub fn single() -> Model {
         directions: vec![direction(Direction::Write, 0, &[(0, 97.3)], &["0"])],
     };
     let mut it = model(&super::machines::vm(), vec![target]);
-    it.record.source = MachineSource::Simulated;
+    it.record.provenance.source = MachineSource::Simulated;
     it.record.method.repetitions = Some(100);
     it.record.method.trials.clear();
     it

@@ -1,5 +1,11 @@
 //! A workload: the one noun. It is measured, predicted, planned and placed.
 
+mod latency;
+mod stream;
+
+pub use latency::{LatencyWorkload, LoadWorkload};
+pub use stream::{StreamLoop, StreamOp, StreamWorkload};
+
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -64,6 +70,39 @@ pub struct Placement {
 pub enum Workload {
     /// Threads copy memory, each with its own source and sink, all at once.
     Copy(CopyWorkload),
+    /// Threads run an operation of STREAM.
+    Stream(StreamWorkload),
+    /// A thread follows pointers.
+    Latency(LatencyWorkload),
+}
+
+impl fmt::Display for Workload {
+    /// One line that tells it from others, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Copy(copy) => write!(
+                f,
+                "copy {} by CPUs {} with {}, {} bytes a thread",
+                copy.flow, copy.placement.cpus, copy.copy_loop, copy.bytes_per_thread
+            ),
+            Self::Stream(stream) => write!(
+                f,
+                "STREAM {} ({}) by CPUs {} on node {}, {} bytes an array",
+                stream.op, stream.stream_loop, stream.placement.cpus, stream.memory, stream.bytes_per_array
+            ),
+            Self::Latency(latency) => {
+                write!(f, "latency from CPU {} to node {}", latency.cpu, latency.memory)?;
+                match &latency.load {
+                    Some(load) => write!(
+                        f,
+                        " while CPUs {} read node {}, {} ns between reads",
+                        load.placement.cpus, load.memory, load.gap_ns
+                    ),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
 }
 
 /// Threads that copy between two nodes.
