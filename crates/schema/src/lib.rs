@@ -4,6 +4,7 @@
 //! are only added; readers pass over fields they do not know.
 
 mod document;
+mod interleave;
 mod latency;
 mod model;
 mod reading;
@@ -15,6 +16,7 @@ mod topology;
 mod view;
 
 pub use document::{Document, NotThatDocument};
+pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
