@@ -5,6 +5,7 @@
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod hwloc;
+mod interleave_text;
 mod listing;
 mod model_text;
 mod style;
@@ -14,6 +15,7 @@ mod topology_text;
 mod words;
 
 pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
+pub use interleave_text::interleave_text;
 pub use listing::model_listing;
 pub use model_text::model_text;
 pub use style::TextStyle;
