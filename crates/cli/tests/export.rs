@@ -66,6 +66,7 @@ fn stream(topology: &TopologyDocument, gib: &[&[f64]]) -> StreamRecord {
             rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 1 },
         },
         cells: cells.collect(),
+        classes: Vec::new(),
     }
 }
 
