@@ -68,6 +68,8 @@ pub enum Command {
     Model(ModelArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
+    /// Write a report of saved documents, of one machine or several, to hand around
+    Report(crate::commands::report::ReportArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),
