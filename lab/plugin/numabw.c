@@ -8,8 +8,8 @@
  * is paid.  Loops that both load from and store to one node have a bucket of
  * their own where a rate is given for them: see is_stream().
  *
- * Latency: a load from a line that no stream foretold makes its vCPU wait: see
- * foretold().
+ * Latency: a load from a line that no stream foretold makes its vCPU wait, and
+ * is not booked: see foretold().
  *
  * Kernel code runs unthrottled.
  *
@@ -18,6 +18,7 @@
  *     mem NODE SIZE                    nodes' memory in order, SIZE in bytes
  *     rate CPUNODE MEMNODE load|store|stream BYTES_PER_SECOND
  *     latency CPUNODE MEMNODE NANOSECONDS
+ *     queue SHARE MAX                  see watch()
  *     slack NANOSECONDS                see charge()
  */
 #define _GNU_SOURCE
@@ -76,12 +77,14 @@ enum {
     LINE_SHIFT = 6,
     STREAMS = 16,      /* that a vCPU's prefetcher follows */
     WAIT_NS = 100000,  /* latency is slept off in pieces of this */
+    WATCH_NS = 20000000,
 };
 enum { LOAD, STORE, STREAM, KINDS };
 
 struct bucket {
     int64_t next; /* when all bytes booked so far are paid, ns */
     int64_t late; /* how far behind the host's scheduler has put it, ns */
+    int64_t booked; /* ns, in all */
     double ns_per_byte; /* 0: no limit */
 } __attribute__((aligned(64)));
 
@@ -89,6 +92,11 @@ struct page {
     uint64_t number;
     uint32_t *bytes; /* counters of its memory node, [LOAD] and [STORE] */
     int32_t left;    /* bytes until the translation is looked up again */
+};
+
+struct path { /* from a vCPU to a memory node */
+    int64_t since, booked;
+    double slower; /* how many times the idle latency */
 };
 
 struct vcpu {
@@ -99,10 +107,12 @@ struct vcpu {
     uint64_t lines[STREAMS];          /* last line of each, newest first */
     int64_t wait_ns;                  /* latency not yet slept off */
     struct bucket latency;
+    struct path paths[MAX_NODES];
 } __attribute__((aligned(64)));
 
 static struct bucket buckets[MAX_NODES][MAX_NODES][KINDS];
 static int64_t latency_ns[MAX_NODES][MAX_NODES + 1]; /* last: no node */
+static double queue_share, queue_max = 1;
 static struct vcpu vcpus[MAX_CPUS];
 static struct { uint64_t start, size; } memory[MAX_NODES];
 static int nodes;
@@ -131,6 +141,7 @@ static void charge(struct bucket *b, int64_t cost)
         prctl(PR_SET_TIMERSLACK, 1);
         ready = true;
     }
+    __atomic_fetch_add(&b->booked, cost, __ATOMIC_RELAXED);
     int64_t now = now_ns(), end;
     int64_t late = __atomic_load_n(&b->late, __ATOMIC_RELAXED);
     int64_t earliest = now - work_ns - late;
@@ -229,14 +240,34 @@ static bool foretold(uint64_t *lines, uint64_t line)
     return false;
 }
 
-/* A vCPU waits by its own clock: loads of others do not delay it. */
-static void wait_for_line(struct vcpu *v, int n)
+/*
+ * Loads queue where others load, too: of a path whose load and stream buckets
+ * give the share u of what they can, latency is 1 + SHARE * u / (1 - u) times
+ * the idle one, at most MAX times.
+ */
+static void watch(struct path *path, const struct bucket *b)
 {
-    v->wait_ns += latency_ns[v->node][n];
-    if (v->wait_ns < WAIT_NS)
+    int64_t now = now_ns(), time = now - path->since;
+    if (time < WATCH_NS)
         return;
-    charge(&v->latency, v->wait_ns);
-    v->wait_ns = 0;
+    int64_t booked = b[LOAD].booked + b[STREAM].booked;
+    double used = (double)(booked - path->booked) / time;
+    double slower = used < 1 ? 1 + queue_share * used / (1 - used) : queue_max;
+    *path = (struct path){ now, booked, slower < queue_max ? slower : queue_max };
+}
+
+/* A vCPU waits by its own clock: loads of others do not delay it. */
+static bool waits_for_line(struct vcpu *v, int n)
+{
+    if (latency_ns[v->node][n] == 0)
+        return false;
+    v->wait_ns += latency_ns[v->node][n] * v->paths[n].slower;
+    if (v->wait_ns >= WAIT_NS) {
+        charge(&v->latency, v->wait_ns);
+        v->wait_ns = 0;
+        watch(&v->paths[n], buckets[v->node][n]);
+    }
+    return true;
 }
 
 /* AVX accesses arrive here as several accesses of at most 16 bytes. */
@@ -250,8 +281,9 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
     if (p->number != vaddr >> PAGE_SHIFT || p->left <= 0)
         look_up(v, p, info, vaddr);
     p->left -= size;
-    if (kind == LOAD && !foretold(v->lines, vaddr >> LINE_SHIFT))
-        wait_for_line(v, node_of_page(v, p));
+    if (kind == LOAD && !foretold(v->lines, vaddr >> LINE_SHIFT) &&
+        waits_for_line(v, node_of_page(v, p)))
+        return;
     if ((p->bytes[kind] += size) >= CHUNK)
         book(v, node_of_page(v, p), kind);
 }
@@ -313,6 +345,8 @@ static int read_conf(const char *name)
         else if (sscanf(line, "latency %u %u %" SCNu64, &a, &b, &n) == 3 &&
                  a < MAX_NODES && b < MAX_NODES)
             latency_ns[a][b] = n;
+        else if (sscanf(line, "queue %lf %lf", &queue_share, &queue_max) == 2)
+            continue;
         else if (sscanf(line, "slack %" SCNu64, &n) == 1)
             slack_ns = n;
         else {
@@ -334,9 +368,12 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
     }
     if (info->system.max_vcpus > MAX_CPUS)
         return -1;
-    for (int c = 0; c < MAX_CPUS; c++)
+    for (int c = 0; c < MAX_CPUS; c++) {
         for (int p = 0; p < PAGES; p++)
             vcpus[c].pages[p].number = UINT64_MAX;
+        for (int n = 0; n < MAX_NODES; n++)
+            vcpus[c].paths[n].slower = 1;
+    }
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
     return 0;
 }

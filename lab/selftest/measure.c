@@ -5,6 +5,8 @@
  *   triad:CPUNODE:MEMNODE     MB/s loaded and stored: a = b + q * c, as STREAM
  *   chase:CPUNODE:MEMNODE     ns per load of one thread, each load's address
  *                             from the load before, lines in random order
+ *   loaded:CPUNODE:MEMNODE:MB_PER_S  a chase while another thread of CPUNODE
+ *                             loads so much from MEMNODE
  * HOW copies: memcpy, avx2 or nt (non-temporal stores).
  */
 #define _GNU_SOURCE
@@ -58,6 +60,16 @@ static void triad(char *to, const char *from, const char *other)
         __m256d term = _mm256_load_pd((double *)(from + i));
         _mm256_store_pd((double *)(to + i), _mm256_add_pd(term, product));
     }
+}
+
+/* Its result must be used, or the compiler drops the loads. */
+__attribute__((target("avx2")))
+static int sum(const char *from)
+{
+    __m256i all = _mm256_setzero_si256();
+    for (int i = 0; i < STEP; i += 32)
+        all = _mm256_add_epi64(all, _mm256_load_si256((const __m256i *)(from + i)));
+    return _mm256_extract_epi32(all, 0);
 }
 
 static int threads, slices, slice_ms;
@@ -181,6 +193,29 @@ static void **chain(char *buffer)
     return (void **)buffer;
 }
 
+struct load {
+    int cpu, memory, mb_per_s;
+};
+
+static void *load(void *arg)
+{
+    const struct load *load = arg;
+    volatile int used;
+    pin(load->cpu);
+    char *buffer = buffer_on(load->memory);
+    double began = now(), bytes = 0;
+    for (int at = 0; !stop; at = (at + STEP) % SIZE) {
+        used = sum(buffer + at);
+        bytes += STEP;
+        double ahead = began + bytes / load->mb_per_s / 1e6 - now();
+        if (ahead > 0)
+            usleep(ahead * 1e6);
+    }
+    (void)used;
+    munmap(buffer, SIZE);
+    return NULL;
+}
+
 static void latency(int node, int memory)
 {
     pin(cpu_of_node(node, 0));
@@ -198,6 +233,18 @@ static void latency(int node, int memory)
     munmap(buffer, SIZE);
 }
 
+static void loaded_latency(int node, int memory, int mb_per_s)
+{
+    pthread_t id;
+    struct load job = { cpu_of_node(node, 1), memory, mb_per_s };
+    stop = 0;
+    if (pthread_create(&id, NULL, load, &job))
+        fail("pthread_create");
+    latency(node, memory);
+    stop = 1;
+    pthread_join(id, NULL);
+}
+
 static void measure(const char *what, loop *copy)
 {
     int node, from, to;
@@ -209,6 +256,8 @@ static void measure(const char *what, loop *copy)
         bandwidth(triad, 3, node, from, from);
     else if (sscanf(what, "chase:%d:%d", &node, &from) == 2)
         latency(node, from);
+    else if (sscanf(what, "loaded:%d:%d:%d", &node, &from, &to) == 3)
+        loaded_latency(node, from, to);
     else
         exit(2);
     putchar('\n');
