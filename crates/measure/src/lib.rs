@@ -7,8 +7,11 @@ pub mod campaign;
 mod cells;
 mod options;
 mod order;
+mod rounds;
+mod setting;
 mod trial;
 mod warnings;
 
-pub use campaign::{Event, Setting};
 pub use options::{CampaignError, Options, Threads};
+pub use rounds::Rule;
+pub use setting::{Event, Setting};
