@@ -4,6 +4,7 @@ use crate::cells::{Place, Target};
 use crate::options::{CampaignError, Options};
 use crate::rounds::{self, Cut, Finished, Measured, Task};
 use crate::setting::{Event, Setting};
+use crate::sizes::caches_assumed;
 use crate::trial::{self, Trial};
 use crate::warnings::{self, Told};
 use numaio_machine::ids::NodeId;
@@ -79,8 +80,7 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
         match Target::new(topology, node, options) {
             Ok(target) => {
                 if target.cache_assumed {
-                    let what = format!("the caches of node {node} are unknown; 32 MiB are assumed");
-                    warnings.push(Warning { rule: "caches-assumed".into(), what });
+                    warnings.push(caches_assumed(node));
                 }
                 targets.push(target);
             }

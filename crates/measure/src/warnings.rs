@@ -114,7 +114,7 @@ pub fn of_readings(readings: &[Measured], name: &dyn Fn(usize) -> String, told: 
 }
 
 /// Names of some cells; of very many the first ones.
-fn names(which: &[usize], name: &dyn Fn(usize) -> String) -> String {
+pub fn names(which: &[usize], name: &dyn Fn(usize) -> String) -> String {
     let named: Vec<String> = which.iter().take(MOST_NAMED).map(|index| name(*index)).collect();
     match which.len().saturating_sub(MOST_NAMED) {
         0 => named.join(", "),
