@@ -22,7 +22,9 @@ pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetMo
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use stream::{StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA};
+pub use stream::{
+    PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
+};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
 pub use view::{

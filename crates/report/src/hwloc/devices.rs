@@ -144,27 +144,44 @@ fn usual_class(kind: DeviceKind) -> u32 {
     }
 }
 
-/// An object for each name; of an RDMA device the second name is that of its network interface.
+/// An object for each name. hwloc has none for the controller of a drive that has a name of its own.
 fn os_devices(indexes: &mut Indexes, device: &Device) -> Vec<Element> {
-    let types = match device.kind {
-        DeviceKind::Nvme | DeviceKind::Block | DeviceKind::StorageController => [0, 0],
-        DeviceKind::Gpu => [1, 1],
-        DeviceKind::Network => [2, 2],
-        DeviceKind::Rdma => [3, 2],
-        DeviceKind::Dma => [4, 4],
-        DeviceKind::Accelerator => [5, 5],
-        DeviceKind::Bridge => return Vec::new(),
+    let controller = |name: &str| {
+        let digits = name.strip_prefix("nvme").unwrap_or_default();
+        device.names.len() > 1 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     };
-    let named = device.names.iter().enumerate().map(|(index, name)| {
+    let names = device.names.iter().filter(|name| !controller(name));
+    let named = names.filter_map(|name| {
         let mut element = Element::new("object")
             .with("type", "OSDev")
             .with("gp_index", indexes.next())
             .with("name", name)
-            .with("osdev_type", types[index.min(1)]);
+            .with("osdev_type", os_device_type(device.kind, name)?);
         if !device.model.is_empty() {
             element.add(Element::new("info").with("name", "Model").with("value", &device.model));
         }
-        element
+        Some(element)
     });
     named.collect()
+}
+
+/// Beginnings of names of RDMA devices, as drivers and rdma-core's renaming give them: an adapter has names of
+/// both kinds.
+const RDMA_NAMES: [&str; 14] = [
+    "mlx", "mthca", "qib", "hfi1_", "irdma", "i40iw", "bnxt_re", "qedr", "cxgb", "efa_", "hns_", "siw",
+    "roce", "ibp",
+];
+
+/// `hwloc_obj_osdev_type_t`; none of a bridge.
+fn os_device_type(kind: DeviceKind, name: &str) -> Option<u32> {
+    let rdma = RDMA_NAMES.iter().any(|beginning| name.starts_with(beginning));
+    Some(match kind {
+        DeviceKind::Nvme | DeviceKind::Block | DeviceKind::StorageController => 0,
+        DeviceKind::Gpu => 1,
+        DeviceKind::Network | DeviceKind::Rdma if rdma => 3,
+        DeviceKind::Network | DeviceKind::Rdma => 2,
+        DeviceKind::Dma => 4,
+        DeviceKind::Accelerator => 5,
+        DeviceKind::Bridge => return None,
+    })
 }

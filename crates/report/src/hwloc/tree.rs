@@ -280,10 +280,15 @@ fn sets(element: Element, cpus: &CpuSet, nodes: &NodeSet) -> Element {
         .with("complete_nodeset", nodes)
 }
 
-/// What this process may use.
+/// What this process may use. hwloc wants at least one node, be it one without memory.
 fn machine_sets(element: Element, topology: &Topology) -> Element {
     let cpus = topology.cpus.iter().filter(|cpu| cpu.online && cpu.allowed).map(|cpu| cpu.id).collect();
-    let nodes = topology.nodes.iter().filter(|node| node.memory_allowed).map(|node| node.id).collect();
+    let nodes = topology
+        .nodes
+        .iter()
+        .filter(|node| node.memory_allowed || node.memory.is_none())
+        .map(|node| node.id)
+        .collect();
     element.with("allowed_cpuset", bitmap::<_>(&cpus)).with("allowed_nodeset", bitmap(&nodes))
 }
 
