@@ -4,6 +4,7 @@
 //! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
+mod comparison_text;
 mod listing;
 mod model_text;
 mod style;
@@ -12,6 +13,7 @@ mod table;
 mod topology_text;
 mod words;
 
+pub use comparison_text::comparison_text;
 pub use listing::model_listing;
 pub use model_text::model_text;
 pub use style::TextStyle;
