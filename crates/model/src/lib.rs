@@ -6,11 +6,13 @@
 mod classes;
 mod compare;
 mod fit;
+mod interleave;
 mod views;
 
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
+pub use interleave::interleave_weights;
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

@@ -5,6 +5,8 @@
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod comparison_text;
+mod hwloc;
+mod interleave_text;
 mod listing;
 mod model_text;
 mod style;
@@ -14,6 +16,8 @@ mod topology_text;
 mod words;
 
 pub use comparison_text::comparison_text;
+pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
+pub use interleave_text::interleave_text;
 pub use listing::model_listing;
 pub use model_text::model_text;
 pub use style::TextStyle;

@@ -221,6 +221,7 @@ fn stream(scope: StreamScope, cells: &[(StreamOp, u32, u32, f64)]) -> StreamReco
             rounds: rounds(),
         },
         cells: cells.iter().map(cell).collect(),
+        classes: Vec::new(),
     }
 }
 
