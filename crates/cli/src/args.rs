@@ -68,6 +68,8 @@ pub enum Command {
     Model(ModelArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
+    /// Compare hop distance, latency, STREAM and the copy model of one target
+    Compare(crate::commands::compare::CompareArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
@@ -240,7 +242,7 @@ fn copy_loop(text: &str) -> Result<CopyLoop, String> {
 }
 
 /// A share from a percentage, above 0 and below 100.
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let number = number.filter(|number| *number > 0.0 && *number < 100.0);
     number.map(|number| number / 100.0).ok_or_else(|| format!("{text:?} is no percentage between 0 and 100"))

@@ -102,7 +102,7 @@ pub fn run(
     });
     let cells = cells.collect();
     let provenance = setting.provenance((before, after), warnings, complete);
-    Ok(StreamRecord { schema: STREAM_SCHEMA.to_owned(), provenance, method, cells })
+    Ok(StreamRecord { schema: STREAM_SCHEMA.to_owned(), provenance, method, cells, classes: Vec::new() })
 }
 
 /// Threads that run together, and their arrays.

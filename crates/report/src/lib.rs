@@ -5,6 +5,7 @@
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod bundle;
+mod comparison_text;
 mod csv;
 mod html;
 mod hwloc;
@@ -21,6 +22,7 @@ mod topology_text;
 mod words;
 
 pub use bundle::{Bundle, MachineDocuments, Misfit};
+pub use comparison_text::comparison_text;
 pub use csv::csv;
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};

@@ -67,7 +67,10 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
     Ok(targets)
 }
 
-fn node_of_device(topology: &Topology, name: &str) -> Result<numaio_machine::ids::NodeId, Failure> {
+pub(super) fn node_of_device(
+    topology: &Topology,
+    name: &str,
+) -> Result<numaio_machine::ids::NodeId, Failure> {
     let devices = || topology.devices.iter().filter(|device| device.moves_data());
     let Some(device) = devices().find(|device| device.answers_to(name)) else {
         let names: Vec<String> = devices().map(|device| device.name()).collect();
