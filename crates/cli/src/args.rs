@@ -72,6 +72,8 @@ pub enum Command {
     Compare(crate::commands::compare::CompareArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
+    /// Write a report of saved documents, of one machine or several, to hand around
+    Report(crate::commands::report::ReportArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -4,21 +4,32 @@
 //! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
+mod bundle;
 mod comparison_text;
+mod csv;
+mod html;
 mod hwloc;
 mod interleave_text;
+mod latex;
 mod listing;
+mod markdown;
 mod model_text;
+mod sheets;
 mod style;
 mod svg;
 mod table;
 mod topology_text;
 mod words;
 
+pub use bundle::{Bundle, MachineDocuments, Misfit};
 pub use comparison_text::comparison_text;
+pub use csv::csv;
+pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
 pub use interleave_text::interleave_text;
+pub use latex::latex;
 pub use listing::model_listing;
+pub use markdown::markdown;
 pub use model_text::model_text;
 pub use style::TextStyle;
 pub use svg::topology_svg;

@@ -5,6 +5,7 @@ pub mod export;
 mod generate;
 mod model;
 mod record;
+pub mod report;
 mod topology;
 
 use crate::args::{Args, Command, Common, MeasuringArgs};
@@ -27,6 +28,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),
+        Command::Report(command) => report::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }
