@@ -14,9 +14,7 @@ const MOST_ROWS: usize = 40;
 const LONG_COLUMNS_CM: f64 = 17.0;
 
 const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
-\usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{textcomp}
 \usepackage[margin=1.6cm]{geometry}
 \usepackage{booktabs}
 \usepackage{array}
@@ -136,8 +134,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("\\textless{}"),
             '>' => out.push_str("\\textgreater{}"),
             '|' => out.push_str("\\textbar{}"),
-            '"' => out.push_str("\\textquotedbl{}"),
-            '\'' => out.push_str("\\textquotesingle{}"),
+            '"' => out.push_str("''"),
             '–' => out.push_str("--"),
             '-' => out.push_str("{-}"),
             '…' => out.push_str("\\ldots{}"),

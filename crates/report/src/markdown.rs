@@ -24,7 +24,7 @@ pub fn markdown(bundle: &Bundle, unit: BandwidthUnit) -> String {
 fn write(text: &mut String, sheet: &Sheet) {
     let _ = writeln!(text, "\n### {}\n", escaped(&sheet.title));
     line(text, sheet.head.iter().map(|title| escaped(title)));
-    let rules = (0..sheet.head.len()).map(|column| if column == 0 { ":--" } else { "--:" });
+    let rules = (0..sheet.head.len()).map(|column| if sheet.stands_left(column) { ":--" } else { "--:" });
     line(text, rules.map(str::to_owned));
     for row in &sheet.rows {
         line(text, row.iter().map(cell));

@@ -4,14 +4,21 @@
 use super::{Scale, Sheet, Text};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::units::BandwidthUnit;
-use numaio_machine::workload::StreamOp;
+use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{
-    LatencyRecord, LoadedCurve, PairClasses, Reading, StreamCell, StreamRecord, StreamScope,
+    Cell, LatencyRecord, LoadedCurve, Model, PairClasses, Reading, StreamCell, StreamRecord, StreamScope,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who a row of a matrix is about: threads of a node together, or one of its CPUs.
 type Row = (NodeId, Option<CpuId>);
+
+/// A figure, and whether it is as precise as was asked for.
+type Figure = (Option<f64>, bool);
+
+fn figure(reading: &Reading) -> Figure {
+    (reading.median(), reading.settled)
+}
 
 pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
@@ -28,11 +35,11 @@ pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet
         let scale = Scale::new(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median()));
         let readings = cells.iter().map(|cell| {
             let cpu = cell.placement.cpus.first().filter(|_| alone);
-            (((cell.cpu_node, cpu), cell.memory_node), &cell.bytes_per_s)
+            (((cell.cpu_node, cpu), cell.memory_node), figure(&cell.bytes_per_s))
         });
         let matrix = Matrix {
             title: format!("STREAM {op}: results per CPU and memory node, by {who}, medians ({unit})"),
-            readings: readings.collect(),
+            figures: readings.collect(),
             show: &|value| scale.show(value),
             best: f64::max,
         };
@@ -41,14 +48,42 @@ pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet
     sheets
 }
 
+/// Copies of all targets; of a single one its classes tell enough.
+pub(super) fn of_copies(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
+    if model.targets.len() < 2 {
+        return Vec::new();
+    }
+    let cells = || model.record.cells.iter();
+    let value = |cell: &Cell| cell.bytes_copied_per_s.as_ref().map(|summary| summary.median);
+    let scale = Scale::new(unit, cells().filter_map(value));
+    let of = |direction: Direction| {
+        let figures = cells().filter_map(|cell| {
+            let node = match direction {
+                Direction::Write => cell.flow.source,
+                Direction::Read => cell.flow.sink,
+            };
+            let belongs = Flow::of(direction, cell.target, node) == cell.flow;
+            belongs.then_some((((cell.target, None), node), (value(cell), cell.settled)))
+        });
+        let matrix = Matrix {
+            title: format!("Copies by threads of a target for {}, medians ({unit})", direction.name()),
+            figures: figures.collect(),
+            show: &|value| scale.show(value),
+            best: f64::max,
+        };
+        matrix.sheet()
+    };
+    [Direction::Write, Direction::Read].map(of).into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
+}
+
 pub(super) fn of_latency(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     let cells = record.cells.iter();
-    let readings: BTreeMap<(Row, NodeId), &Reading> =
-        cells.map(|cell| (((cell.cpu_node, None), cell.memory_node), &cell.ns_per_load)).collect();
-    if !readings.is_empty() {
+    let figures: BTreeMap<(Row, NodeId), Figure> =
+        cells.map(|cell| (((cell.cpu_node, None), cell.memory_node), figure(&cell.ns_per_load))).collect();
+    if !figures.is_empty() {
         let title = "Idle latency per CPU and memory node, medians (ns)".to_owned();
-        let matrix = Matrix { title, readings, show: &|value| format!("{value:.1}"), best: f64::min };
+        let matrix = Matrix { title, figures, show: &|value| format!("{value:.1}"), best: f64::min };
         sheets.push(matrix.sheet());
     }
     sheets.extend(record.curves.iter().map(|curve| loaded(curve, unit)));
@@ -57,7 +92,7 @@ pub(super) fn of_latency(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<She
 
 struct Matrix<'a> {
     title: String,
-    readings: BTreeMap<(Row, NodeId), &'a Reading>,
+    figures: BTreeMap<(Row, NodeId), Figure>,
     show: &'a dyn Fn(f64) -> String,
     /// The better one of two.
     best: fn(f64, f64) -> f64,
@@ -65,12 +100,11 @@ struct Matrix<'a> {
 
 impl Matrix<'_> {
     fn sheet(self) -> Sheet {
-        let rows: BTreeSet<Row> = self.readings.keys().map(|(row, _)| *row).collect();
-        let columns: BTreeSet<NodeId> = self.readings.keys().map(|(_, column)| *column).collect();
+        let rows: BTreeSet<Row> = self.figures.keys().map(|(row, _)| *row).collect();
+        let columns: BTreeSet<NodeId> = self.figures.keys().map(|(_, column)| *column).collect();
         let heads = columns.iter().map(|node| format!("Memory {node}"));
         let mut sheet = Sheet::new(&self.title, std::iter::once("CPUs".to_owned()).chain(heads));
-        let value =
-            |row: &Row, column: &NodeId| self.readings.get(&(*row, *column)).and_then(|it| it.median());
+        let value = |row: &Row, column: &NodeId| self.figures.get(&(*row, *column)).and_then(|it| it.0);
         let bests: Vec<Option<f64>> = columns
             .iter()
             .map(|column| rows.iter().filter_map(|row| value(row, column)).reduce(self.best))
@@ -88,13 +122,12 @@ impl Matrix<'_> {
             sheet.row(std::iter::once(Text::from(name)).chain(texts));
         }
         sheet.note("The best of each column is marked.");
-        let unsettled =
-            self.readings.values().filter(|reading| reading.median().is_some() && !reading.settled);
+        let unsettled = self.figures.values().filter(|(value, settled)| value.is_some() && !settled);
         match unsettled.count() {
             0 => {}
             count => sheet.note(format!("{count} of them are less precise than was asked for.")),
         }
-        let missing = self.readings.values().filter(|reading| reading.median().is_none()).count();
+        let missing = self.figures.values().filter(|(value, _)| value.is_none()).count();
         if missing > 0 {
             sheet.note(format!("{missing} have no figure (–)."));
         }

@@ -13,7 +13,7 @@ pub(crate) struct Sheet {
     pub title: String,
     /// Sentences below the table.
     pub notes: Vec<String>,
-    /// Titles of the columns. The first column is of names and stands left, the others are of figures.
+    /// Titles of the columns.
     pub head: Vec<String>,
     pub rows: Vec<Vec<Text>>,
 }
@@ -52,6 +52,11 @@ impl Sheet {
         Self { title: title.into(), notes: Vec::new(), head, rows: Vec::new() }
     }
 
+    /// Whether a column is of names or words and stands left.
+    pub fn stands_left(&self, column: usize) -> bool {
+        column == 0 || self.rows.iter().any(|row| row.get(column).is_some_and(|text| text.long))
+    }
+
     fn row<T: Into<Text>>(&mut self, texts: impl IntoIterator<Item = T>) {
         self.rows.push(texts.into_iter().map(Into::into).collect());
     }
@@ -66,6 +71,7 @@ pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Sheet> 
     let mut sheets = machine::of(machine);
     for model in &machine.models {
         sheets.extend(model::of(model, &views(machine), unit));
+        sheets.extend(matrix::of_copies(model, unit));
     }
     for stream in &machine.streams {
         sheets.extend(matrix::of_stream(stream, unit));
