@@ -85,7 +85,7 @@ pub fn measure(
             Ok(document) => {
                 let saved =
                     if machine.is_live() && !args.no_save { save(source.kind, &document)? } else { None };
-                found.add(&saved.unwrap_or_default(), &document, Again::Drop)?;
+                found.add(&saved.unwrap_or_default(), &document, Again::Replace)?;
             }
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
             Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
