@@ -111,7 +111,7 @@ fn sentence(judged: &Judged) -> String {
         }
         // A pair that stands in two classes of both views is in the same order in both.
         (_, true) => format!(
-            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in the wrong order, each within a class"
+            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in another order, within a class"
         ),
         (_, false) => {
             format!("disagrees: tau-b {tau_b:.2}, other classes, {wrong} of {pairs} in the wrong order")
