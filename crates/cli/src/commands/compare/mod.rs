@@ -92,8 +92,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     missing::say(&mut found);
     let comparison = compared(identity, target, devices, found)?;
     if machine.is_live() && args.from.is_empty() && !args.no_save {
-        let text = json(&comparison)?;
-        store::save(Kind::Comparison, &comparison.machine.fingerprint, comparison.measured_at, &text)?;
+        save(common, &comparison)?;
     }
     print(common, args, &comparison)?;
     let interrupted = numaio_linux::interrupt::interrupted();
@@ -185,6 +184,13 @@ fn compared(
     let numaio = env!("CARGO_PKG_VERSION").to_owned();
     let about = About { numaio, machine, measured_at, target, devices, warnings };
     Ok(numaio_model::compare(about, views))
+}
+
+fn save(common: &Common, comparison: &Comparison) -> Result<(), Failure> {
+    let (fingerprint, at) = (&comparison.machine.fingerprint, comparison.measured_at);
+    let path = store::save(Kind::Comparison, fingerprint, at, &json(comparison)?)?;
+    output::remark(common, &format!("the comparison is saved in {}", path.display()));
+    Ok(())
 }
 
 fn print(common: &Common, args: &CompareArgs, comparison: &Comparison) -> Result<(), Failure> {
