@@ -69,11 +69,12 @@ impl<'a> Collected<'a> {
             Document::Topology(_) | Document::Comparison(_) | Document::Receipt(_) => Vec::new(),
         };
         let told = !views.is_empty();
-        if told {
-            self.add_provenance(document);
-        }
+        let before = self.views.clone();
         for view in views {
             self.add_view(path, view, again);
+        }
+        if self.views != before {
+            self.add_provenance(document);
         }
         Ok(told)
     }
