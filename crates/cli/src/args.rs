@@ -66,6 +66,10 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Measure the bandwidth between nodes and class them per target and direction
     Model(ModelArgs),
+    /// Measure STREAM between every two nodes
+    Stream(crate::commands::stream::StreamArgs),
+    /// Measure latency between every two nodes, idle and under load
+    Latency(crate::commands::latency::LatencyArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of one target
@@ -111,6 +115,9 @@ pub struct ModelArgs {
     /// Class a saved model anew and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "node", "device", "all"])]
     pub from: Option<PathBuf>,
+    /// Show number of visits, interval and drift of every figure
+    #[arg(long, conflicts_with_all = ["json", "format"])]
+    pub stats: bool,
     /// Do not save the model
     #[arg(long)]
     pub no_save: bool,
@@ -178,6 +185,17 @@ pub struct MeasuringArgs {
     /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb; without it the fastest here
     #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
     pub copy_loop: Option<CopyLoop>,
+    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
+}
+
+/// What every measurement in rounds can be told.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Measuring")]
+pub struct RoundsArgs {
     /// Use reserved huge pages in place of transparent ones
     #[arg(long)]
     pub hugepages: bool,
@@ -187,9 +205,6 @@ pub struct MeasuringArgs {
     /// Time to spend on the machine, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub time_limit: f64,
-    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub repetitions: Option<u32>,
     /// Switch automatic NUMA balancing off meanwhile, and back on after (needs root)
     #[arg(long)]
     pub pause_balancing: bool,
@@ -212,6 +227,9 @@ pub struct RecordArgs {
     /// Record what the machine is and measure nothing
     #[arg(long)]
     pub no_measure: bool,
+    /// Record copies alone, without STREAM and latency
+    #[arg(long)]
+    pub no_baselines: bool,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }

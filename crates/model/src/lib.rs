@@ -7,12 +7,14 @@ mod classes;
 mod compare;
 mod fit;
 mod interleave;
+mod pairs;
 mod views;
 
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
+pub use pairs::pair_classes;
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };
