@@ -7,12 +7,15 @@ use crate::commands::{json, Measured};
 use crate::documents;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::progress::Progress;
 use crate::store::{self, Kind};
+use numaio_linux::interrupt;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_measure::Options;
-use numaio_model::Rule;
+use numaio_measure::{
+    campaign, latency, stream, CampaignError, Event, LatencyOptions, Options, Setting, StreamOptions,
+};
 use numaio_schema::Document;
 use std::path::PathBuf;
 
@@ -20,8 +23,10 @@ use std::path::PathBuf;
 pub struct Source {
     /// Where its documents are kept.
     pub kind: Kind,
-    /// How the names of its views begin.
-    pub beginning: &'static str,
+    /// How the names of its views begin; all of them are wanted.
+    pub names: &'static [&'static str],
+    /// Rule of the warning that it is missing.
+    rule: &'static str,
     /// Its name for people.
     title: &'static str,
     /// The command that measures it.
@@ -30,15 +35,33 @@ pub struct Source {
 
 /// What can be measured, in the order in which it is.
 pub const SOURCES: [Source; 3] = [
-    Source { kind: Kind::Latency, beginning: "latency-", title: "latency", command: "numaio latency" },
-    Source { kind: Kind::Stream, beginning: "stream-", title: "STREAM", command: "numaio stream" },
-    Source { kind: Kind::Model, beginning: "copy-", title: "the copy model", command: "numaio model" },
+    Source {
+        kind: Kind::Latency,
+        names: &["latency-"],
+        rule: "missing-latency",
+        title: "latency",
+        command: "numaio latency",
+    },
+    Source {
+        kind: Kind::Stream,
+        names: &["stream-"],
+        rule: "missing-stream",
+        title: "STREAM",
+        command: "numaio stream",
+    },
+    Source {
+        kind: Kind::Model,
+        names: &["copy-write", "copy-read"],
+        rule: "missing-model",
+        title: "the copy model",
+        command: "numaio model",
+    },
 ];
 
 impl Source {
-    /// Rule of the warning that it is missing.
-    fn rule(&self) -> String {
-        format!("missing-{}", self.beginning.trim_end_matches('-'))
+    /// Whether all of its views are known.
+    pub fn is_known(&self, found: &Collected) -> bool {
+        self.names.iter().all(|name| found.knows(name))
     }
 
     fn missing(&self, target: NodeId, why: &str) -> String {
@@ -55,18 +78,17 @@ pub fn measure(
     found: &mut Collected,
 ) -> Result<(), Failure> {
     for source in &SOURCES {
-        if found.knows(source.beginning) || numaio_linux::interrupt::interrupted() {
+        if source.is_known(found) || interrupt::interrupted() {
             continue;
         }
-        match measured(common, source.kind, machine, topology, found.target()) {
-            Ok(Some(document)) => {
+        match measured(common, args, source.kind, machine, topology, found.target()) {
+            Ok(document) => {
                 let saved =
                     if machine.is_live() && !args.no_save { save(source.kind, &document)? } else { None };
-                found.add(&saved.unwrap_or_default(), &document, Again::Keep)?;
+                found.add(&saved.unwrap_or_default(), &document, Again::Replace)?;
             }
-            Ok(None) => {}
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-            Err(failure) => found.warn(&source.rule(), source.missing(found.target(), &failure.message)),
+            Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
         }
     }
     Ok(())
@@ -74,25 +96,59 @@ pub fn measure(
 
 fn measured(
     common: &Common,
+    args: &CompareArgs,
     kind: Kind,
     machine: &Machine,
     topology: &Topology,
     target: NodeId,
-) -> Result<Option<Document>, Failure> {
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    match kind {
-        Kind::Model => {
-            let options = Options { targets: NodeSet::one(target), ..Options::default() };
-            let record = super::super::measure(common, setting, machine.time(), &options)?;
-            Ok(Some(Document::Model(Box::new(numaio_model::fit(record, topology, Rule::default())))))
+) -> Result<Document, Failure> {
+    let (around, time_limit_s) = (NodeSet::one(target), args.time_limit);
+    let rule = numaio_measure::Rule { time_limit_s, ..Default::default() };
+    let run = |setting: &Setting, tell: &mut dyn FnMut(&Event)| match kind {
+        Kind::Latency => {
+            let options = LatencyOptions { around, rule, ..Default::default() };
+            latency::run(setting, &options, tell).map(|record| Document::Latency(Box::new(record)))
         }
-        _ => Ok(None),
+        Kind::Stream => {
+            let options = StreamOptions { around, rule, ..Default::default() };
+            stream::run(setting, &options, tell).map(|record| Document::Stream(Box::new(record)))
+        }
+        _ => {
+            let options = Options { targets: around, time_limit_s, ..Default::default() };
+            let record = campaign::run(setting, &options, tell)?;
+            Ok(Document::Model(Box::new(numaio_model::fit(record, topology, Default::default()))))
+        }
+    };
+    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    with_progress(common, setting, machine.time(), run)
+}
+
+/// Runs any campaign, with progress; Ctrl-C ends it early.
+fn with_progress<R>(
+    common: &Common,
+    machine: Measured,
+    now: u64,
+    run: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<R, CampaignError>,
+) -> Result<R, Failure> {
+    interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+    let Measured { root, probe, topology, source } = machine;
+    let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
+    let progress = Progress::new(common);
+    let record = run(&setting, &mut |event| progress.show(event));
+    drop(progress);
+    match record {
+        Err(error) if interrupt::interrupted() => {
+            Err(Failure { code: failure::INTERRUPTED, ..Failure::new(format!("interrupted: {error}")) })
+        }
+        record => Ok(record?),
     }
 }
 
 fn save(kind: Kind, document: &Document) -> Result<Option<PathBuf>, Failure> {
     let text = match document {
         Document::Model(model) => json(model)?,
+        Document::Stream(record) => json(record)?,
+        Document::Latency(record) => json(record)?,
         _ => return Ok(None),
     };
     let (machine, at) = (documents::machine_of(document), collected::measured_at(document));
@@ -102,10 +158,10 @@ fn save(kind: Kind, document: &Document) -> Result<Option<PathBuf>, Failure> {
 /// Says what no document tells, and what measures it.
 pub fn say(found: &mut Collected) {
     for source in &SOURCES {
-        let said = found.warnings.iter().any(|warning| warning.rule == source.rule());
-        if !found.knows(source.beginning) && !said {
+        let said = found.warnings.iter().any(|warning| warning.rule == source.rule);
+        if !source.is_known(found) && !said {
             let how = format!("{} measures it", source.command);
-            found.warn(&source.rule(), source.missing(found.target(), &how));
+            found.warn(source.rule, source.missing(found.target(), &how));
         }
     }
 }
