@@ -5,9 +5,15 @@
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod bundle;
+mod csv;
 mod html;
+mod hwloc;
+mod interleave_text;
+mod latex;
 mod listing;
+mod markdown;
 mod model_text;
+mod sheets;
 mod style;
 mod svg;
 mod table;
@@ -15,8 +21,13 @@ mod topology_text;
 mod words;
 
 pub use bundle::{Bundle, MachineDocuments, Misfit};
+pub use csv::csv;
 pub use html::html;
+pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
+pub use interleave_text::interleave_text;
+pub use latex::latex;
 pub use listing::model_listing;
+pub use markdown::markdown;
 pub use model_text::model_text;
 pub use style::TextStyle;
 pub use svg::topology_svg;

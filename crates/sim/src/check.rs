@@ -114,7 +114,8 @@ impl Spec {
         let mut pairs = BTreeSet::new();
         for path in &self.paths {
             let at = || at_path(path);
-            for number in [path.load_bytes_per_s, path.store_bytes_per_s, path.core_bytes_per_s] {
+            let PathSpec { load_bytes_per_s, store_bytes_per_s, core_bytes_per_s, latency_ns, .. } = *path;
+            for number in [load_bytes_per_s, store_bytes_per_s, core_bytes_per_s, latency_ns] {
                 positive(number, at)?;
             }
             let known = path.load_links.iter().chain(&path.store_links).all(|link| links.contains(link));

@@ -1,17 +1,17 @@
 //! A simulated NUMA machine.
 //!
 //! A [`Spec`] describes a machine; [`render()`] shows it as Linux would, as a tree of /sys and /proc files, so
-//! that the real parsers run on it; and [`Simulated`] runs copy workloads on it by sharing its paths and
-//! links max-min fairly, with seeded noise. It knows nothing of the models that are fitted to it.
+//! that the real parsers run on it; and [`Simulated`] runs workloads on it by sharing its paths and links
+//! max-min fairly, with seeded noise. It knows nothing of the models that are fitted to it.
 
 mod check;
-mod copy;
 mod noise;
 pub mod render;
 pub mod shapes;
 pub mod sharing;
 mod simulated;
 pub mod spec;
+mod wiring;
 mod write;
 
 pub use render::render;

@@ -11,6 +11,8 @@ use numaio_machine::workload::CopyLoop;
 pub const NAMES: [&str; 6] = ["one", "uniform", "dl585", "sparse", "arm", "large"];
 
 const GIB: u64 = 1 << 30;
+/// Latency of local memory; that of others grows with their distance.
+const LOCAL_LATENCY_NS: f64 = 90.0;
 
 /// A shape by name, for tools.
 pub fn named(name: &str) -> Option<Spec> {
@@ -380,12 +382,21 @@ pub fn wire(spec: &mut Spec, controller_bytes_per_s: f64, figures: impl Fn(NodeI
                 load_bytes_per_s: figures.load,
                 store_bytes_per_s: figures.store,
                 core_bytes_per_s: figures.core,
+                latency_ns: LOCAL_LATENCY_NS * hops(spec, cpus.id, memory.id),
                 load_links: vec![controller(memory.id)],
                 store_links: vec![controller(memory.id)],
             });
         }
     }
     spec.paths = paths;
+}
+
+/// SLIT distance of a memory over the local one; 1 where firmware tells none.
+fn hops(spec: &Spec, cpus: NodeId, memory: NodeId) -> f64 {
+    let index = |id: NodeId| spec.nodes.iter().position(|node| node.id == id);
+    let row = index(cpus).and_then(|row| spec.distances.get(row));
+    let distance = index(memory).zip(row).and_then(|(column, row)| row.get(column));
+    distance.map_or(1.0, |distance| f64::from(*distance) / 10.0)
 }
 
 /// A PCI address.

@@ -137,12 +137,19 @@ pub struct PathSpec {
     pub store_bytes_per_s: f64,
     /// Most that one core copies by way of this path, in either direction.
     pub core_bytes_per_s: f64,
+    /// Time of a load by this path while nothing else uses it, in nanoseconds.
+    #[serde(default = "usual_latency_ns")]
+    pub latency_ns: f64,
     /// Names of links that loads cross.
     #[serde(default)]
     pub load_links: Vec<String>,
     /// Names of links that stores cross.
     #[serde(default)]
     pub store_links: Vec<String>,
+}
+
+fn usual_latency_ns() -> f64 {
+    100.0
 }
 
 /// A PCI function.

@@ -25,7 +25,8 @@ pub struct ReportArgs {
     /// Where to write: a file, a folder, or - for standard output; without it numaio-report.html here
     #[arg(long, short, value_name = "DIR|FILE")]
     pub output: Option<PathBuf>,
-    /// Form of the report; json is the documents themselves
+    /// Form of the report; latex compiles by pdflatex, csv has a line for each figure, json is the documents
+    /// themselves
     #[arg(long, value_name = "FORM", default_value = "html")]
     pub format: Format,
     /// Every measurement, and not only the newest of each thing
@@ -37,6 +38,9 @@ pub struct ReportArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Html,
+    Latex,
+    Csv,
+    Markdown,
     Json,
 }
 
@@ -45,6 +49,9 @@ impl Format {
     fn file_name(self) -> &'static str {
         match self {
             Self::Html => "numaio-report.html",
+            Self::Latex => "numaio-report.tex",
+            Self::Csv => "numaio-report.csv",
+            Self::Markdown => "numaio-report.md",
             Self::Json => "numaio-report.json",
         }
     }
@@ -60,6 +67,9 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
     }
     let text = match args.format {
         Format::Html => numaio_report::html(&bundle, common.unit),
+        Format::Latex => numaio_report::latex(&bundle, common.unit),
+        Format::Csv => numaio_report::csv(&bundle).map_err(Failure::new)?,
+        Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
     write(common, args, &text)?;

@@ -1,0 +1,262 @@
+//! A machine that does not exist, behind the seam.
+
+mod copy;
+mod latency;
+mod stream;
+
+use crate::noise::{run_factor, Random};
+use crate::render::{proc::numa_balancing, render, usage, usage::Usage};
+use crate::spec::{BadSpec, Spec};
+use crate::wiring::Wiring;
+use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::ids::NodeId;
+use numaio_machine::interleave;
+use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};
+use numaio_machine::tree::Tree;
+use numaio_machine::workload::{Flow, Pages, Sampling, Workload};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// Most samples of a run; a limit against workloads that would never end.
+const MOST_SAMPLES: u32 = 1_000_000;
+const BASE_PAGE: u64 = 4096;
+const HUGE_PAGE: u64 = 2 << 20;
+/// What one thread zeroes of fresh memory per second, by page faults.
+const BASE_TOUCH_BYTES_PER_S: f64 = 1.5e9;
+/// The same on huge pages.
+const HUGE_TOUCH_BYTES_PER_S: f64 = 6e9;
+/// To start a thread, and to ask for a page's node.
+const THREAD_NS: u64 = 50_000;
+const PAGE_CHECK_NS: u64 = 100;
+
+/// A simulated machine: seen by its rendered files, tried by computing, changed in itself.
+#[derive(Debug)]
+pub struct Simulated {
+    spec: Spec,
+    wiring: Wiring,
+    tree: RefCell<Tree>,
+    usage: RefCell<Usage>,
+    runs: Cell<u64>,
+    balancing: Cell<Option<u32>>,
+}
+
+impl Simulated {
+    /// The machine of a description, an hour after it was started.
+    ///
+    /// # Errors
+    /// If the description cannot be a machine.
+    pub fn new(spec: Spec) -> Result<Self, BadSpec> {
+        spec.check()?;
+        Ok(Self {
+            wiring: Wiring::new(&spec),
+            tree: RefCell::new(render(&spec)),
+            usage: RefCell::new(Usage::at_boot(&spec)),
+            runs: Cell::new(0),
+            balancing: Cell::new(spec.conditions.numa_balancing),
+            spec,
+        })
+    }
+
+    /// The description.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The files as they are now.
+    pub fn tree(&self) -> Tree {
+        self.tree.borrow().clone()
+    }
+
+    fn balancing_factor(&self) -> f64 {
+        match self.balancing.get() {
+            None | Some(0) => 1.0,
+            Some(_) => 1.0 - self.spec.conditions.balancing_cost,
+        }
+    }
+
+    /// Randomness of the next run, and what its bandwidth is multiplied by.
+    fn next_run(&self, flow: Flow) -> (Random, f64) {
+        let run = self.runs.replace(self.runs.get() + 1);
+        let mut random = Random::of_run(self.spec.noise.seed, run);
+        let hours = self.usage.borrow().hours();
+        let factor = run_factor(&self.spec.noise, flow, hours, &mut random) * self.balancing_factor();
+        (random, factor)
+    }
+
+    /// Refuses CPUs that a real machine would refuse.
+    fn admit_cpus(&self, cpus: &CpuSet) -> Result<(), ProbeError> {
+        if cpus.is_empty() {
+            return refused("run", "no CPUs to run on");
+        }
+        match cpus.difference(&self.spec.allowed_cpus()).first() {
+            Some(cpu) => refused(&format!("sched_setaffinity to CPU {cpu}"), INVALID),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses buffers that a real machine would refuse; each is a node, its bytes, and how many there are.
+    fn admit_buffers(&self, buffers: &[(NodeId, u64, u64)], pages: Pages) -> Result<(), ProbeError> {
+        let page = page_bytes(pages, true);
+        let mut needed: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (node, bytes, count) in buffers {
+            if !self.spec.allowed_nodes().contains(*node) {
+                return refused(&format!("mbind to node {node}"), INVALID);
+            }
+            if *bytes == 0 {
+                return refused("run", "buffers of no bytes");
+            }
+            let whole = bytes.div_ceil(page).saturating_mul(page).saturating_mul(*count);
+            let sum = needed.entry(*node).or_default();
+            *sum = sum.saturating_add(whole);
+        }
+        let limit = self.spec.confinement.memory_limit_bytes.unwrap_or(u64::MAX);
+        let all = needed.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        for (node, needed_bytes) in &needed {
+            let (node, needed_bytes, free_bytes) = (*node, *needed_bytes, self.free_bytes(*node, pages));
+            if needed_bytes > free_bytes {
+                return Err(ProbeError::NoMemory { node, needed_bytes, free_bytes });
+            }
+        }
+        match needed.keys().next_back().filter(|_| all > limit) {
+            Some(node) => Err(ProbeError::NoMemory { node: *node, needed_bytes: all, free_bytes: limit }),
+            None => Ok(()),
+        }
+    }
+
+    fn free_bytes(&self, node: NodeId, pages: Pages) -> u64 {
+        let Some(node) = self.spec.node(node) else { return 0 };
+        match pages {
+            Pages::Huge => {
+                let pools = node.huge_pages.iter().filter(|pool| pool.page_bytes == HUGE_PAGE);
+                pools.map(|pool| pool.free.saturating_mul(HUGE_PAGE)).fold(0, u64::saturating_add)
+            }
+            Pages::Base | Pages::Transparent => node.free_bytes,
+        }
+    }
+
+    /// Where the pages of buffers lie, looked at before and after the run.
+    fn residency(&self, buffers: &[(NodeId, u64, u64)], pages: Pages) -> Residency {
+        let page = page_bytes(pages, self.spec.conditions.transparent_huge_pages != "never");
+        let mut residency = Residency { pages_checked: Some(0), ..Residency::default() };
+        for (node, bytes, count) in buffers {
+            let pages = bytes.div_ceil(page) * count;
+            residency.pages_checked = residency.pages_checked.map(|checked| checked + 2 * pages);
+            if page == HUGE_PAGE {
+                residency.huge_bytes += pages * page;
+            }
+            let Some(misplaced) = self.spec.noise.misplaced.iter().find(|pages| pages.node == *node) else {
+                continue;
+            };
+            let count = (pages as f64 * misplaced.share).round() as u64 * 2;
+            residency.pages_misplaced += count;
+            residency.found_on = Some(misplaced.found_on).filter(|_| count > 0).or(residency.found_on);
+        }
+        residency
+    }
+
+    /// Time to start threads, touch their buffers and look where they lie, in nanoseconds; each thread touches
+    /// `bytes`.
+    fn preparation_ns(&self, threads: u64, bytes: f64, residency: &Residency) -> u64 {
+        let touch = if residency.huge_bytes > 0 { HUGE_TOUCH_BYTES_PER_S } else { BASE_TOUCH_BYTES_PER_S };
+        let touch_ns = (bytes / touch * 1e9) as u64;
+        let check_ns = residency.pages_checked.unwrap_or(0) * PAGE_CHECK_NS;
+        [touch_ns, check_ns, threads * THREAD_NS].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Lets the machine's time go on by a run.
+    fn pass(&self, elapsed_ns: u64, cpus: &CpuSet) {
+        let mut now = self.usage.borrow_mut();
+        now.pass(elapsed_ns, cpus);
+        usage::render(&self.spec, &now, &mut self.tree.borrow_mut());
+    }
+}
+
+/// What the kernel says to a CPU or node that is not there.
+const INVALID: &str = "Invalid argument (os error 22)";
+
+fn refused<T>(what: &str, why: &str) -> Result<T, ProbeError> {
+    Err(ProbeError::Refused { what: what.to_owned(), why: why.to_owned() })
+}
+
+/// Refuses a run without samples, or without end.
+fn admit_samples(sampling: Sampling) -> Result<(), ProbeError> {
+    let samples = match sampling {
+        Sampling::Window { milliseconds, slices } if milliseconds > 0 => slices,
+        Sampling::Window { .. } => 0,
+        Sampling::Repetitions { count } => count,
+    };
+    match samples {
+        0 => refused("run", "no samples to take"),
+        samples if samples > MOST_SAMPLES => {
+            refused(&format!("{samples} samples"), "more than a simulated machine takes")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Time between the first and the last of several threads' starts.
+fn start_skew_ns(threads: u64, random: &mut Random) -> u64 {
+    if threads > 1 {
+        random.next() % 20_000
+    } else {
+        0
+    }
+}
+
+fn page_bytes(pages: Pages, transparent_are_huge: bool) -> u64 {
+    match pages {
+        Pages::Base => BASE_PAGE,
+        Pages::Transparent if !transparent_are_huge => BASE_PAGE,
+        Pages::Transparent | Pages::Huge => HUGE_PAGE,
+    }
+}
+
+impl Sysfs for Simulated {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        self.tree.borrow().read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.tree.borrow().list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.tree.borrow().resolve(path)
+    }
+}
+
+impl Probe for Simulated {
+    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
+        match workload {
+            Workload::Copy(copy) => self.copy(copy).map(Outcome::Copy),
+            Workload::Stream(stream) => self.stream(stream).map(Outcome::Stream),
+            Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
+        }
+    }
+}
+
+impl Control for Simulated {
+    fn apply(&self, change: &Change) -> Result<Change, ControlError> {
+        let refused =
+            |why: &str| Err(ControlError::Refused { what: change.to_string(), why: why.to_owned() });
+        match change {
+            Change::NumaBalancing { mode: 4.. } => refused("Invalid argument"),
+            Change::NumaBalancing { mode } => {
+                let Some(before) = self.balancing.get() else { return refused("No such file or directory") };
+                self.balancing.set(Some(*mode));
+                numa_balancing(*mode, &mut self.tree.borrow_mut());
+                Ok(Change::NumaBalancing { mode: before })
+            }
+            Change::InterleaveWeight { weight: 0 | 256.., .. } => refused("Invalid argument"),
+            Change::InterleaveWeight { node, weight } => {
+                let path = interleave::path(*node);
+                let tree = &mut self.tree.borrow_mut();
+                let Ok(before) = tree.value(&path) else { return refused("No such file or directory") };
+                tree.file(&path, format!("{weight}\n"));
+                Ok(Change::InterleaveWeight { node: *node, weight: before })
+            }
+            // It runs Linux 6.12.
+            Change::AutomaticInterleave { .. } => refused("No such file or directory"),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! How fast workloads run: threads, the paths and links they cross, and what each gets.
+
+use crate::sharing::{share, Use};
+use crate::spec::Spec;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::set::CpuSet;
+use numaio_machine::workload::{CopyLoop, Flow, LoadWorkload, StreamWorkload};
+use std::collections::BTreeMap;
+
+/// Part of a path's latency that waiting in its queues adds, at half load.
+const QUEUEING: f64 = 0.5;
+/// Use of a capacity beyond which queues grow no longer: memory controllers stop taking requests then.
+const FULLEST: f64 = 0.95;
+
+/// A machine's capacities, and where each path's stand among them.
+#[derive(Debug)]
+pub(crate) struct Wiring {
+    capacities: Vec<f64>,
+    paths: BTreeMap<(NodeId, NodeId), Path>,
+    cpus: BTreeMap<CpuId, CpuPlace>,
+    /// Share of a node's pages that lie elsewhere, and where.
+    misplaced: BTreeMap<NodeId, (NodeId, f64)>,
+    /// Others' copies.
+    others: Vec<(CpuId, Flow)>,
+}
+
+#[derive(Debug)]
+struct Path {
+    load: Vec<usize>,
+    store: Vec<usize>,
+    core_bytes_per_s: f64,
+    latency_ns: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CpuPlace {
+    node: NodeId,
+    /// The capacity that is its core's time: one second a second.
+    core: usize,
+}
+
+impl Wiring {
+    /// The wiring of a machine that was checked.
+    pub fn new(spec: &Spec) -> Self {
+        let mut capacities: Vec<f64> = spec.links.iter().map(|link| link.bytes_per_s).collect();
+        let links: BTreeMap<&str, usize> =
+            spec.links.iter().enumerate().map(|(index, link)| (link.name.as_str(), index)).collect();
+        let mut add = |bytes_per_s: f64| {
+            capacities.push(bytes_per_s);
+            capacities.len() - 1
+        };
+        let mut paths = BTreeMap::new();
+        for path in &spec.paths {
+            let among = |names: &[String]| {
+                names.iter().filter_map(|name| links.get(name.as_str()).copied()).collect()
+            };
+            let (mut load, mut store): (Vec<usize>, Vec<usize>) =
+                (among(&path.load_links), among(&path.store_links));
+            load.push(add(path.load_bytes_per_s));
+            store.push(add(path.store_bytes_per_s));
+            let entry =
+                Path { load, store, core_bytes_per_s: path.core_bytes_per_s, latency_ns: path.latency_ns };
+            paths.insert((path.cpus, path.memory), entry);
+        }
+        let mut cpus = BTreeMap::new();
+        for node in &spec.nodes {
+            for core in node.cores() {
+                let place = CpuPlace { node: node.id, core: add(1.0) };
+                cpus.extend(core.iter().map(|cpu| (cpu, place)));
+            }
+        }
+        let misplaced =
+            spec.noise.misplaced.iter().map(|pages| (pages.node, (pages.found_on, pages.share))).collect();
+        let load = &spec.conditions.other_load;
+        let others = load.iter().flat_map(|load| load.cpus.iter().map(|cpu| (cpu, load.flow))).collect();
+        Self { capacities, paths, cpus, misplaced, others }
+    }
+
+    /// Bytes per second that each thread copies, without noise, by CPU. Others' copies take their share.
+    pub fn rates(&self, cpus: &CpuSet, flow: Flow, copy_loop: CopyLoop) -> Vec<f64> {
+        self.share(&self.capacities, cpus.iter().map(|cpu| self.uses(cpu, flow, copy_loop)).collect())
+    }
+
+    /// Bytes per second that each thread of STREAM reads and writes, as STREAM counts, by CPU.
+    pub fn stream_rates(&self, stream: &StreamWorkload) -> Vec<f64> {
+        let uses = stream.placement.cpus.iter().map(|cpu| self.uses_of_stream(cpu, stream));
+        self.share(&self.capacities, uses.collect())
+    }
+
+    /// Bytes per second that each loading thread reads, by CPU.
+    pub fn load_rates(&self, load: &LoadWorkload) -> Vec<f64> {
+        let mut capacities = self.capacities.clone();
+        let uses = load.placement.cpus.iter().map(|cpu| self.uses_of_load(cpu, load, &mut capacities));
+        let uses = uses.collect();
+        self.share(&capacities, uses)
+    }
+
+    /// Nanoseconds that a load takes from a CPU to a node's memory while others read it.
+    ///
+    /// Waiting grows as in a queue with one server, u / (1 - u) of its use, of the fullest capacity that both
+    /// cross; without load it is the path's own latency.
+    pub fn latency_ns(&self, cpu: CpuId, memory: NodeId, load: Option<&LoadWorkload>) -> f64 {
+        let Some(place) = self.cpus.get(&cpu) else { return 0.0 };
+        let used = load.map_or(0.0, |load| self.fullest(place.node, memory, load)).min(FULLEST);
+        let wait = 1.0 + QUEUEING * used / (1.0 - used);
+        let parts = self.parts(memory).into_iter();
+        let idle =
+            parts.filter_map(|(node, part)| Some(part * self.paths.get(&(place.node, node))?.latency_ns));
+        idle.sum::<f64>() * wait
+    }
+
+    /// Greatest use, as a share, of what loads from a node to a memory cross.
+    fn fullest(&self, cpus: NodeId, memory: NodeId, load: &LoadWorkload) -> f64 {
+        let Some(path) = self.paths.get(&(cpus, memory)) else { return 0.0 };
+        let rates = self.load_rates(load);
+        let mut unbounded = self.capacities.clone();
+        let threads = load.placement.cpus.iter().zip(rates);
+        let mut used = vec![0.0; self.capacities.len()];
+        for (cpu, rate) in threads {
+            for one in self.uses_of_load(cpu, load, &mut unbounded) {
+                if let Some(used) = used.get_mut(one.capacity) {
+                    *used += rate * one.weight;
+                }
+            }
+        }
+        path.load.iter().map(|index| used[*index] / self.capacities[*index]).fold(0.0, f64::max)
+    }
+
+    /// Rates of own threads; others' copies take their share.
+    fn share(&self, capacities: &[f64], own: Vec<Vec<Use>>) -> Vec<f64> {
+        let threads = own.len();
+        let others = self.others.iter().map(|(cpu, flow)| self.uses(*cpu, *flow, CopyLoop::Memcpy));
+        let flows: Vec<Vec<Use>> = own.into_iter().chain(others).collect();
+        let mut rates = share(capacities, &flows);
+        rates.truncate(threads);
+        rates
+    }
+
+    /// Seconds until every thread has copied its buffer. Threads that are done earlier do not make it shorter:
+    /// whoever is slowest has the most of what holds it, so the others never took it anything.
+    pub fn seconds_to_copy(&self, cpus: &CpuSet, flow: Flow, copy_loop: CopyLoop, bytes: u64) -> f64 {
+        let slowest = self.rates(cpus, flow, copy_loop).into_iter().fold(f64::INFINITY, f64::min);
+        bytes as f64 / slowest
+    }
+
+    /// What a copying thread crosses, per byte copied. An ordinary store first reads the line it writes.
+    fn uses(&self, cpu: CpuId, flow: Flow, copy_loop: CopyLoop) -> Vec<Use> {
+        let allocate = f64::from(copy_loop.bus_bytes_per_byte()) - 2.0;
+        // What a core copies in a second, it both loads and stores.
+        self.uses_of(cpu, &[(flow.source, 1.0, 0.0), (flow.sink, allocate, 1.0)], 1.0)
+    }
+
+    /// What a thread of STREAM crosses, per byte that STREAM counts.
+    fn uses_of_stream(&self, cpu: CpuId, stream: &StreamWorkload) -> Vec<Use> {
+        let arrays = f64::from(stream.op.arrays());
+        let allocate = f64::from(stream.stream_loop.bus_bytes(stream.op)) - arrays;
+        let (loads, stores) = ((arrays - 1.0 + allocate) / arrays, 1.0 / arrays);
+        self.uses_of(cpu, &[(stream.memory, loads, stores)], 0.5)
+    }
+
+    /// What a reading thread crosses, per byte read. Its gaps are a capacity of its own, added here.
+    fn uses_of_load(&self, cpu: CpuId, load: &LoadWorkload, capacities: &mut Vec<f64>) -> Vec<Use> {
+        let mut uses = self.uses_of(cpu, &[(load.memory, 1.0, 0.0)], 0.5);
+        let core = uses.last().map_or(0.0, |core| core.weight);
+        let piece = LoadWorkload::PIECE_BYTES as f64;
+        capacities.push(piece / (piece * core + f64::from(load.gap_ns) / 1e9));
+        uses.push(Use { capacity: capacities.len() - 1, weight: 1.0 });
+        uses
+    }
+
+    /// What a thread crosses that for each of its bytes loads and stores a number of bytes at nodes, and of
+    /// whose bytes a copied one is worth `copied`. Its core's time comes last.
+    fn uses_of(&self, cpu: CpuId, at: &[(NodeId, f64, f64)], copied: f64) -> Vec<Use> {
+        let Some(place) = self.cpus.get(&cpu) else { return Vec::new() };
+        let mut uses = Vec::new();
+        let mut slowest: f64 = 0.0;
+        let parts = at.iter().flat_map(|(node, loads, stores)| {
+            self.parts(*node).into_iter().map(move |(node, part)| (node, part * loads, part * stores))
+        });
+        for (node, load, store) in parts {
+            let Some(path) = self.paths.get(&(place.node, node)) else { continue };
+            uses.extend(path.load.iter().map(|capacity| Use { capacity: *capacity, weight: load }));
+            uses.extend(path.store.iter().map(|capacity| Use { capacity: *capacity, weight: store }));
+            slowest = slowest.max(copied / path.core_bytes_per_s);
+        }
+        uses.push(Use { capacity: place.core, weight: slowest });
+        uses
+    }
+
+    /// Where the pages asked for on a node lie.
+    fn parts(&self, node: NodeId) -> Vec<(NodeId, f64)> {
+        match self.misplaced.get(&node) {
+            Some((found_on, share)) if *share > 0.0 => vec![(node, 1.0 - share), (*found_on, *share)],
+            _ => vec![(node, 1.0)],
+        }
+    }
+}
