@@ -107,6 +107,7 @@ pub fn stream(topology: &Topology, ops: &[StreamOp], measured_at: u64) -> Stream
             rounds: rounds(),
         },
         cells: ops.iter().flat_map(|op| pairs(topology).into_iter().map(|pair| cell(*op, pair))).collect(),
+        classes: Vec::new(),
     }
 }
 
