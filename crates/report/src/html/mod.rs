@@ -74,9 +74,7 @@ fn without_marks(page: &str) -> String {
 }
 
 fn head(title: &str) -> Markup {
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src '{SCRIPT_HASH}'; base-uri 'none'; form-action 'none'"
-    );
+    let policy = include_str!("policy.txt").trim().replace("SCRIPT", SCRIPT_HASH);
     html! {
         head {
             meta charset="utf-8";
