@@ -54,7 +54,8 @@ impl Kind {
 
 /// Saves a document as the newest of its kind and machine, and tells where.
 ///
-/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement.
+/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement. Another
+/// document of the same second is kept, and this one is the next second's.
 pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
     let state = state_dir().ok_or_else(|| {
         Failure::new("there is no place to save what was measured")
@@ -65,7 +66,15 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
         Failure::file(&dir, error)
             .hint("set XDG_STATE_HOME to a folder that can be written, or use --no-save")
     })?;
-    let path = dir.join(format!("{measured_at:012}.json"));
+    let taken = |path: &PathBuf| fs::read(path).is_ok_and(|there| there != json.as_bytes());
+    let mut at = measured_at;
+    let path = loop {
+        let path = dir.join(format!("{at:012}.json"));
+        if !taken(&path) {
+            break path;
+        }
+        at = at.saturating_add(1);
+    };
     write_file(&path, json.as_bytes())?;
     Ok(path)
 }
