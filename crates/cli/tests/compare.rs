@@ -3,6 +3,10 @@
 mod support;
 
 use numaio_machine::ids::NodeId;
+use numaio_machine::see::see;
+use numaio_machine::set::NodeSet;
+use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
+use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};
 use numaio_schema::{Comparison, Model, NodeValue, Quantity, View, VIEW_SCHEMA};
 use support::Home;
 
@@ -42,6 +46,34 @@ fn measured_io(machine: &str, target: u32) -> View {
     }
 }
 
+/// A tape of a simulated machine with everything that is compared, measured around one node.
+fn whole_tape(shape: &str, target: NodeId) -> String {
+    let spec = numaio_sim::shapes::named(shape).expect("a shape");
+    let header = TapeHeader {
+        tape: TAPE_SCHEMA.into(),
+        numaio: "0".into(),
+        name: shape.into(),
+        note: "simulated".into(),
+        recorded_at: 1,
+    };
+    let machine = numaio_sim::Simulated::new(spec).expect("a machine");
+    // Files are read by several threads, and a simulation runs in one.
+    let seen = Recording::new(machine.tree(), header.clone());
+    let tried = Recording::new(machine, header);
+    let topology = see(&seen);
+    let source = numaio_schema::MachineSource::Simulated;
+    let setting =
+        Setting { root: &seen, probe: &tried, topology: &topology, source, now: 1, stop: &|| false };
+    let (around, rule) = (NodeSet::one(target), Rule { least_visits: 6, ..Rule::default() });
+    let options = LatencyOptions { around: around.clone(), rule, ..Default::default() };
+    latency::run(&setting, &options, &mut |_| {}).expect("latency");
+    let options = StreamOptions { around: around.clone(), rule, ..Default::default() };
+    stream::run(&setting, &options, &mut |_| {}).expect("STREAM");
+    let options = Options { targets: around, least_visits: 6, ..Default::default() };
+    campaign::run(&setting, &options, &mut |_| {}).expect("copies");
+    Tape { runs: tried.tape().runs, ..seen.tape() }.to_text()
+}
+
 fn text_of(view: &View) -> String {
     serde_json::to_string(view).expect("a document")
 }
@@ -63,6 +95,33 @@ fn hop_distance_misorders_the_papers_machine() {
     assert!(page.contains("It puts node 5 before node 2"), "{page}");
     let all = home.run(&["compare", "--machine", DL585, "--all-pairs"]).ok();
     assert!(all.lines().count() > page.lines().count() && !all.contains("--all-pairs"), "{all}");
+}
+
+#[test]
+fn a_tape_with_everything_gives_every_view() {
+    let home = Home::new();
+    let tape = home.file("dl585.tape", &whole_tape("dl585", NodeId(7)));
+    let found = comparison(&home, &["--machine", &tape]);
+    let wanted = [
+        "slit",
+        "latency-cpu-centric",
+        "latency-memory-centric",
+        "stream-copy-cpu-centric",
+        "stream-copy-memory-centric",
+        "copy-write",
+        "copy-read",
+    ];
+    assert_eq!(names(&found), wanted);
+    assert!(found.warnings.is_empty() && found.views.iter().all(|view| !view.incomplete), "{found:?}");
+    assert!(found.views.iter().all(|view| view.nodes.len() == 8));
+    assert_eq!((found.agreements.len(), found.measured_at), (21, 1));
+    // Distance tells neither direction, and the two directions differ.
+    for (first, second) in [("slit", "copy-write"), ("slit", "copy-read"), ("copy-write", "copy-read")] {
+        let pair = found.agreements.iter().find(|pair| pair.first == first && pair.second == second);
+        assert!(!pair.expect("the pair").inversions.is_empty(), "{first} {second}");
+    }
+    let sysfs = home.run(&["compare", "--machine", &tape, "--node", "3"]);
+    assert!(sysfs.out.contains("not on the tape") || sysfs.err.contains("not on the tape"), "{}", sysfs.out);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn tau_b(concordant: u32, discordant: u32, only_first: u32, only_second: u32) ->
         [concordant, discordant, only_first, only_second].map(f64::from);
     let told = concordant + discordant;
     let (in_first, in_second) = (told + only_first, told + only_second);
-    let tau = (concordant - discordant) / (in_first.sqrt() * in_second.sqrt());
+    let tau = (concordant - discordant) / (in_first * in_second).sqrt();
     (in_first > 0.0 && in_second > 0.0).then(|| tau.clamp(-1.0, 1.0))
 }
 

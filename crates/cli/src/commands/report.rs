@@ -4,7 +4,7 @@ use super::{measure, Measured};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
@@ -119,7 +119,7 @@ fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure>
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     let kinds = [store::Kind::Model, store::Kind::Stream, store::Kind::Latency, store::Kind::Comparison];
     for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
-        if let Err(failure) = read(&path).and_then(|document| add(bundle, &path, document)) {
+        if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
     }
@@ -147,10 +147,8 @@ fn replay(
 
 /// Documents that were named. A machine named beside them adds its topology, and no file may be of another.
 fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
-    let mut documents: Vec<(&PathBuf, Document)> = Vec::new();
-    for path in files {
-        documents.push((path, read(path)?));
-    }
+    let read = files.iter().map(|path| Ok((path, documents::read(path)?)));
+    let mut documents: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {
@@ -172,11 +170,6 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         }
     }
     Ok(bundle)
-}
-
-fn read(path: &Path) -> Result<Document, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
 }
 
 /// Adds a document; of a record without classes the model by the usual rule.

@@ -139,13 +139,13 @@ fn every_pair_is_compared_once_under_a_name_of_its_own() {
 
 /// Li et al., ICPP 2013, node 7 of the DL585 G7: nodes 0 and 1 are 43 to 88 % above nodes 2 and 3 by STREAM,
 /// which is so for device writes and the other way round for device reads. Gbit/s; STREAM's own levels are
-/// chosen within those ratios, as the paper draws them and does not print them.
+/// chosen within those ratios, as in `lab/machines/amd-dl585-g7.json`: the paper draws them.
 #[test]
 fn the_papers_conclusion() {
     let write = [(7, 51.7), (6, 46.5), (0, 46.9), (1, 44.0), (4, 44.0), (5, 42.9), (2, 27.3), (3, 26.0)];
     let read = [(7, 51.7), (6, 47.1), (2, 50.3), (3, 46.9), (0, 40.9), (1, 40.4), (5, 39.9), (4, 27.9)];
-    let cpu = [(7, 53.0), (6, 45.0), (0, 46.0), (1, 44.2), (4, 43.0), (5, 42.5), (2, 26.0), (3, 24.5)];
-    let memory = [(7, 53.0), (6, 44.6), (0, 45.0), (1, 42.6), (4, 42.8), (5, 42.0), (2, 29.5), (3, 28.2)];
+    let cpu = [(7, 51.7), (6, 46.0), (0, 45.1), (1, 43.6), (4, 43.0), (5, 42.3), (2, 27.0), (3, 25.5)];
+    let memory = [(7, 51.7), (6, 45.8), (0, 43.9), (1, 44.6), (4, 42.0), (5, 42.8), (2, 28.0), (3, 29.5)];
     let views = [("cpu", &cpu), ("memory", &memory), ("write", &write), ("read", &read)];
     let views = views.map(|(name, values)| measured(name, 0.01, values));
     let comparison = compare(about(), views.to_vec());
@@ -155,8 +155,11 @@ fn the_papers_conclusion() {
     };
     for stream in ["cpu", "memory"] {
         let with_write = of(stream, "write");
-        assert!(with_write.inversions.is_empty() && with_write.same_classes, "{with_write:?}");
-        assert!(with_write.tau_b.is_some_and(|tau| tau > 0.85), "{with_write:?}");
+        assert!(with_write.same_classes, "{with_write:?}");
+        assert!(with_write.tau_b.is_some_and(|tau| tau > 0.8), "{with_write:?}");
+        // Nodes 2 and 3, of one class, may change places.
+        let lost = with_write.inversions.iter().map(|pair| pair.factor_in_second);
+        assert!(lost.fold(1.0, f64::max) < 1.1 && with_write.inversions.len() < 2, "{with_write:?}");
         let with_read = of(stream, "read");
         let wrong = pairs(&with_read.inversions);
         for pair in [(0, 2), (0, 3), (1, 2), (1, 3)] {
@@ -168,7 +171,7 @@ fn the_papers_conclusion() {
     let wrong = &of("cpu", "read").inversions;
     let lost = wrong.iter().find(|pair| (pair.better_in_first.0, pair.better_in_second.0) == (0, 2));
     let lost = lost.expect("node 0 before node 2");
-    assert_eq!(format!("{:.2} {:.2}", lost.factor_in_first, lost.factor_in_second), "1.77 1.23");
+    assert_eq!(format!("{:.2} {:.2}", lost.factor_in_first, lost.factor_in_second), "1.67 1.23");
     assert!(!of("write", "read").inversions.is_empty(), "the directions differ");
 }
 
@@ -258,11 +261,11 @@ proptest! {
     fn a_view_agrees_with_itself_and_not_with_its_reverse(a in noisy("a")) {
         let itself = agreement(&a, &a);
         prop_assert!(itself.same_classes && itself.inversions.is_empty());
-        prop_assert!(itself.tau_b.is_none_or(|tau| (tau - 1.0).abs() < 1e-12));
+        prop_assert!(itself.tau_b.is_none_or(|tau| tau == 1.0));
         let reversed = derived(View { quantity: Quantity::NsPerLoad, ..a.clone() });
         let found = agreement(&a, &reversed);
         prop_assert_eq!(found.concordant, 0);
-        prop_assert!(found.tau_b.is_none_or(|tau| (tau + 1.0).abs() < 1e-12));
+        prop_assert!(found.tau_b.is_none_or(|tau| tau == -1.0));
     }
 
     /// Only the order counts: any rising function of the values leaves it.

@@ -34,6 +34,16 @@ impl Centre {
         }
     }
 
+    /// Whether pairs were measured around the target, and not only around other nodes: with the target's own
+    /// pair, unless it lacks CPUs or memory and so has none.
+    fn is_around(self, target: NodeId, pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> bool {
+        let far = |(cpu_node, memory_node)| match self {
+            Self::Cpu => memory_node,
+            Self::Memory => cpu_node,
+        };
+        pairs.clone().any(|pair| pair == (target, target)) || !pairs.map(far).any(|node| node == target)
+    }
+
     /// The node that a pair speaks of, seen from the target; none if the target has no part in it.
     fn other(self, target: NodeId, cpu_node: NodeId, memory_node: NodeId) -> Option<NodeId> {
         let (own, other) = match self {
@@ -48,7 +58,9 @@ impl Centre {
 /// memory (memory-centric), both idle.
 pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
     let complete = record.provenance.complete;
-    let views = Centre::ALL.iter().filter_map(|centre| {
+    let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
+    let around = |centre: &&Centre| centre.is_around(subject.target, pairs.clone());
+    let views = Centre::ALL.iter().filter(around).filter_map(|centre| {
         let readings: Vec<(NodeId, Seen)> = record
             .cells
             .iter()
@@ -78,7 +90,9 @@ pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
     let threads = threads.map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
     let complete = record.provenance.complete;
     let kinds = StreamOp::ALL.iter().flat_map(|op| Centre::ALL.map(|centre| (*op, centre)));
-    let views = kinds.filter_map(|(op, centre)| {
+    let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
+    let around = |(_, centre): &(StreamOp, Centre)| centre.is_around(subject.target, pairs.clone());
+    let views = kinds.filter(around).filter_map(|(op, centre)| {
         let readings: Vec<(NodeId, Seen)> = record
             .cells
             .iter()

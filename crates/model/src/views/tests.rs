@@ -164,6 +164,21 @@ fn latency_looks_from_the_cpus_and_from_the_memory() {
     assert!(latency_views(&latency(&cells, true), &subject(9)).is_empty());
 }
 
+/// A record of pairs around node 0 holds two pairs of node 1 too, which are no view of it.
+#[test]
+fn a_record_of_other_nodes_is_no_view() {
+    let cells: [(u32, u32, &[f64]); 4] =
+        [(0, 0, &[1.0; 6]), (0, 1, &[2.0; 6]), (1, 0, &[3.0; 6]), (0, 2, &[4.0; 6])];
+    let record = latency(&cells, true);
+    assert_eq!(latency_views(&record, &subject(0)).len(), 2);
+    assert!(latency_views(&record, &subject(1)).is_empty());
+    let without_cpus = latency_views(&record, &subject(2));
+    assert_eq!(
+        (names(&without_cpus), values(&without_cpus[0])),
+        (vec!["latency-memory-centric"], vec![(0, 4.0)])
+    );
+}
+
 #[test]
 fn noise_joins_latencies_that_it_may_explain() {
     let wide = [99.0, 95.0, 125.0, 115.0, 98.0, 118.0];

@@ -104,11 +104,18 @@ fn sentence(judged: &Judged) -> String {
     let wrong = judged.misordered.len();
     let tied = tied_in_one + tied_in_both;
     let pairs = count(*concordant as usize + tied as usize + wrong, "pair");
-    let classes = if *same_classes { "the same classes" } else { "other classes" };
-    let verdict = match wrong {
-        0 if *same_classes => format!("agrees: tau-b {tau_b:.2}, {classes}, no pair in another order"),
-        0 => format!("agrees in order: tau-b {tau_b:.2}, no pair in another order, but {classes}"),
-        wrong => format!("disagrees: tau-b {tau_b:.2}, {classes}, {wrong} of {pairs} in the wrong order"),
+    let verdict = match (wrong, same_classes) {
+        (0, true) => format!("agrees: tau-b {tau_b:.2}, the same classes, no pair in another order"),
+        (0, false) => {
+            format!("agrees in order: tau-b {tau_b:.2}, no pair in another order, but other classes")
+        }
+        // A pair that stands in two classes of both views is in the same order in both.
+        (_, true) => format!(
+            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in another order, within a class"
+        ),
+        (_, false) => {
+            format!("disagrees: tau-b {tau_b:.2}, other classes, {wrong} of {pairs} in the wrong order")
+        }
     };
     match tied {
         0 => format!("{verdict}."),

@@ -159,9 +159,7 @@ fn note(
         notes.push("neighbour".to_owned());
     }
     if !node.modes_bytes_copied_per_s.is_empty() {
-        let levels: Vec<String> =
-            node.modes_bytes_copied_per_s.iter().map(|level| figures.of(*level)).collect();
-        notes.push(format!("bimodal: {}", levels.join(" and ")));
+        notes.push(format!("bimodal: {}", levels(node, figures)));
     }
     if !node.settled {
         notes.push("unsettled".to_owned());
@@ -181,6 +179,14 @@ fn note(
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
     notes.join("; ")
+}
+
+/// Levels of a bimodal figure, with their shares where the document has them.
+fn levels(node: &NodeBandwidth, figures: &Figures) -> String {
+    let shares = node.mode_shares.iter().map(|share| format!(" ({:.0} %)", share * 100.0));
+    let shares = shares.chain(std::iter::repeat(String::new()));
+    let levels = node.modes_bytes_copied_per_s.iter().zip(shares);
+    levels.map(|(level, share)| figures.of(*level) + &share).collect::<Vec<_>>().join(" and ")
 }
 
 fn bus_traffic(record: &Record, model: &DirectionModel, unit: BandwidthUnit) -> String {

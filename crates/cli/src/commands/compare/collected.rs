@@ -30,6 +30,8 @@ pub enum Again {
     Drop,
     /// Keep it, with the name of its file in its title.
     Keep,
+    /// Take it in place of the one that is there.
+    Replace,
 }
 
 impl<'a> Collected<'a> {
@@ -67,11 +69,12 @@ impl<'a> Collected<'a> {
             Document::Topology(_) | Document::Comparison(_) | Document::Receipt(_) => Vec::new(),
         };
         let told = !views.is_empty();
-        if told {
-            self.add_provenance(document);
-        }
+        let before = self.views.clone();
         for view in views {
             self.add_view(path, view, again);
+        }
+        if self.views != before {
+            self.add_provenance(document);
         }
         Ok(told)
     }
@@ -83,11 +86,13 @@ impl<'a> Collected<'a> {
 
     fn add_view(&mut self, path: &Path, mut view: View, again: Again) {
         let known = self.views.iter().any(|other| other.name == view.name);
-        if known && again == Again::Drop {
-            return;
-        }
-        if let Some(name) = path.file_name().filter(|_| known) {
-            view.title = format!("{}, {}", view.title, name.to_string_lossy());
+        match (again, path.file_name()) {
+            (Again::Drop, _) if known => return,
+            (Again::Replace, _) => self.views.retain(|other| other.name != view.name),
+            (Again::Keep, Some(name)) if known => {
+                view.title = format!("{}, {}", view.title, name.to_string_lossy());
+            }
+            _ => {}
         }
         self.views.push(view);
     }

@@ -1,27 +1,28 @@
 //! What no document tells of the target: measured now, or said.
 
-use super::collected::{self, Again, Collected};
+use super::collected::{Again, Collected};
 use super::CompareArgs;
 use crate::args::Common;
-use crate::commands::{json, Measured};
-use crate::documents;
+use crate::commands::measuring::{self, Measured};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
+use numaio_linux::interrupt;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_measure::Options;
-use numaio_model::Rule;
+use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use numaio_schema::Document;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// What measures a kind of view.
 pub struct Source {
     /// Where its documents are kept.
     pub kind: Kind,
-    /// How the names of its views begin.
-    pub beginning: &'static str,
+    /// How the names of its views begin; all of them are wanted.
+    pub names: &'static [&'static str],
+    /// Rule of the warning that it is missing.
+    rule: &'static str,
     /// Its name for people.
     title: &'static str,
     /// The command that measures it.
@@ -30,15 +31,33 @@ pub struct Source {
 
 /// What can be measured, in the order in which it is.
 pub const SOURCES: [Source; 3] = [
-    Source { kind: Kind::Latency, beginning: "latency-", title: "latency", command: "numaio latency" },
-    Source { kind: Kind::Stream, beginning: "stream-", title: "STREAM", command: "numaio stream" },
-    Source { kind: Kind::Model, beginning: "copy-", title: "the copy model", command: "numaio model" },
+    Source {
+        kind: Kind::Latency,
+        names: &["latency-"],
+        rule: "missing-latency",
+        title: "latency",
+        command: "numaio latency",
+    },
+    Source {
+        kind: Kind::Stream,
+        names: &["stream-"],
+        rule: "missing-stream",
+        title: "STREAM",
+        command: "numaio stream",
+    },
+    Source {
+        kind: Kind::Model,
+        names: &["copy-write", "copy-read"],
+        rule: "missing-model",
+        title: "the copy model",
+        command: "numaio model",
+    },
 ];
 
 impl Source {
-    /// Rule of the warning that it is missing.
-    fn rule(&self) -> String {
-        format!("missing-{}", self.beginning.trim_end_matches('-'))
+    /// Whether all of its views are known.
+    pub fn is_known(&self, found: &Collected) -> bool {
+        self.names.iter().all(|name| found.knows(name))
     }
 
     fn missing(&self, target: NodeId, why: &str) -> String {
@@ -55,57 +74,71 @@ pub fn measure(
     found: &mut Collected,
 ) -> Result<(), Failure> {
     for source in &SOURCES {
-        if found.knows(source.beginning) || numaio_linux::interrupt::interrupted() {
+        if source.is_known(found) || interrupt::interrupted() {
             continue;
         }
-        match measured(common, source.kind, machine, topology, found.target()) {
-            Ok(Some(document)) => {
-                let saved =
-                    if machine.is_live() && !args.no_save { save(source.kind, &document)? } else { None };
-                found.add(&saved.unwrap_or_default(), &document, Again::Keep)?;
+        match measured(common, args, source.kind, machine, topology, found.target()) {
+            Ok(document) => {
+                if machine.is_live() && !args.no_save {
+                    save(common, source.kind, &document, topology)?;
+                }
+                found.add(Path::new(""), &document, Again::Replace)?;
             }
-            Ok(None) => {}
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-            Err(failure) => found.warn(&source.rule(), source.missing(found.target(), &failure.message)),
+            Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
         }
     }
     Ok(())
 }
 
+/// Measures the row and the column of the target.
 fn measured(
     common: &Common,
+    args: &CompareArgs,
     kind: Kind,
     machine: &Machine,
     topology: &Topology,
     target: NodeId,
-) -> Result<Option<Document>, Failure> {
+) -> Result<Document, Failure> {
+    let (around, time_limit_s, now) = (NodeSet::one(target), args.time_limit, machine.time());
+    let rule = Rule { time_limit_s, seed: now, ..Rule::default() };
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    match kind {
-        Kind::Model => {
-            let options = Options { targets: NodeSet::one(target), ..Options::default() };
-            let record = super::super::measure(common, setting, machine.time(), &options)?;
-            Ok(Some(Document::Model(Box::new(numaio_model::fit(record, topology, Rule::default())))))
+    Ok(match kind {
+        Kind::Latency => {
+            let options = LatencyOptions { around, rule, ..LatencyOptions::default() };
+            let record = measuring::measure_latency(common, setting, now, &options)?;
+            Document::Latency(Box::new(record))
         }
-        _ => Ok(None),
-    }
+        Kind::Stream => {
+            let options = StreamOptions { around, rule, ..StreamOptions::default() };
+            let record = measuring::measure_stream(common, setting, now, &options)?;
+            Document::Stream(Box::new(record))
+        }
+        _ => {
+            let options = Options { targets: around, time_limit_s, seed: now, ..Options::default() };
+            let record = measuring::measure(common, setting, now, &options)?;
+            let model = numaio_model::fit(record, topology, numaio_model::Rule::default());
+            Document::Model(Box::new(model))
+        }
+    })
 }
 
-fn save(kind: Kind, document: &Document) -> Result<Option<PathBuf>, Failure> {
-    let text = match document {
-        Document::Model(model) => json(model)?,
-        _ => return Ok(None),
-    };
-    let (machine, at) = (documents::machine_of(document), collected::measured_at(document));
-    store::save(kind, &machine, at, &text).map(Some)
+fn save(common: &Common, kind: Kind, document: &Document, topology: &Topology) -> Result<(), Failure> {
+    match document {
+        Document::Latency(record) => measuring::save(common, kind, &record.provenance, record, topology),
+        Document::Stream(record) => measuring::save(common, kind, &record.provenance, record, topology),
+        Document::Model(model) => measuring::save(common, kind, &model.record.provenance, model, topology),
+        _ => Ok(()),
+    }
 }
 
 /// Says what no document tells, and what measures it.
 pub fn say(found: &mut Collected) {
     for source in &SOURCES {
-        let said = found.warnings.iter().any(|warning| warning.rule == source.rule());
-        if !found.knows(source.beginning) && !said {
+        let said = found.warnings.iter().any(|warning| warning.rule == source.rule);
+        if !source.is_known(found) && !said {
             let how = format!("{} measures it", source.command);
-            found.warn(&source.rule(), source.missing(found.target(), &how));
+            found.warn(source.rule, source.missing(found.target(), &how));
         }
     }
 }

@@ -5,7 +5,7 @@ mod missing;
 mod target;
 
 use super::json;
-use crate::args::{node, percent, Common};
+use crate::args::{node, percent, seconds, Common};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::store::{self, Kind};
@@ -17,6 +17,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_model::{About, Subject};
+use numaio_report::TextStyle;
 use numaio_schema::{Comparison, Document};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,17 +40,23 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub with: Vec<PathBuf>,
     /// Every document, not only the newest of each kind
-    #[arg(long, short)]
+    #[arg(long)]
     pub all: bool,
     /// Measure what is missing
     #[arg(long, conflicts_with = "from")]
     pub measure: bool,
+    /// Time to spend on each measurement that is missing, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub time_limit: f64,
     /// How far below a class's best its members may be, in percent
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
     pub level: f64,
     /// Show every pair of nodes that a view puts in the wrong order, not only the worst
     #[arg(long)]
     pub all_pairs: bool,
+    /// Show number of measurements, interval and drift of every figure
+    #[arg(long, conflicts_with = "json")]
+    pub stats: bool,
     /// Print JSON: what is saved, with number, interval and drift of every figure
     #[arg(long)]
     pub json: bool,
@@ -89,8 +96,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     missing::say(&mut found);
     let comparison = compared(identity, target, devices, found)?;
     if machine.is_live() && args.from.is_empty() && !args.no_save {
-        let text = json(&comparison)?;
-        store::save(Kind::Comparison, &comparison.machine.fingerprint, comparison.measured_at, &text)?;
+        save(common, &comparison)?;
     }
     print(common, args, &comparison)?;
     let interrupted = numaio_linux::interrupt::interrupted();
@@ -144,14 +150,19 @@ fn nothing_of(path: &Path, target: NodeId) -> Failure {
         .hint("a measurement by single cores is no view; --node chooses another target")
 }
 
-/// The newest saved document of each kind that tells of the target, or all of them.
+/// Saved documents of each kind that are looked at, the newest first.
+const MOST_SAVED: usize = 50;
+
+/// The newest saved document of each kind that tells of the target, older ones for views that it lacks; or all
+/// of them.
 fn add_saved(found: &mut Collected, all: bool, fingerprint: &str) -> Result<(), Failure> {
+    let again = if all { Again::Keep } else { Again::Drop };
     for source in &SOURCES {
-        for path in store::saved(source.kind, fingerprint) {
-            let told = found.add(&path, &documents::read(&path)?, Again::Keep)?;
-            if told && !all {
+        for path in store::saved(source.kind, fingerprint).iter().take(MOST_SAVED) {
+            if source.is_known(found) && !all {
                 break;
             }
+            found.add(path, &documents::read(path)?, again)?;
         }
     }
     Ok(())
@@ -179,9 +190,17 @@ fn compared(
     Ok(numaio_model::compare(about, views))
 }
 
+fn save(common: &Common, comparison: &Comparison) -> Result<(), Failure> {
+    let (fingerprint, at) = (&comparison.machine.fingerprint, comparison.measured_at);
+    let path = store::save(Kind::Comparison, fingerprint, at, &json(comparison)?)?;
+    output::remark(common, &format!("the comparison is saved in {}", path.display()));
+    Ok(())
+}
+
 fn print(common: &Common, args: &CompareArgs, comparison: &Comparison) -> Result<(), Failure> {
+    let style = TextStyle { stats: args.stats, ..output::style(common) };
     output::print(&match args.json {
         true => json(comparison)?,
-        false => numaio_report::comparison_text(comparison, &output::style(common), args.all_pairs),
+        false => numaio_report::comparison_text(comparison, &style, args.all_pairs),
     })
 }
