@@ -56,6 +56,8 @@ fn write_matrices(page: &mut Page, readings: &Readings, views: &[View]) {
         ("Best idle latency in ns", &best),
         ("NUMA factors (latency over that of the node itself)", &factor),
     ];
+    // The factor of a single pair is 1.
+    let shown = shown.into_iter().take(if readings.len() > 1 { 3 } else { 2 });
     for (what, show) in shown {
         page.heading(&format!("{what}: from a core of a node (rows) to memory of a node (columns)"));
         let matrix = Matrix {
@@ -84,9 +86,12 @@ fn name(cpu: NodeId, memory: NodeId) -> String {
 
 fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
     let LoadedCurve { cpu_node, cpu, placement, memory_node, points } = curve;
+    let loaders = match placement.cpus.len() {
+        1 => format!("CPU {} reads", placement.cpus),
+        _ => format!("CPUs {} read", placement.cpus),
+    };
     page.heading(&format!(
-        "Under load: CPU {cpu} of node {cpu_node} to memory of node {memory_node}, while CPUs {} read it",
-        placement.cpus
+        "Under load: CPU {cpu} of node {cpu_node} to memory of node {memory_node}, while {loaders} it"
     ));
     let unit = page.style().unit;
     let loads = points.iter().filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median));

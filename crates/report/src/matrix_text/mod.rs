@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 const GAP: usize = 2;
 /// Before a figure that is less precise than was asked for.
 const UNSETTLED: &str = "*";
+/// What that mark means.
+const UNSETTLED_MEANS: &str = "* less precise than was asked for";
 /// In place of a figure that there is not.
 const MISSING: &str = "-";
 
@@ -88,7 +90,7 @@ pub(crate) fn write_notes<'a>(
 ) {
     let has = |reading: &Reading| reading.median().is_some();
     if readings.clone().any(|(_, reading)| has(reading) && !reading.settled) {
-        page.paragraph(2, 2, "* less precise than was asked for");
+        page.paragraph(2, 2, UNSETTLED_MEANS);
     }
     let missing: Vec<(String, &Reading)> = readings.filter(|(_, reading)| !has(reading)).collect();
     let why =

@@ -1,5 +1,6 @@
 //! Number of values, interval and drift of every figure.
 
+use super::{UNSETTLED, UNSETTLED_MEANS};
 use crate::figures::Figures;
 use crate::style::Page;
 use crate::table::{Align, Table};
@@ -51,7 +52,7 @@ pub(crate) fn write(page: &mut Page, title: &str, stats: &[Stat], figures: &Figu
         table.row([
             stat.name.as_str().into(),
             summary.n.to_string().into(),
-            figures.of(summary.median).into(),
+            format!("{}{}", if stat.settled { "" } else { UNSETTLED }, figures.of(summary.median)).into(),
             known.map(|summary| figures.range(summary.low, summary.high)).unwrap_or_default().into(),
             known.map(half_width).unwrap_or_default().into(),
             by(summary).into(),
@@ -60,7 +61,10 @@ pub(crate) fn write(page: &mut Page, title: &str, stats: &[Stat], figures: &Figu
             notes(stat, summary).into(),
         ]);
     }
-    page.table(2, &table.soft("NOTE").without_empty_columns());
+    page.table(2, &table.without_empty_columns());
+    if stats.iter().any(|stat| stat.summary.is_some() && !stat.settled) {
+        page.paragraph(2, 2, UNSETTLED_MEANS);
+    }
 }
 
 /// Half the width of the interval, relative to the median: `±1.5 %`.
@@ -83,9 +87,8 @@ fn by(summary: &Summary) -> &'static str {
 }
 
 fn notes(stat: &Stat, summary: &Summary) -> String {
-    let few = if summary.interval == IntervalKind::Range { "too few visits for an interval" } else { "" };
+    let few = if summary.interval == IntervalKind::Range { "too few visits" } else { "" };
     let modes = if summary.modes.is_empty() { "" } else { "bimodal" };
-    let unsettled = if stat.settled { "" } else { "unsettled" };
     let failed = stat.failure.map(|why| format!("visits failed: {why}")).unwrap_or_default();
-    crate::words::joined([few, modes, unsettled, &failed], "; ")
+    crate::words::joined([few, modes, &failed], "; ")
 }
