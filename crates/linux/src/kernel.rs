@@ -45,9 +45,8 @@ impl Probe for Kernel {
         let limit = *self.limit_bytes.get_or_init(limit);
         match workload {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
-            Workload::Stream(_) | Workload::Latency(_) => {
-                Err(ProbeError::Unsupported { what: workload.to_string() })
-            }
+            Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
+            Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
         }
     }
 }

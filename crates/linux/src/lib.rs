@@ -7,11 +7,14 @@
 pub mod affinity;
 mod control;
 pub mod copy;
+#[cfg(test)]
+mod disassembly;
 pub mod interrupt;
 mod kernel;
 mod memory;
 mod probe;
 mod root;
+pub mod stream;
 pub mod terminal;
 
 pub use kernel::Kernel;

@@ -1,12 +1,12 @@
 //! Buffers bound to a node.
 
 use super::room::Room;
-use crate::copy::Copier;
 use crate::interrupt::interrupted;
 use crate::page_bytes;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::workload::{CopyWorkload, Pages};
+use numaio_machine::workload::Pages;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::ptr;
@@ -39,61 +39,62 @@ struct Shape {
     bytes: usize,
 }
 
-/// The buffers of each thread, source and sink, mapped and bound, but not touched: the thread does that.
+/// A buffer that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Node to bind it to.
+    pub node: NodeId,
+    /// Its length.
+    pub bytes: u64,
+    /// Cache lines between the beginning of its first page and its own: see [`written_at`].
+    pub offset_lines: usize,
+}
+
+/// Buffers, mapped and bound, but not touched: the threads that use them do that.
 ///
 /// Every call maps fresh memory, so that one run's luck with physical pages is not the next one's.
-pub fn pairs(room: &Room, workload: &CopyWorkload) -> Result<Vec<(Buffer, Buffer)>, ProbeError> {
-    let page = match workload.pages {
+pub fn buffers(room: &Room, pages: Pages, wanted: &[Wanted]) -> Result<Vec<Buffer>, ProbeError> {
+    let page = match pages {
         Pages::Base => page_bytes() as u64,
         Pages::Transparent => room.transparent_page_bytes(),
         Pages::Huge => room.huge_page_bytes()?,
     };
-    check(room, workload, page)?;
-    let shape = |offset| Shape {
-        pages: workload.pages,
+    check(room, pages, page, wanted)?;
+    let shape = |wanted: &Wanted| Shape {
+        pages,
         page: page as usize,
-        offset,
-        bytes: workload.bytes_per_thread as usize,
+        offset: wanted.offset_lines * LINE,
+        bytes: wanted.bytes as usize,
     };
-    let pair = |thread| {
-        let source = Buffer::new(room, workload.flow.source, shape(0))?;
-        let sink = Buffer::new(room, workload.flow.sink, shape(sink_offset(thread)))?;
-        Ok((source, sink))
-    };
-    (0..workload.placement.cpus.len()).map(pair).collect()
+    wanted.iter().map(|wanted| Buffer::new(room, wanted.node, shape(wanted))).collect()
 }
 
-/// Offset of a thread's sink in its first page; its source has none.
+/// Offset of the buffer that a thread writes, in lines; what it reads has none, or a little one.
 ///
-/// A load that follows a store to the same place modulo 4 KiB waits for it, so source and sink must not be
-/// alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the last stores,
-/// and does not put the sinks of all threads into the same sets of a cache.
-fn sink_offset(thread: usize) -> usize {
-    (33 + 2 * (thread % 16)) * LINE
+/// A load that follows a store to the same place modulo 4 KiB waits for it, so what is read and what is written
+/// must not be alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the
+/// last stores, and does not put the buffers of all threads into the same sets of a cache.
+pub fn written_at(thread: usize) -> usize {
+    33 + 2 * (thread % 16)
 }
 
 /// Whether the nodes exist and have memory for all buffers.
-fn check(room: &Room, workload: &CopyWorkload, page: u64) -> Result<(), ProbeError> {
-    let flow = workload.flow;
-    for node in [flow.source, flow.sink] {
-        if !room.has(node) {
+fn check(room: &Room, pages: Pages, page: u64, wanted: &[Wanted]) -> Result<(), ProbeError> {
+    let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for Wanted { node, bytes, .. } in wanted {
+        if !room.has(*node) {
             let what = format!("memory of node {node}");
             return Err(ProbeError::Refused { what, why: "this machine has no such node online".to_owned() });
         }
+        let whole = bytes.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
+        let need = needs.entry(*node).or_default();
+        *need = need.saturating_add(whole);
     }
-    let threads = workload.placement.cpus.len() as u64;
-    let one =
-        workload.bytes_per_thread.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
-    let all = one.saturating_mul(threads);
-    if workload.pages != Pages::Huge {
-        // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
-        room.check_limit(flow.sink, all.saturating_mul(2))?;
+    // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
+    if let Some(last) = wanted.last().filter(|_| pages != Pages::Huge) {
+        room.check_limit(last.node, needs.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))?;
     }
-    let needs = match flow.source == flow.sink {
-        true => vec![(flow.source, all.saturating_mul(2))],
-        false => vec![(flow.source, all), (flow.sink, all)],
-    };
-    needs.into_iter().try_for_each(|(node, bytes)| match workload.pages {
+    needs.into_iter().try_for_each(|(node, bytes)| match pages {
         Pages::Huge => room.check_huge(node, bytes, page),
         Pages::Base | Pages::Transparent => room.check(node, bytes),
     })
@@ -204,17 +205,6 @@ impl Buffer {
         // the kernel, and ours alone by `&mut self`.
         unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) }
     }
-
-    /// Copies a part of this buffer to the same part of another one; what reaches beyond either is left out.
-    pub fn copy_part(&self, copier: Copier, sink: &mut Self, at: usize, bytes: usize) {
-        let bytes = bytes.min(self.bytes.saturating_sub(at)).min(sink.bytes.saturating_sub(at));
-        if bytes == 0 {
-            return;
-        }
-        // SAFETY: both ranges lie in their buffers' mappings, which are distinct; the sink is ours alone by
-        // `&mut`, and nobody writes the source while it is borrowed.
-        unsafe { copier.copy_raw(self.start().add(at), sink.start().add(at), bytes) }
-    }
 }
 
 impl Drop for Buffer {
@@ -298,32 +288,26 @@ mod tests {
     use super::*;
     use crate::memory::residency::{look, merge};
     use crate::Root;
-    use numaio_machine::ids::CpuId;
     use numaio_machine::sysfs::SysfsExt;
-    use numaio_machine::workload::{CopyLoop, Flow, Placement, Sampling};
 
-    fn some_pairs(threads: u32, pages: Pages, bytes_per_thread: u64) -> Vec<(Buffer, Buffer)> {
+    /// A buffer that is read and one that is written, for each of some threads.
+    fn some(threads: usize, pages: Pages, bytes: u64) -> Vec<Buffer> {
         let root = Root::live().expect("/");
         let status = root.text("/proc/self/status").expect("a status");
         let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).unwrap_or("0");
         let node = list.trim().split([',', '-']).next().and_then(|id| id.parse().ok()).map(NodeId);
         let node = node.expect("a node");
-        let workload = CopyWorkload {
-            flow: Flow { source: node, sink: node },
-            placement: Placement { cpus: (0..threads).map(CpuId).collect() },
-            copy_loop: CopyLoop::Memcpy,
-            bytes_per_thread,
-            pages,
-            sampling: Sampling::Repetitions { count: 1 },
-        };
-        pairs(&Room::new(&root, None), &workload).expect("buffers")
+        let wanted = |offset_lines| Wanted { node, bytes, offset_lines };
+        let wanted: Vec<Wanted> =
+            (0..threads).flat_map(|thread| [wanted(0), wanted(written_at(thread))]).collect();
+        buffers(&Room::new(&root, None), pages, &wanted).expect("buffers")
     }
 
     #[test]
     fn source_and_sink_are_never_alike_modulo_a_page() {
         for pages in [Pages::Base, Pages::Transparent] {
-            for (source, sink) in some_pairs(17, pages, 100) {
-                let (source, sink) = (source.start().addr(), sink.start().addr());
+            for pair in some(17, pages, 100).chunks(2) {
+                let (source, sink) = (pair[0].start().addr(), pair[1].start().addr());
                 assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
                 let lines = sink.wrapping_sub(source) % 4096 / LINE;
                 assert!(lines % 2 == 1 && lines >= 33, "{lines} lines apart");
@@ -335,7 +319,9 @@ mod tests {
     fn pages_are_there_after_filling_and_touching_and_not_before() {
         for pages in [Pages::Base, Pages::Transparent] {
             for bytes in [1, 4096, 300_000, 5 << 20] {
-                let (mut source, mut sink) = some_pairs(1, pages, bytes).remove(0);
+                let Ok([mut source, mut sink]) = <[Buffer; 2]>::try_from(some(1, pages, bytes)) else {
+                    unreachable!("two buffers")
+                };
                 for before in [look(&source), look(&sink)].map(|seen| merge([seen], 0)) {
                     assert_eq!(before.pages_misplaced, before.pages_checked.unwrap_or(0), "nothing is there");
                 }

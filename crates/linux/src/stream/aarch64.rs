@@ -1,0 +1,84 @@
+//! Loops of STREAM on aarch64, with pairs of 16-byte vectors.
+
+use super::{Turns, SCALAR};
+use numaio_machine::workload::{StreamLoop, StreamOp};
+use std::arch::asm;
+
+/// The loop of an operation; none if this CPU cannot run it.
+pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
+    let all: &[Turns; 4] = match stream_loop {
+        StreamLoop::Ordinary => &ORDINARY,
+        StreamLoop::Stnp => &STNP,
+        StreamLoop::Avx512 | StreamLoop::Avx2 => return None,
+    };
+    Some(all[op as usize])
+}
+
+/// A loop: its steps at the offsets of the pairs in a turn, `\at` (Arm ARM, C7.2: `LDP`, `STNP`, `FMUL (by
+/// element)`, `FADD (vector)`).
+macro_rules! turns {
+    ($name:ident, $($step:expr),+) => {
+        /// # Safety
+        /// As [`Turns`].
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for.
+            // Every aarch64 CPU that runs Linux in user space has these registers.
+            unsafe {
+                asm!(
+                    "2:",
+                    ".irp at, 0, 32, 64, 96, 128, 160, 192, 224",
+                    $($step,)+
+                    ".endr",
+                    "add {x}, {x}, #256",
+                    "add {y}, {y}, #256",
+                    "add {to}, {to}, #256",
+                    "subs {turns}, {turns}, #1",
+                    "b.ne 2b",
+                    to = inout(reg) to => _,
+                    x = inout(reg) x => _,
+                    y = inout(reg) y => _,
+                    turns = inout(reg) turns => _,
+                    inout("v0") SCALAR => _,
+                    out("v1") _, out("v2") _, out("v3") _, out("v4") _,
+                    options(nostack)
+                );
+            }
+        }
+    };
+}
+
+/// The four operations with one kind of store, in the order of [`StreamOp`].
+macro_rules! operations {
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $store:literal) => {
+        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
+        turns!($copy, "ldp q1, q2, [{x}, #\\at]", concat!($store, " q1, q2, [{to}, #\\at]"));
+        turns!(
+            $scale,
+            "ldp q1, q2, [{x}, #\\at]",
+            "fmul v1.2d, v1.2d, v0.d[0]",
+            "fmul v2.2d, v2.2d, v0.d[0]",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
+        turns!(
+            $add,
+            "ldp q1, q2, [{x}, #\\at]",
+            "ldp q3, q4, [{y}, #\\at]",
+            "fadd v1.2d, v1.2d, v3.2d",
+            "fadd v2.2d, v2.2d, v4.2d",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
+        turns!(
+            $triad,
+            "ldp q1, q2, [{x}, #\\at]",
+            "ldp q3, q4, [{y}, #\\at]",
+            "fmul v3.2d, v3.2d, v0.d[0]",
+            "fmul v4.2d, v4.2d, v0.d[0]",
+            "fadd v1.2d, v1.2d, v3.2d",
+            "fadd v2.2d, v2.2d, v4.2d",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
+    };
+}
+
+operations!(STNP = [stnp_copy, stnp_scale, stnp_add, stnp_triad], "stnp");
+operations!(ORDINARY = [ordinary_copy, ordinary_scale, ordinary_add, ordinary_triad], "stp");

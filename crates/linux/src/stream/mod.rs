@@ -1,0 +1,130 @@
+//! Loops of STREAM (McCalpin, 1995).
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use numaio_machine::workload::{StreamLoop, StreamOp};
+
+/// The number that scale and triad multiply with, as in STREAM.
+pub const SCALAR: f64 = 3.0;
+
+/// A cache line: non-temporal stores go to memory by whole lines.
+const LINE: usize = 64;
+
+/// Doubles that one turn of a loop writes.
+const TURN: usize = 4 * LINE / size_of::<f64>();
+
+/// Doubles of each array that a call gets at most, so that between two calls time can be taken and an interrupt
+/// noticed: long enough that the fence at its end costs nothing.
+const CALL: usize = (1 << 20) / size_of::<f64>();
+
+/// Writes `TURN` doubles to the first array in each turn, from those of the other two.
+///
+/// # Safety
+/// As [`Streamer::run_raw`], for that many turns, and the first array begins with a cache line.
+type Turns = unsafe fn(*mut f64, *const f64, *const f64, usize);
+
+/// A loop that this CPU can run.
+#[derive(Debug, Clone, Copy)]
+pub struct Streamer {
+    op: StreamOp,
+    turns: Turns,
+}
+
+/// Whether this CPU can run a loop.
+pub fn available(stream_loop: StreamLoop) -> bool {
+    Streamer::new(stream_loop, StreamOp::Copy).is_some()
+}
+
+impl Streamer {
+    /// The loop; none if this CPU cannot run it.
+    pub fn new(stream_loop: StreamLoop, op: StreamOp) -> Option<Self> {
+        Some(Self { op, turns: of_this_architecture(stream_loop, op)? })
+    }
+
+    /// Doubles of each array that one call should get at most.
+    pub(crate) fn longest_call(&self) -> usize {
+        CALL
+    }
+
+    /// Writes as many doubles as all slices have: from `x`, or from `x` and `y`. When it returns, they are on
+    /// their way to memory and seen by every CPU: non-temporal stores are fenced.
+    ///
+    /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is the other
+    /// array that add and triad read, and does not matter to copy and scale.
+    pub fn run(&self, to: &mut [f64], x: &[f64], y: &[f64]) {
+        let count = to.len().min(x.len()).min(y.len());
+        // SAFETY: all slices have that many doubles, and a mutable one overlaps no other.
+        unsafe { self.run_raw(to.as_mut_ptr(), x.as_ptr(), y.as_ptr(), count) }
+    }
+
+    /// As [`Streamer::run`], between places.
+    ///
+    /// # Safety
+    /// All arrays have that many doubles, the first overlaps no other, nobody else writes any or reads the
+    /// first meanwhile.
+    pub(crate) unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
+        let head = to.align_offset(LINE).min(count);
+        let turns = (count - head) / TURN;
+        let tail = head + turns * TURN;
+        // SAFETY: head, whole turns and tail lie within the arrays that the caller vouches for; after the head
+        // the first one begins with a line. `new` has made sure of the CPU.
+        unsafe {
+            self.one_by_one(to, x, y, 0..head);
+            if turns > 0 {
+                (self.turns)(to.add(head), x.add(head), y.add(head), turns);
+            }
+            self.one_by_one(to, x, y, tail..count);
+        }
+        fence();
+    }
+
+    /// The definition.
+    ///
+    /// # Safety
+    /// As [`Streamer::run_raw`].
+    unsafe fn one_by_one(&self, to: *mut f64, x: *const f64, y: *const f64, places: std::ops::Range<usize>) {
+        for place in places {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (x, y) = (*x.add(place), *y.add(place));
+                *to.add(place) = match self.op {
+                    StreamOp::Copy => x,
+                    StreamOp::Scale => SCALAR * x,
+                    StreamOp::Add => x + y,
+                    StreamOp::Triad => x + SCALAR * y,
+                };
+            }
+        }
+    }
+}
+
+/// Orders the stores before anything that says they are done.
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier changes nothing.
+    unsafe {
+        std::arch::asm!("dmb ish", options(nostack, preserves_flags))
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+use x86::of_this_architecture;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64::of_this_architecture;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn of_this_architecture(_: StreamLoop, _: StreamOp) -> Option<Turns> {
+    None
+}
+
+#[cfg(test)]
+mod tests;

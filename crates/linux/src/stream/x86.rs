@@ -1,0 +1,163 @@
+//! Loops of STREAM on x86-64, in assembly for the same reasons as the copy loops.
+//!
+//! One line after the other is read, computed and written, four lines a turn. Multiplication and addition stay
+//! apart, as the definition has them; memory is slower than both.
+
+use super::{Turns, SCALAR};
+use numaio_machine::workload::{StreamLoop, StreamOp};
+use std::arch::asm;
+
+/// The loop of an operation; none if this CPU cannot run it.
+pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
+    let all: &[Turns; 4] = match stream_loop {
+        StreamLoop::Avx512 if is_x86_feature_detected!("avx512f") => &AVX512,
+        StreamLoop::Avx2 if is_x86_feature_detected!("avx2") => &AVX2,
+        StreamLoop::Ordinary => ordinary().next()?.1,
+        StreamLoop::Avx512 | StreamLoop::Avx2 | StreamLoop::Stnp => return None,
+    };
+    Some(all[op as usize])
+}
+
+/// The loops with ordinary stores that this CPU can run, the widest vectors first.
+pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [Turns; 4])> {
+    let avx512 = is_x86_feature_detected!("avx512f").then_some(("avx512", &ORDINARY_AVX512));
+    let avx2 = is_x86_feature_detected!("avx2").then_some(("avx2", &ORDINARY_AVX2));
+    [avx512, avx2, Some(("sse2", &ORDINARY_SSE2))].into_iter().flatten()
+}
+
+/// A loop: what it does before the first turn and after the last one, the offsets of the vectors in a turn, and
+/// the steps at each of these, `\at`.
+macro_rules! turns {
+    ($name:ident, $feature:literal, $before:expr, $after:literal, $at:literal, $($step:expr),+) => {
+        /// # Safety
+        /// As [`Turns`]; the CPU has what the loop is named for.
+        #[target_feature(enable = $feature)]
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for, and
+            // what is written begins with a line, as these stores demand.
+            unsafe {
+                asm!(
+                    $before,
+                    ".p2align 5",
+                    "2:",
+                    concat!(".irp at, ", $at),
+                    $($step,)+
+                    ".endr",
+                    "add {x}, 256",
+                    "add {y}, 256",
+                    "add {to}, 256",
+                    "dec {turns}",
+                    "jnz 2b",
+                    $after,
+                    to = inout(reg) to => _,
+                    x = inout(reg) x => _,
+                    y = inout(reg) y => _,
+                    turns = inout(reg) turns => _,
+                    inout("xmm0") SCALAR => _,
+                    out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
+                    out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _,
+                    out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack)
+                );
+            }
+        }
+    };
+}
+
+/// The four operations with one kind of vectors, `$v`, and one kind of store, in the order of [`StreamOp`].
+macro_rules! operations {
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $feature:literal, $v:literal, $at:literal,
+        $store:literal) => {
+        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
+        turns!(
+            $copy,
+            $feature,
+            "",
+            "vzeroupper",
+            $at,
+            concat!("vmovupd ", $v, "1, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $scale,
+            $feature,
+            concat!("vbroadcastsd ", $v, "0, xmm0"),
+            "vzeroupper",
+            $at,
+            concat!("vmulpd ", $v, "1, ", $v, "0, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $add,
+            $feature,
+            "",
+            "vzeroupper",
+            $at,
+            concat!("vmovupd ", $v, "1, [{x} + \\at]"),
+            concat!("vaddpd ", $v, "1, ", $v, "1, [{y} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $triad,
+            $feature,
+            concat!("vbroadcastsd ", $v, "0, xmm0"),
+            "vzeroupper",
+            $at,
+            concat!("vmulpd ", $v, "1, ", $v, "0, [{y} + \\at]"),
+            concat!("vaddpd ", $v, "1, ", $v, "1, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+    };
+}
+
+operations!(
+    AVX512 = [avx512_copy, avx512_scale, avx512_add, avx512_triad],
+    "avx512f",
+    "zmm",
+    "0, 64, 128, 192",
+    "vmovntpd"
+);
+operations!(
+    ORDINARY_AVX512 =
+        [ordinary_avx512_copy, ordinary_avx512_scale, ordinary_avx512_add, ordinary_avx512_triad],
+    "avx512f",
+    "zmm",
+    "0, 64, 128, 192",
+    "vmovapd"
+);
+operations!(
+    AVX2 = [avx2_copy, avx2_scale, avx2_add, avx2_triad],
+    "avx2",
+    "ymm",
+    "0, 32, 64, 96, 128, 160, 192, 224",
+    "vmovntpd"
+);
+operations!(
+    ORDINARY_AVX2 = [ordinary_avx2_copy, ordinary_avx2_scale, ordinary_avx2_add, ordinary_avx2_triad],
+    "avx2",
+    "ymm",
+    "0, 32, 64, 96, 128, 160, 192, 224",
+    "vmovapd"
+);
+
+static ORDINARY_SSE2: [Turns; 4] =
+    [ordinary_sse2_copy, ordinary_sse2_scale, ordinary_sse2_add, ordinary_sse2_triad];
+
+/// A loop with 16-byte vectors, which every x86-64 CPU has.
+macro_rules! sse2 {
+    ($name:ident, $($step:literal),+) => {
+        turns!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",
+            $($step,)+ "movapd [{to} + \\at], xmm1");
+    };
+}
+
+sse2!(ordinary_sse2_copy, "movupd xmm1, [{x} + \\at]");
+sse2!(ordinary_sse2_scale, "movupd xmm1, [{x} + \\at]", "mulpd xmm1, xmm0");
+sse2!(ordinary_sse2_add, "movupd xmm1, [{x} + \\at]", "movupd xmm2, [{y} + \\at]", "addpd xmm1, xmm2");
+sse2!(
+    ordinary_sse2_triad,
+    "movupd xmm1, [{y} + \\at]",
+    "mulpd xmm1, xmm0",
+    "movupd xmm2, [{x} + \\at]",
+    "addpd xmm1, xmm2"
+);
