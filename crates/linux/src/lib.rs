@@ -1,7 +1,7 @@
 //! This Linux kernel.
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
-//! ([`Root`]), running copies on pinned threads over bound memory and changing settings ([`Kernel`]),
+//! ([`Root`]), running workloads on pinned threads over bound memory and changing settings ([`Kernel`]),
 //! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
@@ -11,6 +11,7 @@ pub mod copy;
 mod disassembly;
 pub mod interrupt;
 mod kernel;
+mod loads;
 mod memory;
 mod probe;
 mod root;

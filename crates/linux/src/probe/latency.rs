@@ -1,10 +1,241 @@
+//! One thread that follows pointers, and threads that load the memory meanwhile.
+
+use super::chain::Chain;
+use super::curve::{Curve, Point};
+use super::team::{self, Leave, Team};
+use super::window::Plan;
+use super::{refused, work};
+use crate::interrupt::interrupted;
+use crate::loads::{Reader, LINE};
+use crate::memory::{self, Buffer, Room, Seen, Wanted};
 use crate::Root;
-use numaio_machine::probe::{LatencyOutcome, ProbeError};
-use numaio_machine::workload::LatencyWorkload;
+use numaio_machine::ids::CpuId;
+use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError, Residency};
+use numaio_machine::workload::{LatencyWorkload, LoadWorkload};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Time between two readings of the clock, at least: reading it takes some tens of nanoseconds, or a
+/// microsecond where it is a system call.
+const CLOCK_EVERY_NS: u64 = 20_000;
+
+/// Bytes that a thread under full load reads between two looks at the clock.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// Points of time that a loading thread keeps, and the time between two at first.
+const POINTS: usize = 4096;
+const POINT_EVERY_NS: u64 = 10_000;
+
+/// What a thread does.
+enum Role<'a> {
+    /// Follows the chain.
+    Chase(&'a mut Buffer),
+    /// Reads its buffer over and over.
+    Load(&'a mut Buffer),
+}
+
+/// What a thread brings back.
+enum Log {
+    /// The chain's thread.
+    Chase(Chased),
+    /// What a loading thread had read, over time.
+    Load(Curve),
+}
+
+/// A thread's log, and where its buffer lay before and after.
+type Brought = (Log, [Seen; 2]);
+
+/// What the chain gave, and when.
+struct Chased {
+    samples: Vec<LatencySample>,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// Runs a latency workload. `limit_bytes` is what the control group allows.
 pub fn latency(
-    _root: &Root,
-    _limit_bytes: Option<u64>,
+    root: &Root,
+    limit_bytes: Option<u64>,
     workload: &LatencyWorkload,
 ) -> Result<LatencyOutcome, ProbeError> {
-    Err(ProbeError::Unsupported { what: format!("{workload:?}") })
+    let began = Instant::now();
+    within_limits(workload)?;
+    let room = Room::new(root, limit_bytes);
+    room.check_limit(workload.memory, workload.bytes.saturating_add(order_bytes(workload)))?;
+    let mut buffers = memory::buffers(&room, workload.pages, &wanted(workload))?;
+    let work = |team: &Team, role| member(team, workload, role);
+    let brought = team::together("latency", members(workload, &mut buffers), work)?;
+    // The chain's is the first of all.
+    let residency = |which: Range<usize>| {
+        let looks = brought[which.clone()].iter().flat_map(|(_, seen)| *seen);
+        let of: Vec<&Buffer> = buffers[which].iter().collect();
+        memory::merge(looks, memory::huge_bytes(root, workload.pages, &of))
+    };
+    let of_chain = residency(0..1);
+    let of_load = workload.load.as_ref().map(|_| residency(1..buffers.len()));
+    drop(buffers);
+    outcome(brought.into_iter().map(|(log, _)| log), of_chain, of_load, began)
+}
+
+/// Refuses what would give no sample, or fill our own memory.
+fn within_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
+    work::within_window(workload.milliseconds, workload.slices)?;
+    let stride = workload.stride_bytes as usize;
+    if stride == 0 || !stride.is_multiple_of(LINE) {
+        return refused("latency", format!("places {stride} bytes apart; whole lines of {LINE} can be had"));
+    }
+    if workload.bytes < stride as u64 {
+        return refused("latency", format!("no place in {} bytes", workload.bytes));
+    }
+    let Some(load) = &workload.load else { return Ok(()) };
+    if load.placement.cpus.is_empty() || load.bytes_per_thread == 0 {
+        return refused("load", "no CPU to run on, or no bytes to read");
+    }
+    if load.placement.cpus.contains(workload.cpu) {
+        return refused("load", format!("CPU {} is the chain's", workload.cpu));
+    }
+    Ok(())
+}
+
+/// Bytes of the order of a chain while it is laid.
+fn order_bytes(workload: &LatencyWorkload) -> u64 {
+    workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64
+}
+
+fn wanted(workload: &LatencyWorkload) -> Vec<Wanted> {
+    let chain = Wanted { node: workload.memory, bytes: workload.bytes, offset_lines: 0 };
+    let of_load = |load: &LoadWorkload| {
+        let one = Wanted { node: load.memory, bytes: load.bytes_per_thread, offset_lines: 0 };
+        vec![one; load.placement.cpus.len()]
+    };
+    let loads = workload.load.as_ref().map(of_load).unwrap_or_default();
+    std::iter::once(chain).chain(loads).collect()
+}
+
+/// The chain's thread first, and then those of the load.
+fn members<'a>(workload: &LatencyWorkload, buffers: &'a mut [Buffer]) -> Vec<(CpuId, Role<'a>)> {
+    let loading = workload.load.iter().flat_map(|load| load.placement.cpus.iter());
+    let mut buffers = buffers.iter_mut();
+    let chain = buffers.next().map(|buffer| (workload.cpu, Role::Chase(buffer)));
+    chain.into_iter().chain(loading.zip(buffers.map(Role::Load))).collect()
+}
+
+/// What each thread does.
+fn member(team: &Team, workload: &LatencyWorkload, role: Role) -> Result<Brought, Leave> {
+    match role {
+        Role::Chase(buffer) => {
+            buffer.touch()?;
+            let mut chain = Chain::lay(buffer, workload.stride_bytes as usize)?;
+            let before = memory::look(chain.buffer());
+            team.meet()?;
+            let chased = chase(team, &mut chain, Plan::new(workload.milliseconds, workload.slices))?;
+            team.stop();
+            Ok((Log::Chase(chased), [before, memory::look(chain.buffer())]))
+        }
+        Role::Load(buffer) => {
+            buffer.fill()?;
+            let before = memory::look(buffer);
+            team.meet()?;
+            let gap_ns = workload.load.as_ref().map_or(0, |load| load.gap_ns);
+            let curve = load(team, buffer, u64::from(gap_ns))?;
+            Ok((Log::Load(curve), [before, memory::look(buffer)]))
+        }
+    }
+}
+
+/// Follows the chain while all others load the memory.
+fn chase(team: &Team, chain: &mut Chain, plan: Plan) -> Result<Chased, Leave> {
+    let mut samples = vec![LatencySample { loads: u64::MAX, ns: u64::MAX }; plan.slices as usize];
+    team.line_up()?;
+    team.note_start(team.now());
+    let turns = warm_up(team, chain, plan)?;
+    let from_ns = team.now();
+    let (mut start, mut until) = (from_ns, from_ns);
+    for sample in &mut samples {
+        until += plan.slice_ns;
+        let mut loads = 0;
+        let end = loop {
+            loads += chain.follow(turns);
+            let now = team.now();
+            if interrupted() {
+                return Err(Leave::Failed(ProbeError::Interrupted));
+            }
+            if now >= until {
+                break now;
+            }
+        };
+        *sample = LatencySample { loads, ns: (end - start).max(1) };
+        start = end;
+    }
+    Ok(Chased { samples, from_ns, to_ns: start })
+}
+
+/// Follows the chain once, but for no longer than the run itself, and until all others load the memory. Gives
+/// the turns that take long enough for reading the clock to cost nothing beside them.
+fn warm_up(team: &Team, chain: &mut Chain, plan: Plan) -> Result<usize, Leave> {
+    let enough_ns = CLOCK_EVERY_NS.min(plan.slice_ns / 8);
+    let until = team.now() + plan.slice_ns.saturating_mul(u64::from(plan.slices));
+    let (mut turns, mut loads) = (1, 0);
+    loop {
+        let began = team.now();
+        loads += chain.follow(turns);
+        let now = team.now();
+        if interrupted() {
+            return Err(Leave::Failed(ProbeError::Interrupted));
+        }
+        let warm = loads >= chain.places() as u64 || now >= until;
+        if now - began < enough_ns {
+            turns *= 2;
+        } else if warm && team.latest_start().is_some() {
+            return Ok(turns);
+        }
+        team.goes_on()?;
+    }
+}
+
+/// Reads a buffer over and over, with a gap after each piece, until the chain's thread is done.
+fn load(team: &Team, buffer: &Buffer, gap_ns: u64) -> Result<Curve, Leave> {
+    let reader = Reader::new();
+    let mut curve = Curve::new(POINTS, POINT_EVERY_NS);
+    let piece = if gap_ns == 0 { READ_AT_ONCE } else { LoadWorkload::PIECE_BYTES as usize };
+    let (mut at, mut done) = (0, 0u64);
+    team.line_up()?;
+    let start_ns = team.now();
+    team.note_start(start_ns);
+    curve.add(Point { ns: start_ns, done });
+    while team.goes_on()? {
+        let bytes = piece.min(buffer.bytes() - at);
+        // SAFETY: the range lies in the buffer's mapping.
+        unsafe { reader.read(buffer.start().add(at), bytes) };
+        done += bytes as u64;
+        at = if at + bytes == buffer.bytes() { 0 } else { at + bytes };
+        let read_ns = team.now();
+        curve.add(Point { ns: read_ns, done });
+        while team.now() < read_ns.saturating_add(gap_ns) && team.goes_on()? {}
+    }
+    curve.end(Point { ns: team.now(), done });
+    Ok(curve)
+}
+
+fn outcome(
+    logs: impl Iterator<Item = Log>,
+    residency: Residency,
+    of_load: Option<Residency>,
+    began: Instant,
+) -> Result<LatencyOutcome, ProbeError> {
+    let (mut chased, mut curves) = (None, Vec::new());
+    for log in logs {
+        match log {
+            Log::Chase(of_chain) => chased = Some(of_chain),
+            Log::Load(curve) => curves.push(curve),
+        }
+    }
+    let Some(Chased { samples, from_ns, to_ns }) = chased else {
+        return refused("latency", "no thread followed the chain");
+    };
+    let load = of_load.map(|residency| {
+        let read: f64 = curves.iter().map(|curve| curve.at(to_ns) - curve.at(from_ns)).sum();
+        LoadOutcome { bytes_read: read.round() as u64, ns: (to_ns - from_ns).max(1), residency }
+    });
+    Ok(LatencyOutcome { samples, elapsed_ns: super::nanoseconds(began), residency, load })
 }

@@ -1,5 +1,6 @@
 //! Running workloads on this machine.
 
+mod chain;
 mod copy;
 mod curve;
 mod latency;
