@@ -225,7 +225,10 @@ fn probe_latency(machine: &dyn Probe, copy: &CopyWorkload) {
     let loaded = |load: LoadWorkload| LatencyWorkload { load: Some(load), ..idle.clone() };
     if !others.is_empty() {
         for gap_ns in [0, 100_000] {
-            ran_latency(machine, &loaded(LoadWorkload { gap_ns, ..load.clone() }));
+            let loaded = loaded(LoadWorkload { gap_ns, ..load.clone() });
+            let read = || ran_latency(machine, &loaded).load.map_or(0, |load| load.bytes_read);
+            // On a real machine another program may have the CPU for all of 30 ms.
+            assert!((0..10).any(|_| read() > 0), "the load reads something");
         }
     }
     let refuses = |latency: LatencyWorkload| assert!(machine.latency(&latency).is_err(), "{latency:?}");
@@ -252,7 +255,6 @@ fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome
     resides(&outcome.residency);
     assert_eq!(outcome.load.is_some(), latency.load.is_some(), "what the load did is told if there was one");
     if let Some(load) = &outcome.load {
-        assert!(load.bytes_read > 0, "the load read something");
         let (counted, wanted) = (load.ns, sampled);
         assert!(
             counted >= wanted / 2 && counted <= wanted * 2,
