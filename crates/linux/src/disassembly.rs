@@ -27,9 +27,11 @@ fn listing(tool: &str) -> Option<String> {
 
 /// The code of one function in a listing of objdump.
 fn function(listing: &str, name: &str) -> String {
-    // Some leave the hash behind the name.
-    let begins =
-        |line: &str| line.split_once(name).is_some_and(|(_, rest)| rest == ">:" || rest.starts_with("::h"));
+    // Some disassemblers leave the hash behind the name.
+    let begins = |line: &str| {
+        let rest = line.split_once(name).map_or("", |(_, rest)| rest);
+        rest == ">:" || rest.starts_with("::h") && rest.ends_with(">:")
+    };
     let lines = listing.lines().skip_while(|line| !begins(line));
     lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
