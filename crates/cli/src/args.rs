@@ -68,6 +68,10 @@ pub enum Command {
     Model(ModelArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
+    /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
+    Export(crate::commands::export::ExportArgs),
+    /// Write a report of saved documents, of one machine or several, to hand around
+    Report(crate::commands::report::ReportArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -225,7 +229,7 @@ pub enum Generated {
     Completions,
 }
 
-fn node(text: &str) -> Result<NodeId, String> {
+pub fn node(text: &str) -> Result<NodeId, String> {
     text.parse().map(NodeId).map_err(|_| format!("{text:?} is no node; nodes are numbers as 0 or 7"))
 }
 

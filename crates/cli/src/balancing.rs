@@ -38,7 +38,7 @@ pub fn pause<'a>(
 impl<'a, M: Control + Sysfs> Paused<'a, M> {
     /// Switches balancing off, if it is on.
     fn begin(common: &'a Common, machine: &'a M, fingerprint: &str) -> Result<Self, Failure> {
-        let path = store::receipt(fingerprint)?;
+        let path = store::receipt(fingerprint, "balancing")?;
         let mut paused = Self { common, machine, fingerprint: fingerprint.to_owned(), receipt: None, path };
         paused.take_back_after_crash();
         if conditions::read(machine).numa_balancing.is_some_and(|mode| mode != 0) {

@@ -3,7 +3,9 @@
 mod args;
 mod balancing;
 mod commands;
+mod documents;
 mod failure;
+mod interleave;
 mod machine;
 mod output;
 mod progress;

@@ -82,11 +82,11 @@ pub fn saved(kind: Kind, fingerprint: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the receipt of what is changed on a machine for the time of a run is kept.
-pub fn receipt(fingerprint: &str) -> Result<PathBuf, Failure> {
+/// Where the receipt of what is changed on a machine is kept; `what` names the change.
+pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
     let state = state_dir()
         .ok_or_else(|| Failure::new("there is no place for a receipt").hint("set XDG_STATE_HOME or HOME"))?;
     let dir = state.join("receipts");
     fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, error))?;
-    Ok(dir.join(format!("{fingerprint}.json")))
+    Ok(dir.join(format!("{fingerprint}-{what}.json")))
 }

@@ -2,8 +2,11 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
+use numaio_machine::interleave;
 use numaio_machine::sysfs::SysfsExt;
 use rustix::fs::OFlags;
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// `Documentation/admin-guide/sysctl/kernel.rst`, `numa_balancing`.
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -15,18 +18,35 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             let before = set(root, NUMA_BALANCING, *mode)?;
             Ok(Change::NumaBalancing { mode: before })
         }
+        Change::InterleaveWeight { node, weight } => {
+            let before = set(root, &interleave::path(*node), *weight)?;
+            Ok(Change::InterleaveWeight { node: *node, weight: before })
+        }
+        Change::AutomaticInterleave { on } => {
+            let path = interleave::automatic_path(root).ok_or_else(|| ControlError::Refused {
+                what: change.to_string(),
+                why: "this kernel cannot set weights by itself".to_owned(),
+            })?;
+            let before = set(root, &path, *on)?;
+            Ok(Change::AutomaticInterleave { on: before })
+        }
     }
 }
 
-/// Writes a number to a sysctl that exists, and checks that the kernel took it; gives the number before.
-fn set(root: &Root, path: &str, value: u32) -> Result<u32, ControlError> {
+/// Writes a value to a setting that exists, and checks that the kernel took it; gives the value before.
+fn set<T: Copy + Display + FromStr + PartialEq>(
+    root: &Root,
+    path: &str,
+    value: T,
+) -> Result<T, ControlError> {
     let refused = |why: String| ControlError::Refused { what: format!("set {path} to {value}"), why };
-    let before = root.value(path).map_err(|error| refused(error.why.to_string()))?;
+    let read = || root.value::<T>(path).map_err(|error| refused(error.why.to_string()));
+    let before = read()?;
     let flags = OFlags::WRONLY | OFlags::TRUNC;
     let file = root.open_file(path, flags).map_err(|errno| refused(errno.to_string()))?;
-    // A sysctl takes its value by one write from the file's start.
+    // A setting takes its value by one write from the file's start.
     rustix::io::write(&file, value.to_string().as_bytes()).map_err(|errno| refused(errno.to_string()))?;
-    let after: u32 = root.value(path).map_err(|error| refused(error.why.to_string()))?;
+    let after = read()?;
     if after != value {
         return Err(refused(format!("the kernel keeps {after}")));
     }
@@ -38,6 +58,7 @@ mod tests {
     use super::*;
     use numaio_machine::conformance;
     use numaio_machine::control::Control;
+    use numaio_machine::ids::NodeId;
     use std::fs;
 
     struct Below<'a>(&'a Root);
@@ -66,5 +87,36 @@ mod tests {
         assert_eq!(inverse, Ok(Change::NumaBalancing { mode: 12 }));
         assert_eq!(after, "0");
         assert_eq!(undone, Ok(off));
+    }
+
+    #[test]
+    fn interleave_weights_and_their_automatic_are_set() {
+        let dir = std::env::temp_dir().join(format!("numaio-interleave-{}", std::process::id()));
+        let folder = dir.join(interleave::FOLDER.trim_start_matches('/'));
+        fs::create_dir_all(&folder).expect("directories");
+        fs::write(folder.join("node3"), "1\n").expect("a weight");
+        fs::write(folder.join("auto"), "true\n").expect("a mode");
+        let root = Root::open(&dir).expect("a root");
+        let changes = [
+            Change::AutomaticInterleave { on: false },
+            Change::InterleaveWeight { node: NodeId(3), weight: 4 },
+        ];
+        for change in &changes {
+            conformance::control(&Below(&root), change).expect("allowed");
+        }
+        let inverses = changes.map(|change| apply(&root, &change).expect("allowed"));
+        let now = interleave::read(&root);
+        let absent = apply(&root, &Change::InterleaveWeight { node: NodeId(4), weight: 4 });
+        fs::remove_dir_all(&dir).expect("removed");
+        assert_eq!(
+            inverses,
+            [
+                Change::AutomaticInterleave { on: true },
+                Change::InterleaveWeight { node: NodeId(3), weight: 1 }
+            ]
+        );
+        let weights = [(NodeId(3), 4)].into();
+        assert_eq!(now, Some(interleave::Interleave { weights, automatic: Some(false) }));
+        assert!(matches!(absent, Err(ControlError::Refused { .. })), "{absent:?}");
     }
 }

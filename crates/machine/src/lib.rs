@@ -12,6 +12,7 @@ pub mod control;
 pub mod devices;
 pub mod findings;
 pub mod ids;
+pub mod interleave;
 pub mod probe;
 pub mod see;
 pub mod set;

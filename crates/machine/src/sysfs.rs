@@ -78,8 +78,13 @@ pub trait SysfsExt: Sysfs {
     /// A file as text without the white space and NULs at its ends; bytes that are no UTF-8 are replaced.
     fn text(&self, path: &str) -> Result<String, ReadError> {
         let bytes = self.read(path)?;
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+        let mut text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        let is_blank = |c: char| c.is_whitespace() || c == '\0';
+        text.truncate(text.trim_end_matches(is_blank).len());
+        // A large file is not copied for a few blanks.
+        text.drain(..text.len() - text.trim_start_matches(is_blank).len());
+        Ok(text)
     }
 
     /// A file as text, or nothing if it cannot be read. For attributes that a kernel may lack.

@@ -3,6 +3,7 @@
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::topology::Cache;
 use numaio_machine::tree::Tree;
 use numaio_machine::{conditions, topology};
 use std::cell::Cell;
@@ -81,6 +82,8 @@ fn large() -> Tree {
             }
         }
     }
+    let processors = (0..CPUS).map(|cpu| format!("processor\t: {cpu}\nmodel\t: 106\n\n"));
+    tree.file("/proc/cpuinfo", processors.collect::<String>());
     tree.file("/sys/devices/system/cpu/online", "0-1023").file("/sys/devices/system/node/online", "0-63");
     tree
 }
@@ -94,8 +97,40 @@ fn a_large_machine_is_read_from_few_files() {
     assert_eq!(machine.neighbours(NodeId(9)).to_string(), "8,10-15");
     // The files of CPUs and caches are more than 30,000; at 5 us each, reading all would take 150 ms.
     let asked = counted.1.get();
-    assert!(asked < 7_000, "{asked} questions for a topology");
+    assert!(asked < 4_500, "{asked} questions for a topology");
     counted.1.set(0);
     conditions::read(&counted);
     assert!(counted.1.get() < 50, "{} questions for conditions without cpufreq", counted.1.get());
+}
+
+#[test]
+fn cores_of_another_kind_keep_their_caches() {
+    let other = "/sys/devices/system/cpu/cpu7/cache";
+    let level_1 = |tree: Tree| {
+        let caches = topology::read(&tree).caches;
+        let of_cpu_7 = |cache: &&Cache| cache.level == 1 && cache.cpus.contains(CpuId(7));
+        caches.iter().filter(of_cpu_7).map(|cache| cache.bytes >> 10).collect::<Vec<_>>()
+    };
+    let with_level_1 = |size: &str| {
+        let mut tree = large();
+        tree.file(&format!("{other}/index0/size"), size);
+        tree
+    };
+    // Nothing but the size of the first level tells this core from others, which no hardware is known to do.
+    assert_eq!(level_1(with_level_1("64K")), [48, 32]);
+    let mut tree = with_level_1("64K");
+    tree.file(&format!("{other}/index2/size"), "4096K");
+    assert_eq!(level_1(tree), [64, 32], "another second level");
+    let mut tree = with_level_1("64K");
+    tree.file(&format!("{other}/index2/shared_cpu_map"), mask("6-7"));
+    assert_eq!(level_1(tree), [64, 32], "a second level shared by cores");
+    let mut tree = with_level_1("64K");
+    tree.file(&format!("{other}/index4/size"), "64M");
+    assert_eq!(level_1(tree), [64, 32], "a cache more");
+    let mut tree = with_level_1("64K");
+    tree.file("/sys/devices/cpu_core/cpus", "0-6");
+    assert_eq!(level_1(tree), [64, 32], "an Intel hybrid");
+    let mut tree = with_level_1("64K");
+    tree.file("/proc/cpuinfo", "processor: 0\nCPU part: 0xd05\nprocessor: 7\nCPU part: 0xd0b\n");
+    assert_eq!(level_1(tree), [64, 32], "two parts of Arm's");
 }

@@ -4,6 +4,8 @@
 
 mod classes;
 mod fit;
+mod interleave;
 
 pub use classes::{classify, Point};
 pub use fit::{fit, refit, Rule};
+pub use interleave::interleave_weights;

@@ -77,7 +77,7 @@ mod tests {
 
     impl Control for Setting {
         fn apply(&self, change: &Change) -> Result<Change, ControlError> {
-            let Change::NumaBalancing { mode } = *change;
+            let Change::NumaBalancing { mode } = *change else { return Err(ControlError::Frozen) };
             self.seen.borrow_mut().push(mode);
             if self.refused.contains(&mode) {
                 return Err(ControlError::Refused { what: format!("mode {mode}"), why: "no".into() });

@@ -4,6 +4,10 @@
 //! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
+mod bundle;
+mod html;
+mod hwloc;
+mod interleave_text;
 mod listing;
 mod model_text;
 mod style;
@@ -12,6 +16,10 @@ mod table;
 mod topology_text;
 mod words;
 
+pub use bundle::{Bundle, MachineDocuments, Misfit};
+pub use html::html;
+pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
+pub use interleave_text::interleave_text;
 pub use listing::model_listing;
 pub use model_text::model_text;
 pub use style::TextStyle;

@@ -4,6 +4,7 @@
 //! are only added; readers pass over fields they do not know.
 
 mod document;
+mod interleave;
 mod latency;
 mod model;
 mod reading;
@@ -15,12 +16,15 @@ mod topology;
 mod view;
 
 pub use document::{Document, NotThatDocument};
+pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use stream::{StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA};
+pub use stream::{
+    PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
+};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
 pub use view::{

@@ -1,6 +1,6 @@
 //! STREAM between CPU nodes and memory nodes.
 
-use crate::{NotThatDocument, Provenance, Reading, Rounds};
+use crate::{ClassRule, NotThatDocument, Provenance, Reading, Rounds};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,35 @@ pub struct StreamRecord {
     pub method: StreamMethod,
     /// What was measured.
     pub cells: Vec<StreamCell>,
+    /// Pairs of nodes of one level, by operation (Braithwaite et al., 2012); empty where cores ran alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<PairClasses>,
+}
+
+/// Classes of all pairs of CPU node and memory node for one operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PairClasses {
+    /// The operation.
+    pub op: StreamOp,
+    /// How pairs were classed.
+    pub rule: ClassRule,
+    /// Classes, best first.
+    pub classes: Vec<PairClass>,
+}
+
+/// Pairs of one level.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PairClass {
+    /// 1 is best.
+    pub rank: u32,
+    /// CPU node and memory node.
+    pub pairs: Vec<(NodeId, NodeId)>,
+    /// Least bandwidth of a pair.
+    pub min_bytes_per_s: f64,
+    /// Greatest bandwidth of a pair.
+    pub max_bytes_per_s: f64,
+    /// Mean bandwidth of its pairs.
+    pub mean_bytes_per_s: f64,
 }
 
 /// How STREAM was measured.

@@ -87,6 +87,21 @@ fn a_change_is_undone_by_its_inverse_and_shows_in_its_file() {
 }
 
 #[test]
+fn interleave_weights_change_and_show() {
+    let machine = machine(|_| {});
+    let change = Change::InterleaveWeight { node: NodeId(1), weight: 9 };
+    conformance::control(&machine, &change).expect("it can be changed");
+    machine.apply(&change).expect("it can be changed");
+    let now = numaio_machine::interleave::read(&machine).expect("a kernel of 6.12");
+    assert_eq!((now.weights, now.automatic), ([(NodeId(0), 1), (NodeId(1), 9)].into(), None));
+    for refused in [(7, 1), (0, 0), (0, 256)] {
+        let change = Change::InterleaveWeight { node: NodeId(refused.0), weight: refused.1 };
+        assert!(machine.apply(&change).is_err(), "{change}");
+    }
+    assert!(machine.apply(&Change::AutomaticInterleave { on: true }).is_err());
+}
+
+#[test]
 fn a_kernel_without_balancing_has_nothing_to_change() {
     let machine = machine(|spec| spec.conditions.numa_balancing = None);
     assert!(conformance::control(&machine, &Change::NumaBalancing { mode: 0 }).is_err());

@@ -1,8 +1,10 @@
 //! One file a command: typed arguments, documents in, one call, a document out.
 
+pub mod export;
 mod generate;
 mod model;
 mod record;
+pub mod report;
 mod topology;
 
 use crate::args::{Args, Command, Common, MeasuringArgs};
@@ -23,6 +25,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Topology(command) => topology::run(&args.common, command),
         Command::Model(command) => model::run(&args.common, command),
         Command::Record(command) => record::run(&args.common, command),
+        Command::Export(command) => export::run(&args.common, command),
+        Command::Report(command) => report::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

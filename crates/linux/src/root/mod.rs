@@ -4,20 +4,21 @@ mod walk;
 
 use numaio_machine::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
 use rustix::buffer::spare_capacity;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
-use rustix::io::Errno;
+use rustix::io::{retry_on_intr, Errno};
+use rustix::path::DecInt;
 use std::io;
 use std::path::Path;
 
-/// Bytes asked for by one read(2). A sysfs attribute comes whole in one page; longer files in several reads.
-const READ_BYTES: usize = 8 << 10;
+/// Bytes asked for by the first read(2), and at least by others. A sysfs attribute is no longer than a page.
+const READ_BYTES: usize = 4 << 10;
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
 const TRIES: usize = 16;
 
-/// Longest path the kernel takes, its end included (`PATH_MAX`).
-const LONGEST_PATH: usize = 4096;
+/// Room for a path at first; longer ones take another try.
+const USUAL_PATH: usize = 256;
 
 /// A directory below which files are read, as if it were `/`.
 ///
@@ -26,6 +27,8 @@ const LONGEST_PATH: usize = 4096;
 #[derive(Debug)]
 pub struct Root {
     dir: OwnedFd,
+    /// Where /proc tells the paths of this process's open files.
+    files: Option<OwnedFd>,
     /// Path of the root in this process's view, if /proc tells it; without a slash at its end.
     place: Option<String>,
     openat2: bool,
@@ -48,8 +51,10 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, dir, flags, Mode::empty())?;
         let openat2 = rustix::fs::openat2(&dir, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT).is_ok();
-        let place = place_of(&dir).map(|place| place.trim_end_matches('/').to_owned());
-        Ok(Self { dir, place, openat2 })
+        let files = rustix::fs::openat(CWD, "/proc/self/fd", flags, Mode::empty()).ok();
+        let place = files.as_ref().and_then(|files| place_of(files, &dir));
+        let place = place.map(|place| place.trim_end_matches('/').to_owned());
+        Ok(Self { dir, files, place, openat2 })
     }
 
     /// The same root, walked without openat2(2).
@@ -80,9 +85,11 @@ impl Root {
 
     /// The canonical path by /proc/self/fd; none if /proc is absent or speaks of another place.
     fn resolve_by_proc(&self, path: &str) -> Result<Option<String>, Errno> {
-        let Some(root) = self.place.as_ref().filter(|_| self.openat2) else { return Ok(None) };
+        let (Some(files), Some(root), true) = (&self.files, &self.place, self.openat2) else {
+            return Ok(None);
+        };
         let found = self.open_file(path, OFlags::PATH)?;
-        let place = place_of(&found).filter(|place| !place.ends_with(" (deleted)"));
+        let place = place_of(files, &found).filter(|place| !place.ends_with(" (deleted)"));
         let below = place.as_deref().and_then(|place| place.strip_prefix(root.as_str()));
         Ok(match below {
             Some("") => Some("/".to_owned()),
@@ -142,30 +149,33 @@ fn below(path: &str) -> &str {
     }
 }
 
-/// Path of an open file in this process's view, by /proc/self/fd (proc_pid_fd(5)).
-fn place_of(file: &OwnedFd) -> Option<String> {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let place = rustix::fs::readlink(link, Vec::with_capacity(LONGEST_PATH)).ok()?;
+/// Path of an open file in this process's view, by /proc/self/fd (proc_pid_fd(5)), which `files` is.
+fn place_of(files: &OwnedFd, file: &OwnedFd) -> Option<String> {
+    let number = DecInt::from_fd(file);
+    let place = rustix::fs::readlinkat(files, number, Vec::with_capacity(USUAL_PATH)).ok()?;
     place.into_string().ok().filter(|place| place.starts_with('/'))
 }
 
 /// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0. Elsewhere than in sysfs a
 /// short read is not yet the end.
 fn read_whole(file: &OwnedFd, whole_if_short: bool) -> Result<Vec<u8>, WhyUnread> {
-    let mut content = Vec::with_capacity(READ_BYTES);
+    // Most files end here, and take no more memory than they hold.
+    let mut first = [0; READ_BYTES];
+    let count = retry_on_intr(|| rustix::io::read(file, &mut first)).map_err(why)?;
+    // Nothing at all, or very much: as a pipe or a device may give that someone left in a tree.
+    if (count == 0 || count == READ_BYTES) && !is_file(file)? {
+        return Err(WhyUnread::WrongKind);
+    }
+    let mut content = first[..count].to_vec();
+    if count == 0 || (count < READ_BYTES && whole_if_short) {
+        return Ok(content);
+    }
     loop {
-        let room = content.capacity() - content.len();
-        match rustix::io::read(file, spare_capacity(&mut content)) {
-            // Nothing at all, or very much: as a pipe or a device may give that someone left in a tree.
-            Ok(count) if content.len() == count && (count == 0 || count == room) && !is_file(file)? => {
-                return Err(WhyUnread::WrongKind);
-            }
-            Ok(0) => return Ok(content),
-            Ok(count) if count < room && whole_if_short => return Ok(content),
-            Ok(_) if content.len() > LONGEST_FILE => return Err(WhyUnread::TooLong),
-            Ok(_) => content.reserve(READ_BYTES),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(why(errno)),
+        content.reserve(READ_BYTES);
+        match retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut content))).map_err(why)? {
+            0 => return Ok(content),
+            _ if content.len() > LONGEST_FILE => return Err(WhyUnread::TooLong),
+            _ => {}
         }
     }
 }

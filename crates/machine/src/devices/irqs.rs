@@ -9,8 +9,13 @@ use std::collections::HashMap;
 /// Most interrupts that are read of one device; MSI-X has 2,048 vectors.
 const MOST_IRQS: usize = 2048;
 
+/// Names of interrupts by number.
+pub(super) fn names(root: &dyn Sysfs) -> HashMap<u32, String> {
+    root.optional("/proc/interrupts").map(|text| parse_interrupts(&text)).unwrap_or_default()
+}
+
 /// Names of interrupts by number, from the text of /proc/interrupts. Those without a handler have no name.
-pub(super) fn parse_interrupts(text: &str) -> HashMap<u32, String> {
+fn parse_interrupts(text: &str) -> HashMap<u32, String> {
     text.lines().filter_map(parse_line).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Which node a device hangs on (`Documentation/ABI/testing/sysfs-bus-pci`, `numa_node`, `local_cpulist`).
 
-use super::{Locality, LocalitySource};
+use super::{Device, Locality, LocalitySource};
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -22,9 +22,9 @@ impl<'a> Localities<'a> {
         Self { root, nodes, cpus, said: HashMap::new() }
     }
 
-    /// The node of the device whose canonical path is `path`.
-    pub fn of(&mut self, path: &str) -> Locality {
-        let own = numa_node(self.root, path);
+    /// The node of a device whose locality is what it [`told`].
+    pub fn of(&mut self, device: &Device) -> Locality {
+        let (own, path) = (device.locality.node, device.path.as_str());
         if let Some(node) = own.filter(|node| self.exists(*node)) {
             return known(node, LocalitySource::NumaNode);
         }
@@ -82,6 +82,11 @@ impl<'a> Localities<'a> {
 
 fn known(node: NodeId, source: LocalitySource) -> Locality {
     Locality { node: Some(node), nodes: NodeSet::new(), source }
+}
+
+/// What the device at `path` says of itself, before it is known which nodes there are.
+pub(super) fn told(root: &dyn Sysfs, path: &str) -> Locality {
+    numa_node(root, path).map(|node| known(node, LocalitySource::NumaNode)).unwrap_or_default()
 }
 
 /// What `numa_node` says, if it says anything: -1 stands for unknown.

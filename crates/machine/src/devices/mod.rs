@@ -6,8 +6,10 @@ mod locality;
 mod names;
 mod pci;
 mod read;
+mod scan;
 
-pub use read::{locate, read, scan};
+pub use scan::read;
+pub(crate) use scan::{Bridges, Scan};
 
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};

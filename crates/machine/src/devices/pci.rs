@@ -42,8 +42,7 @@ pub(super) struct Card {
 
 /// Reads it of the function at `path`: from `uevent`, which holds it all, else from one attribute each.
 pub(super) fn card(root: &dyn Sysfs, path: &str) -> Card {
-    let uevent = root.optional(&format!("{path}/uevent")).unwrap_or_default();
-    let mut card = parse_uevent(&uevent);
+    let mut card = uevent(root, path);
     if card.class.is_none() {
         let hex = |attribute| hex(root.optional(&format!("{path}/{attribute}"))?.strip_prefix("0x")?);
         let id = |attribute| hex(attribute).and_then(|id| u16::try_from(id).ok());
@@ -52,6 +51,15 @@ pub(super) fn card(root: &dyn Sysfs, path: &str) -> Card {
         card.driver = driver(root, path).or(card.driver);
     }
     card
+}
+
+/// Reads it from `uevent` alone; none where that does not tell a class.
+pub(super) fn card_by_uevent(root: &dyn Sysfs, path: &str) -> Option<Card> {
+    Some(uevent(root, path)).filter(|card| card.class.is_some())
+}
+
+fn uevent(root: &dyn Sysfs, path: &str) -> Card {
+    parse_uevent(&root.optional(&format!("{path}/uevent")).unwrap_or_default())
 }
 
 /// `DRIVER=nvme`, `PCI_CLASS=10802`, `PCI_ID=144D:A80A` (`drivers/pci/pci-driver.c`, `pci_uevent`).

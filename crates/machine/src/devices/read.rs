@@ -1,174 +1,130 @@
-//! Finding the devices.
+//! Reading one device.
 
-use super::locality::Localities;
-use super::names::{self, Group, Named, Owner, Role};
-use super::{irqs, link, pci, Device, DeviceKind, Locality, PciAddress, Sriov};
+use super::locality;
+use super::names::{Group, Named, Role};
+use super::{irqs, link, pci, Device, DeviceKind, PciAddress, Sriov};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::Topology;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// PCI vendor of the GPUs that CUDA runs on.
 const NVIDIA: u16 = 0x10de;
 
-/// Finds devices that move data and the bridges above them; `topology` lacks devices yet.
-///
-/// PCI functions come first, by address, then other devices by path. Each PCI function stands there once.
-/// Never fails: an attribute that cannot be read, or is no sense, is absent from the device.
-pub fn read(root: &dyn Sysfs, topology: &Topology) -> Vec<Device> {
-    let mut devices = scan(root);
-    locate(root, topology, &mut devices);
-    devices
-}
-
-/// Fills in on which node each device is.
-pub fn locate(root: &dyn Sysfs, topology: &Topology, devices: &mut [Device]) {
-    let mut localities = Localities::new(root, topology);
-    for device in devices {
-        device.locality = localities.of(&device.path);
-    }
-}
-
-/// The same as [`read`] without nodes, for which no topology is needed.
-pub fn scan(root: &dyn Sysfs) -> Vec<Device> {
-    let mut groups = names::collect(root);
-    let reader = Reader {
-        root,
-        interrupts: root
-            .optional("/proc/interrupts")
-            .map(|text| irqs::parse_interrupts(&text))
-            .unwrap_or_default(),
-    };
-    let mut functions: BTreeMap<PciAddress, Device> = BTreeMap::new();
-    for address in all_functions(root, &groups) {
-        let group = groups.remove(&Owner::Pci(address));
-        functions.extend(reader.function(address, group).map(|device| (address, device)));
-    }
-    reader.bridges(&mut functions);
-    join_virtual_functions(&mut functions);
-    name_cuda_devices(&mut functions);
-    let others = groups.into_iter().filter_map(|(owner, group)| match owner {
-        Owner::Pci(_) => None,
-        Owner::Other(path) => reader.other(path, &group),
-    });
-    let others: Vec<Device> = others.collect();
-    functions.into_values().chain(others).collect()
-}
-
-/// Functions the kernel lists, and those that something named lies below.
-fn all_functions(root: &dyn Sysfs, groups: &BTreeMap<Owner, Group>) -> BTreeSet<PciAddress> {
-    let named = groups.keys().filter_map(|owner| match owner {
-        Owner::Pci(address) => Some(*address),
-        Owner::Other(_) => None,
-    });
-    named.chain(pci::functions(root)).collect()
-}
-
-struct Reader<'a> {
+/// Reads PCI functions.
+pub(super) struct Reader<'a> {
     root: &'a dyn Sysfs,
     /// Names of interrupts by number.
-    interrupts: HashMap<u32, String>,
+    interrupts: &'a HashMap<u32, String>,
+    /// Canonical paths of the bridges or roots that functions lie in, by domain and bus.
+    buses: HashMap<(u32, u8), String>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub fn new(root: &'a dyn Sysfs, interrupts: &'a HashMap<u32, String>) -> Self {
+        Self { root, interrupts, buses: HashMap::new() }
+    }
+
     /// A PCI function, if it moves data. Most do not; these cost the reading of one file.
-    fn function(&self, address: PciAddress, group: Option<Group>) -> Option<Device> {
+    ///
+    /// What it says of its node stands as its locality, to be judged when nodes are known.
+    pub fn function(&mut self, address: PciAddress, group: Option<&Group>) -> Option<Device> {
         let root = self.root;
-        let listed = format!("{}/{address}", pci::FUNCTIONS);
-        let path = group.as_ref().map_or(listed.as_str(), |group| &group.path);
-        let card = pci::card(root, path);
-        let kind = pci::kind(&card, group.as_ref())?;
-        let path = match &group {
-            Some(group) => group.path.clone(),
-            None => root.resolve(&listed).ok()?,
+        let (path, card) = self.card(address, group);
+        let kind = pci::kind(&card, group)?;
+        let path = match path.starts_with(pci::FUNCTIONS) {
+            true => root.resolve(&path).ok()?,
+            false => path,
         };
-        let named = group.map(|group| (group.shown(), group.names)).unwrap_or_default();
+        if let Some((bus, _)) = path.rsplit_once('/') {
+            self.buses.entry((address.domain, address.bus)).or_insert_with(|| bus.to_owned());
+        }
+        let names = group.map_or(&[][..], |group| &group.names);
         let sriov = pci::sriov(root, &path);
         let is_virtual = matches!(sriov, Some(Sriov::Virtual { .. }));
         Some(Device {
             kind,
-            names: named.0,
+            names: group.map(Group::shown).unwrap_or_default(),
             pci: Some(address),
             ids: card.ids,
             class: card.class,
-            model: model(root, kind, address, &path, &named.1),
-            locality: Locality::default(),
+            model: model(root, kind, address, &path, names),
+            locality: locality::told(root, &path),
             // A virtual function has no link and no power of its own: its registers hold zeros.
             link: if is_virtual { None } else { link::read(root, &path) },
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
             power: if is_virtual { None } else { pci::power(root, &path) },
-            irqs: irqs::read(root, &path, card.driver.is_some(), &self.interrupts),
+            irqs: irqs::read(root, &path, card.driver.is_some(), self.interrupts),
             sriov,
-            port_bits_per_s: port_speed(root, &named.1),
+            port_bits_per_s: port_speed(root, names),
             driver: card.driver,
             path,
         })
     }
 
-    /// Adds the bridges above the functions found.
-    fn bridges(&self, functions: &mut BTreeMap<PciAddress, Device>) {
-        let mut above: BTreeMap<PciAddress, String> = BTreeMap::new();
-        for device in functions.values() {
-            for (bridge, path) in pci::upstream(&device.path) {
-                above.entry(bridge).or_insert_with(|| path.to_owned());
+    /// A path of a function, and what it says of itself. The path is that of its name, or lies on its bus where
+    /// that is known, as all functions of a bus lie in the same directory; else it is the link that lists it.
+    fn card(&self, address: PciAddress, group: Option<&Group>) -> (String, pci::Card) {
+        if let Some(group) = group {
+            return (group.path.clone(), pci::card(self.root, &group.path));
+        }
+        if let Some(bus) = self.buses.get(&(address.domain, address.bus)) {
+            let path = format!("{bus}/{address}");
+            if let Some(card) = pci::card_by_uevent(self.root, &path) {
+                return (path, card);
             }
         }
-        for (address, path) in above {
-            let bridge = self.bridge(address, path);
-            functions.extend(bridge.map(|bridge| (address, bridge)));
-        }
-    }
-
-    fn bridge(&self, address: PciAddress, path: String) -> Option<Device> {
-        let root = self.root;
-        let card = pci::card(root, &path);
-        card.class.filter(|class| pci::is_bridge(*class))?;
-        Some(Device {
-            kind: DeviceKind::Bridge,
-            pci: Some(address),
-            ids: card.ids,
-            class: card.class,
-            driver: card.driver,
-            locality: Locality::default(),
-            link: link::read(root, &path),
-            upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
-            power: pci::power(root, &path),
-            ..nothing(DeviceKind::Bridge, path)
-        })
-    }
-
-    /// A device that is not on PCI: the interface of a system on a chip, persistent memory, a DASD.
-    fn other(&self, path: String, group: &Group) -> Option<Device> {
-        let kind = match () {
-            () if group.has(Role::Net) => DeviceKind::Network,
-            () if group.has(Role::Disk) || group.has(Role::DiskBehind) => DeviceKind::Block,
-            () if group.has(Role::NvmeController) => DeviceKind::Nvme,
-            () if group.has(Role::Accelerator) => DeviceKind::Accelerator,
-            () if group.has(Role::Rdma) => DeviceKind::Rdma,
-            () => return None,
-        };
-        Some(Device {
-            names: group.shown(),
-            model: disk_model(self.root, &group.names),
-            driver: pci::driver(self.root, &path),
-            locality: Locality::default(),
-            port_bits_per_s: port_speed(self.root, &group.names),
-            ..nothing(kind, path)
-        })
+        let listed = format!("{}/{address}", pci::FUNCTIONS);
+        let card = pci::card(self.root, &listed);
+        (listed, card)
     }
 }
 
+/// The bridge at a path, if it is one.
+pub(super) fn bridge(root: &dyn Sysfs, address: PciAddress, path: &str) -> Option<Device> {
+    let card = pci::card(root, path);
+    card.class.filter(|class| pci::is_bridge(*class))?;
+    Some(Device {
+        pci: Some(address),
+        ids: card.ids,
+        class: card.class,
+        driver: card.driver,
+        link: link::read(root, path),
+        upstream: pci::upstream(path).into_iter().map(|(bridge, _)| bridge).collect(),
+        power: pci::power(root, path),
+        ..nothing(root, DeviceKind::Bridge, path)
+    })
+}
+
+/// A device that is not on PCI: the interface of a system on a chip, persistent memory, a DASD.
+pub(super) fn other(root: &dyn Sysfs, path: &str, group: &Group) -> Option<Device> {
+    let kind = match () {
+        () if group.has(Role::Net) => DeviceKind::Network,
+        () if group.has(Role::Disk) || group.has(Role::DiskBehind) => DeviceKind::Block,
+        () if group.has(Role::NvmeController) => DeviceKind::Nvme,
+        () if group.has(Role::Accelerator) => DeviceKind::Accelerator,
+        () if group.has(Role::Rdma) => DeviceKind::Rdma,
+        () => return None,
+    };
+    Some(Device {
+        names: group.shown(),
+        model: disk_model(root, &group.names),
+        driver: pci::driver(root, path),
+        port_bits_per_s: port_speed(root, &group.names),
+        ..nothing(root, kind, path)
+    })
+}
+
 /// A device of which nothing is known but where it is.
-fn nothing(kind: DeviceKind, path: String) -> Device {
+fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
     Device {
         kind,
         names: Vec::new(),
         pci: None,
-        path,
+        path: path.to_owned(),
         ids: None,
         class: None,
         model: String::new(),
         driver: None,
-        locality: Default::default(),
+        locality: locality::told(root, path),
         link: None,
         upstream: Vec::new(),
         power: None,
@@ -179,7 +135,7 @@ fn nothing(kind: DeviceKind, path: String) -> Device {
 }
 
 /// Gives physical functions the list of their virtual ones, and these the link that they share.
-fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device>) {
+pub(super) fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device>) {
     let pairs: Vec<(PciAddress, PciAddress)> = functions
         .iter()
         .filter_map(|(address, device)| match device.sriov {
@@ -201,7 +157,7 @@ fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device>) {
 
 /// Names the GPUs as CUDA does under `CUDA_DEVICE_ORDER=PCI_BUS_ID`: the order of addresses, counting those
 /// that its driver has (CUDA C++ Programming Guide, environment variables).
-fn name_cuda_devices(functions: &mut BTreeMap<PciAddress, Device>) {
+pub(super) fn name_cuda_devices(functions: &mut BTreeMap<PciAddress, Device>) {
     let of_cuda = |device: &&mut Device| {
         let of_driver = device.driver.as_deref() == Some("nvidia");
         device.kind == DeviceKind::Gpu && of_driver && device.ids.is_some_and(|(vendor, _)| vendor == NVIDIA)

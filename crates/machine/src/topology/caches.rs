@@ -25,55 +25,156 @@ struct Found {
     models: BTreeMap<(u32, String), Option<Model>>,
 }
 
+/// One cache as one CPU tells it.
+struct Told {
+    index: u32,
+    /// As the kernel writes it.
+    size: String,
+    cache: Cache,
+}
+
+/// What a core has.
+struct Pattern {
+    /// For itself alone, by ascending index; never empty.
+    own: Vec<Told>,
+    /// Indices of what it shares with other cores.
+    shared: Vec<u32>,
+    /// The first index that it has not.
+    beyond: u32,
+}
+
 /// Reads the caches of all online CPUs, each once, by level, kind and first CPU.
 ///
 /// A cache is read from the first CPU that has it, and a hardware thread is not looked at when as many caches
-/// are known of it as of the first thread of its core.
-pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu]) -> Vec<Cache> {
+/// are known of it as of the first thread of its core. Where all CPUs are `alike`, a core has the same caches for
+/// itself as the first core if the last of them is the same and there is none beyond: the others are not read.
+pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], alike: bool) -> Vec<Cache> {
     let online: CpuSet = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let mut found = Found::default();
-    for cpu in cpus.iter().filter(|cpu| cpu.online) {
+    let mut pattern = None;
+    for (number, cpu) in cpus.iter().filter(|cpu| cpu.online).enumerate() {
         let known = |id: CpuId| found.indices.get(&id).map_or(0, BTreeSet::len);
         let first = cpu.siblings.first().unwrap_or(cpu.id);
         if first != cpu.id && known(cpu.id) > 0 && known(cpu.id) >= known(first) {
             continue;
         }
-        found.add_all(root, cpu, &online);
+        let reader = Reader { root, cpu, online: &online, directory: format!("{CPUS}/cpu{}/cache", cpu.id) };
+        if pattern.as_ref().is_some_and(|pattern| found.add_alike(&reader, pattern)) {
+            continue;
+        }
+        let told = found.add_all(&reader);
+        if number == 0 && alike {
+            pattern = Pattern::of(told, cpu);
+        }
     }
     let key = |cache: &Cache| (cache.level, cache.kind.clone(), cache.cpus.first());
     found.caches.sort_by_key(key);
     found.caches
 }
 
-impl Found {
-    fn add_all(&mut self, root: &dyn Sysfs, cpu: &Cpu, online: &CpuSet) {
-        let directory = format!("{CPUS}/cpu{}/cache", cpu.id);
-        let indices = root.names(&directory).into_iter().filter_map(|name| numbered(&name, "index"));
-        for index in indices {
-            let known = self.indices.get(&cpu.id).is_some_and(|known| known.contains(&index));
-            if !known {
-                self.add(root, &format!("{directory}/index{index}"), index, cpu, online);
-            }
-        }
+impl Pattern {
+    fn of(told: Vec<Told>, cpu: &Cpu) -> Option<Self> {
+        let (mut own, shared): (Vec<Told>, Vec<Told>) =
+            told.into_iter().partition(|told| told.cache.cpus == cpu.siblings);
+        own.sort_by_key(|told| told.index);
+        let shared: Vec<u32> = shared.into_iter().map(|told| told.index).collect();
+        let beyond = own.iter().map(|told| told.index).chain(shared.iter().copied()).max()? + 1;
+        (!own.is_empty()).then_some(Self { own, shared, beyond })
+    }
+}
+
+/// The caches of one CPU.
+struct Reader<'a> {
+    root: &'a dyn Sysfs,
+    cpu: &'a Cpu,
+    online: &'a CpuSet,
+    directory: String,
+}
+
+impl Reader<'_> {
+    fn indices(&self) -> Vec<u32> {
+        let names = self.root.names(&self.directory);
+        names.iter().filter_map(|name| numbered(name, "index")).collect()
     }
 
-    fn add(&mut self, root: &dyn Sysfs, directory: &str, index: u32, cpu: &Cpu, online: &CpuSet) {
-        let Some(size) = root.optional(&format!("{directory}/size")) else { return };
-        let Some(bytes) = parse_size(&size) else { return };
-        let model = self.models.entry((index, size)).or_insert_with(|| model(root, directory));
-        let Some(Model { level, kind, line_bytes, ways }) = model.clone() else { return };
+    fn path(&self, index: u32) -> String {
+        format!("{}/index{index}", self.directory)
+    }
+
+    fn size(&self, index: u32) -> Option<String> {
+        self.root.optional(&format!("{}/size", self.path(index)))
+    }
+
+    /// The online CPUs that share a cache.
+    fn sharers(&self, index: u32) -> CpuSet {
         // The mask first: every kernel has it, and lists in recordings made by hand are not always kept in step.
         // Some Itaniums give an empty one; hardware threads of a core share all it has.
-        let cpus = set_of(root, directory, &["shared_cpu_map", "shared_cpu_list"])
-            .map(|cpus| cpus.intersection(online))
-            .filter(|cpus| cpus.contains(cpu.id))
-            .unwrap_or_else(|| cpu.siblings.clone());
-        for sharer in cpus.iter() {
+        set_of(self.root, &self.path(index), &["shared_cpu_map", "shared_cpu_list"])
+            .map(|cpus| cpus.intersection(self.online))
+            .filter(|cpus| cpus.contains(self.cpu.id))
+            .unwrap_or_else(|| self.cpu.siblings.clone())
+    }
+}
+
+impl Found {
+    fn knows(&self, cpu: CpuId, index: u32) -> bool {
+        self.indices.get(&cpu).is_some_and(|known| known.contains(&index))
+    }
+
+    /// Adds what a CPU has, but for what is known from others; gives what it added.
+    fn add_all(&mut self, reader: &Reader) -> Vec<Told> {
+        let mut all = Vec::new();
+        for index in reader.indices() {
+            if !self.knows(reader.cpu.id, index) {
+                all.extend(self.add(reader, index));
+            }
+        }
+        all
+    }
+
+    /// Adds what a CPU has if its core is as the pattern says; false if not, and nothing is added then.
+    fn add_alike(&mut self, reader: &Reader, pattern: &Pattern) -> bool {
+        let cpu = reader.cpu;
+        let Some(last) = pattern.own.last() else { return false };
+        let is_new = pattern.own.iter().all(|own| !self.knows(cpu.id, own.index));
+        let is_same = is_new
+            && reader.size(last.index).as_ref() == Some(&last.size)
+            && reader.sharers(last.index) == cpu.siblings
+            && reader.size(pattern.beyond).is_none();
+        if !is_same {
+            return false;
+        }
+        for own in &pattern.own {
+            self.keep(own.index, Cache { cpus: cpu.siblings.clone(), ..own.cache.clone() });
+        }
+        for index in &pattern.shared {
+            if !self.knows(cpu.id, *index) {
+                self.add(reader, *index);
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, reader: &Reader, index: u32) -> Option<Told> {
+        let size = reader.size(index)?;
+        let bytes = parse_size(&size)?;
+        let model = self
+            .models
+            .entry((index, size.clone()))
+            .or_insert_with(|| model(reader.root, &reader.path(index)));
+        let Model { level, kind, line_bytes, ways } = model.clone()?;
+        let cache = Cache { level, kind, bytes, line_bytes, ways, cpus: reader.sharers(index) };
+        self.keep(index, cache.clone());
+        Some(Told { index, size, cache })
+    }
+
+    fn keep(&mut self, index: u32, cache: Cache) {
+        for sharer in cache.cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
         // CPUs of different kinds may count one cache under different indices.
-        if self.seen.insert((level, kind.clone(), cpus.clone())) {
-            self.caches.push(Cache { level, kind, bytes, line_bytes, ways, cpus });
+        if self.seen.insert((cache.level, cache.kind.clone(), cache.cpus.clone())) {
+            self.caches.push(cache);
         }
     }
 }

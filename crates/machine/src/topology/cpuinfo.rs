@@ -4,6 +4,7 @@
 //! no document describes them.
 
 use crate::ids::{CpuId, PackageId};
+use std::collections::BTreeMap;
 
 /// What /proc/cpuinfo tells.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,7 +17,13 @@ pub(crate) struct CpuInfo {
     pub features: Vec<String>,
     /// Architecture as far as the form of the file gives it away; empty if it does not.
     pub architecture: &'static str,
+    /// Whether there are processors, and all are of one kind as far as the file tells kinds apart.
+    pub alike: bool,
 }
+
+/// Keys that tell kinds of processors apart on x86, Arm, POWER and RISC-V; the same for all of one kind.
+const OF_KIND: [&str; 8] =
+    ["cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant", "cpu", "uarch"];
 
 /// One processor.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +55,8 @@ struct Model<'a> {
 pub(crate) fn parse(text: &str) -> CpuInfo {
     let mut processors: Vec<Processor> = Vec::new();
     let mut model = Model::default();
+    let mut of_kind = BTreeMap::new();
+    let mut alike = true;
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let (key, value) = (key.trim(), value.trim());
         // s390 writes `processor 0: version = 00, ...`.
@@ -58,8 +67,12 @@ pub(crate) fn parse(text: &str) -> CpuInfo {
             processor.note(key, value);
         }
         model.note(key, value);
+        if OF_KIND.contains(&key) {
+            alike &= *of_kind.entry(key).or_insert(value) == value;
+        }
     }
     CpuInfo {
+        alike: alike && !processors.is_empty(),
         processors,
         model: model.name(),
         features: model.features(),
@@ -187,6 +200,9 @@ mod tests {
         assert_eq!((s390.architecture, s390.processors[0].id), ("s390x", CpuId(7)));
         let power = parse("processor\t: 5\ncpu\t\t: POWER9\nclock\t\t: 3864.000000MHz\n");
         assert_eq!((power.model.as_str(), power.processors[0].mhz), ("POWER9", Some(3864.0)));
+        assert!(s390.alike && power.alike);
+        assert!(!parse("processor: 0\nCPU part: 0xd05\nprocessor: 1\nCPU part: 0xd0b\n").alike);
+        assert!(!parse("").alike);
         assert_eq!(parse("no colon\n:\nprocessor: x\n").processors, []);
     }
 }

@@ -30,9 +30,11 @@ pub fn read(root: &dyn Sysfs) -> Topology {
     for node in &mut nodes {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
+    // The kernel makes a PMU of each kind of core on an Intel hybrid, whose /proc/cpuinfo tells them not apart.
+    let alike = cpuinfo.alike && !root.exists("/sys/devices/cpu_core");
     Topology {
         identity: identity::read(root, &cpuinfo),
-        caches: if known.described { caches::read(root, &cpus) } else { Vec::new() },
+        caches: if known.described { caches::read(root, &cpus, alike) } else { Vec::new() },
         cpu_features: cpuinfo.features,
         nodes,
         offline_nodes,

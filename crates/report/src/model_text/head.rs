@@ -110,7 +110,8 @@ fn bus_traffic(method: &Method) -> String {
     )
 }
 
-fn conditions(conditions: &Conditions) -> String {
+/// What the machine was doing, in words; empty if nothing is known.
+pub(crate) fn conditions(conditions: &Conditions) -> String {
     let on_off = |name: &str, on: Option<bool>| match on {
         Some(on) => format!("{name} {}", if on { "on" } else { "off" }),
         None => String::new(),
@@ -134,13 +135,13 @@ fn conditions(conditions: &Conditions) -> String {
 }
 
 /// A share in percent, with a decimal only where it has one.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = (share * 1000.0).round() / 10.0;
     format!("{percent}")
 }
 
 /// `2026-11-21 03:24 UTC` of seconds since 1970 (proleptic Gregorian calendar).
-fn date(seconds: u64) -> String {
+pub(crate) fn date(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the leap day is the last; eras are of 400 years (146,097 days).
     let days = days.min(1 << 40) + 719_468;

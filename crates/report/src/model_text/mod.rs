@@ -1,7 +1,7 @@
 //! A model as text.
 
 mod direction;
-mod head;
+pub(crate) mod head;
 
 use crate::style::{Page, TextStyle};
 use numaio_schema::{Model, TargetModel};

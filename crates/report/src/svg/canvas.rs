@@ -75,6 +75,11 @@ impl Canvas {
         self.push(format_args!("</g>"));
     }
 
+    /// What was drawn.
+    pub(super) fn into_elements(self) -> String {
+        self.svg
+    }
+
     /// The document, with a title and a description for those who do not see it.
     pub(super) fn document(self, width: i32, height: i32, title: &str, description: &str) -> String {
         let (title, description) = (escaped(title), escaped(description));

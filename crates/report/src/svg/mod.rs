@@ -55,6 +55,26 @@ pub fn topology_svg(topology: &Topology) -> String {
     canvas.document(width + 2 * MARGIN, y, &format!("NUMA topology of {name}"), &description(topology))
 }
 
+/// A drawing without a document around it, for a page that has styles of its own.
+pub(crate) struct Drawing {
+    /// Elements of SVG, every name in them cleaned and escaped.
+    pub(crate) elements: String,
+    /// Size in pixels.
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+}
+
+/// Packages, nodes and devices alone, without name, distances and findings in words.
+pub(crate) fn machine_drawing(topology: &Topology) -> Drawing {
+    const EDGE: i32 = 2;
+    let blocks = scene::blocks(topology);
+    let rows = Rows::new(&blocks);
+    let (width, height) = rows.size();
+    let mut canvas = Canvas::default();
+    rows.draw(&mut canvas, EDGE, EDGE);
+    Drawing { elements: canvas.into_elements(), width: width + 2 * EDGE, height: height + 2 * EDGE }
+}
+
 /// Draws the findings in words; gives the height that they took.
 fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) -> i32 {
     if findings.is_empty() {

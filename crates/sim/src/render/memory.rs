@@ -2,6 +2,7 @@
 
 use super::Dir;
 use crate::spec::{NodeSpec, Spec};
+use numaio_machine::interleave;
 use numaio_machine::topology::HugePages;
 use numaio_machine::tree::Tree;
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ pub(super) fn render(spec: &Spec, tree: &mut Tree) {
              SwapFree:              0 kB\nHugepagesize:       2048 kB\n"
         ),
     );
+    for node in spec.memory_nodes() {
+        tree.file(&interleave::path(node.id), "1\n");
+    }
     for node in &spec.nodes {
         let path = format!("/sys/devices/system/node/node{}", node.id);
         tree.file(&format!("{path}/meminfo"), meminfo(node));

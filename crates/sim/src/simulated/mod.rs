@@ -10,9 +10,10 @@ use crate::spec::{BadSpec, Spec};
 use crate::wiring::Wiring;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::NodeId;
+use numaio_machine::interleave;
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::{Flow, Pages, Sampling, Workload};
 use std::cell::{Cell, RefCell};
@@ -236,19 +237,26 @@ impl Probe for Simulated {
 
 impl Control for Simulated {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
-        let Change::NumaBalancing { mode } = change;
-        let refused = |why: &str| ControlError::Refused {
-            what: format!("numa_balancing to {mode}"),
-            why: why.to_owned(),
-        };
-        let Some(before) = self.balancing.get() else {
-            return Err(refused("No such file or directory (os error 2)"));
-        };
-        if *mode > 3 {
-            return Err(refused("Invalid argument (os error 22)"));
+        let refused =
+            |why: &str| Err(ControlError::Refused { what: change.to_string(), why: why.to_owned() });
+        match change {
+            Change::NumaBalancing { mode: 4.. } => refused("Invalid argument"),
+            Change::NumaBalancing { mode } => {
+                let Some(before) = self.balancing.get() else { return refused("No such file or directory") };
+                self.balancing.set(Some(*mode));
+                numa_balancing(*mode, &mut self.tree.borrow_mut());
+                Ok(Change::NumaBalancing { mode: before })
+            }
+            Change::InterleaveWeight { weight: 0 | 256.., .. } => refused("Invalid argument"),
+            Change::InterleaveWeight { node, weight } => {
+                let path = interleave::path(*node);
+                let tree = &mut self.tree.borrow_mut();
+                let Ok(before) = tree.value(&path) else { return refused("No such file or directory") };
+                tree.file(&path, format!("{weight}\n"));
+                Ok(Change::InterleaveWeight { node: *node, weight: before })
+            }
+            // It runs Linux 6.12.
+            Change::AutomaticInterleave { .. } => refused("No such file or directory"),
         }
-        self.balancing.set(Some(*mode));
-        numa_balancing(*mode, &mut self.tree.borrow_mut());
-        Ok(Change::NumaBalancing { mode: before })
     }
 }

@@ -1,0 +1,162 @@
+//! `numaio export`: what was measured, for other programs.
+
+use super::json;
+use crate::args::{node, Common};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::{documents, interleave, output, store};
+use clap::{Args, ValueEnum};
+use numaio_machine::ids::NodeId;
+use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
+use numaio_report::Measured;
+use numaio_schema::{Document, LatencyRecord, Model, StreamRecord};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// What to write
+    ///
+    /// hwloc-xml: nodes, caches, devices and distances as hwloc XML, which lstopo -i draws, with every measured
+    /// bandwidth and latency as memory attributes. hwloc-annotate: the same attributes as a shell script of
+    /// hwloc-annotate commands. weights: the weights of weighted interleave that measured bandwidths imply.
+    #[arg(long, value_name = "FORM", default_value = "hwloc-xml")]
+    pub format: Form,
+    /// Write to FILE instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Documents of numaio stream, latency and model; without them the newest saved of this machine
+    #[arg(value_name = "FILE")]
+    pub documents: Vec<PathBuf>,
+    /// Weights as seen from the CPUs of node K, not from those that reach each memory fastest
+    #[arg(long, short = 'k', value_name = "K", value_parser = node)]
+    pub node: Option<NodeId>,
+    /// Set the weights in the kernel (needs root); a receipt is kept for --undo
+    #[arg(long, conflicts_with_all = ["output", "undo"])]
+    pub apply: bool,
+    /// Take back what --apply set
+    #[arg(long, conflicts_with_all = ["output", "documents", "node"])]
+    pub undo: bool,
+    /// Print weights as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    HwlocXml,
+    HwlocAnnotate,
+    Weights,
+}
+
+/// What was measured on one machine.
+#[derive(Default)]
+struct Found {
+    topology: Option<Topology>,
+    stream: Option<StreamRecord>,
+    latency: Option<LatencyRecord>,
+    model: Option<Model>,
+}
+
+pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let weights = args.format == Form::Weights;
+    if !weights && (args.apply || args.undo || args.json || args.node.is_some()) {
+        return Err(Failure::usage("--apply, --undo, --json and --node are about weights")
+            .hint("add --format weights"));
+    }
+    if args.undo {
+        return interleave::undo(common).map(|()| ExitCode::SUCCESS);
+    }
+    let found = found(common, args)?;
+    let Some(topology) = &found.topology else { return Err(no_topology()) };
+    let measured = Measured {
+        stream: found.stream.as_ref(),
+        latency: found.latency.as_ref(),
+        model: found.model.as_ref(),
+    };
+    let nothing = measured.stream.is_none() && measured.latency.is_none() && measured.model.is_none();
+    if nothing && args.format == Form::HwlocXml {
+        output::remark(
+            common,
+            "nothing measured on this machine is saved: the XML holds no memory attributes",
+        );
+    }
+    let text = match args.format {
+        Form::HwlocXml => numaio_report::hwloc_xml(topology, measured),
+        Form::HwlocAnnotate if nothing => return Err(nothing_measured("numaio latency or numaio stream")),
+        Form::HwlocAnnotate => numaio_report::hwloc_annotate(topology, measured),
+        Form::Weights => weights_text(common, args, &found)?,
+    };
+    match &args.output {
+        Some(path) => store::write_file(path, text.as_bytes())?,
+        None => output::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn weights_text(common: &Common, args: &ExportArgs, found: &Found) -> Result<String, Failure> {
+    let Some(record) = &found.stream else { return Err(nothing_measured("numaio stream")) };
+    let weights = numaio_model::interleave_weights(record, args.node).ok_or_else(|| match args.node {
+        Some(node) => Failure::usage(format!("STREAM was not measured from the CPUs of node {node}"))
+            .hint("run numaio stream, and without --per-core"),
+        None => Failure::new("STREAM was not measured by all cores of a node")
+            .hint("run numaio stream without --per-core"),
+    })?;
+    let now = interleave::now(common, &weights)?;
+    if args.apply {
+        interleave::apply(common, &weights)?;
+    }
+    match args.json {
+        true => json(&weights),
+        false => Ok(numaio_report::interleave_text(&weights, now.as_ref(), &output::style(common))),
+    }
+}
+
+/// Documents named, or the newest that are saved of the machine; and the machine.
+fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    let paths = if args.documents.is_empty() {
+        let topology = see(&Machine::pick(common)?);
+        let paths = documents::newest(&topology.identity.fingerprint);
+        found.topology = Some(topology);
+        paths
+    } else {
+        args.documents.clone()
+    };
+    let mut machine = found.topology.as_ref().map(|topology| topology.identity.fingerprint.clone());
+    for path in paths {
+        let document = documents::read(&path)?;
+        let of = documents::machine_of(&document);
+        let first = machine.get_or_insert_with(|| of.clone());
+        if *first != of {
+            return Err(Failure::file(&path, format!("is of machine {of}, and the others of {first}"))
+                .hint("export one machine at a time"));
+        }
+        match document {
+            Document::Topology(document) => found.topology = Some(document.topology),
+            Document::Stream(record) => found.stream = Some(*record),
+            Document::Latency(record) => found.latency = Some(*record),
+            Document::Model(model) => found.model = Some(*model),
+            _ => return Err(Failure::file(&path, "holds nothing to export").hint(KINDS)),
+        }
+    }
+    if found.topology.is_none() {
+        let topology = see(&Machine::pick(common)?);
+        found.topology =
+            Some(topology).filter(|topology| Some(&topology.identity.fingerprint) == machine.as_ref());
+    }
+    Ok(found)
+}
+
+const KINDS: &str = "numaio topology, model, stream and latency write such documents with --json";
+
+fn no_topology() -> Failure {
+    Failure::new("the documents are of another machine than this one, and its topology is not among them")
+        .hint("add the file that numaio topology --json wrote on that machine, or name its tape by --machine")
+}
+
+fn nothing_measured(command: &str) -> Failure {
+    Failure::new("there is nothing measured on this machine to export").hint(format!("run {command} first"))
+}

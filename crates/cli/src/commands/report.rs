@@ -1,0 +1,184 @@
+//! `numaio report`: documents to a report that people hand around.
+
+use super::{measure, Measured};
+use crate::args::Common;
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use crate::{output, store};
+use clap::{Args as ClapArgs, ValueEnum};
+use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
+use numaio_measure::Options;
+use numaio_model::Rule;
+use numaio_report::Bundle;
+use numaio_schema::{Document, TopologyDocument};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, ClapArgs)]
+pub struct ReportArgs {
+    /// Documents to report, of one machine or several; without them the newest saved ones of this machine, or
+    /// all that the tape of --machine holds
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where to write: a file, a folder, or - for standard output; without it numaio-report.html here
+    #[arg(long, short, value_name = "DIR|FILE")]
+    pub output: Option<PathBuf>,
+    /// Form of the report; json is the documents themselves
+    #[arg(long, value_name = "FORM", default_value = "html")]
+    pub format: Format,
+    /// Every measurement, and not only the newest of each thing
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Html,
+    Json,
+}
+
+impl Format {
+    /// The name of the file where only a folder is given.
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Html => "numaio-report.html",
+            Self::Json => "numaio-report.json",
+        }
+    }
+}
+
+pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
+    let mut bundle = match args.files.as_slice() {
+        [] => of_machine(common)?,
+        files => of_files(common, files)?,
+    };
+    if !args.all {
+        bundle.keep_newest();
+    }
+    let text = match args.format {
+        Format::Html => numaio_report::html(&bundle, common.unit),
+        Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
+    };
+    write(common, args, &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(common: &Common, args: &ReportArgs, text: &str) -> Result<(), Failure> {
+    let name = args.format.file_name();
+    let path = match &args.output {
+        Some(path) if path == Path::new("-") => return output::print(text),
+        Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
+            fs::create_dir_all(path).map_err(|error| Failure::file(path, error))?;
+            path.join(name)
+        }
+        Some(path) => path.clone(),
+        None => PathBuf::from(name),
+    };
+    store::write_file(&path, text.as_bytes())?;
+    output::remark(common, &format!("the report is in {}", path.display()));
+    Ok(())
+}
+
+/// What is known of the machine that the options name: saved documents of this one, everything on a tape.
+fn of_machine(common: &Common) -> Result<Bundle, Failure> {
+    let machine = Machine::pick(common)?;
+    let topology = see(&machine);
+    let mut bundle = Bundle::default();
+    add_topology(&mut bundle, &topology)?;
+    match &machine {
+        Machine::Recorded(_) => replay(common, &machine, &topology, &mut bundle)?,
+        Machine::Live(_) => add_saved(common, &topology, &mut bundle),
+        Machine::Copied(_) => {}
+    }
+    if bundle.machines.iter().all(|machine| machine.provenances().is_empty()) {
+        output::remark(common, "no measurement is in the report; numaio model measures and saves one");
+    }
+    Ok(bundle)
+}
+
+fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure> {
+    let document = TopologyDocument::new(topology.clone());
+    bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
+}
+
+/// Adds everything that this machine's measurements of earlier days left. One that cannot be read is said and
+/// passed over, so that it does not keep the others from being reported.
+fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
+    let kinds = [store::Kind::Model, store::Kind::Stream, store::Kind::Latency, store::Kind::Comparison];
+    for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
+        if let Err(failure) = read(&path).and_then(|document| add(bundle, &path, document)) {
+            output::remark(common, &format!("passed over: {}", failure.message));
+        }
+    }
+}
+
+/// Measures again what the tape holds of every target.
+fn replay(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    bundle: &mut Bundle,
+) -> Result<(), Failure> {
+    let asked = Options { targets: topology.cpu_nodes(), seed: machine.time(), ..Options::default() };
+    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    match measure(common, setting, machine.time(), &asked) {
+        Ok(record) => {
+            let model = numaio_model::fit(record, topology, Rule::default());
+            bundle.add(Document::Model(Box::new(model))).map_err(Failure::new)?;
+        }
+        Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
+        Err(failure) => output::remark(common, &format!("no copies on the tape: {}", failure.message)),
+    }
+    Ok(())
+}
+
+/// Documents that were named. A machine named beside them adds its topology, and no file may be of another.
+fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
+    let mut documents: Vec<(&PathBuf, Document)> = Vec::new();
+    for path in files {
+        documents.push((path, read(path)?));
+    }
+    let mut bundle = Bundle::default();
+    let named = common.machine.is_some() || common.sysroot.is_some();
+    if named {
+        add_topology(&mut bundle, &see(&Machine::pick(common)?))?;
+    }
+    // Topologies first: a record's classes want to know packages and devices.
+    documents.sort_by_key(|(_, document)| !matches!(document, Document::Topology(_)));
+    for (path, document) in documents {
+        add(&mut bundle, path, document)?;
+        if let [wanted, other, ..] = bundle.machines.as_slice() {
+            if named {
+                let (found, wanted) = (&other.fingerprint, &wanted.fingerprint);
+                return Err(Failure::file(
+                    path,
+                    format!("it is of machine {found:?}, and the machine named is {wanted:?}"),
+                )
+                .hint("leave --machine and --sysroot out to report several machines"));
+            }
+        }
+    }
+    Ok(bundle)
+}
+
+fn read(path: &Path) -> Result<Document, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
+}
+
+/// Adds a document; of a record without classes the model by the usual rule.
+fn add(bundle: &mut Bundle, path: &Path, document: Document) -> Result<(), Failure> {
+    let document = match document {
+        Document::Record(record) => {
+            let fingerprint = &record.provenance.machine.fingerprint;
+            let machine = bundle.machines.iter().find(|machine| machine.fingerprint == *fingerprint);
+            let topology = machine.and_then(|machine| machine.topology.clone()).unwrap_or_default();
+            Document::Model(Box::new(numaio_model::fit(*record, &topology, Rule::default())))
+        }
+        document => document,
+    };
+    bundle.add(document).map_err(|error| Failure::file(path, error))
+}

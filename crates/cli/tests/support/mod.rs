@@ -1,0 +1,77 @@
+//! A home of its own for each test, and what numaio said.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that is home, removed at the end.
+pub struct Home(PathBuf);
+
+impl Home {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    /// Writes a file and gives its path.
+    pub fn file(&self, name: &str, content: &str) -> String {
+        fs::write(self.0.join(name), content).expect("a file");
+        self.path(name)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+
+    pub fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
+        command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs numaio.
+    pub fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(env!("CARGO_BIN_EXE_numaio"), args).output().expect("numaio"))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Exit status and output.
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// What it printed; it succeeded.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self.out
+    }
+
+    /// It failed with this status, and the message holds all of these.
+    pub fn failed(self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "{part:?} is not in: {}", self.err);
+        }
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+    }
+}

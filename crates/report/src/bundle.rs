@@ -1,0 +1,219 @@
+//! The documents of one report, by machine.
+
+use numaio_machine::topology::{Identity, Topology};
+use numaio_schema::{
+    Comparison, Document, LatencyRecord, Model, Provenance, StreamRecord, StreamScope, TopologyDocument, View,
+};
+use std::collections::BTreeSet;
+
+/// Documents that are reported together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bundle {
+    /// Machines, in the order in which they were first met.
+    pub machines: Vec<MachineDocuments>,
+}
+
+/// What is known of one machine. Measurements stand newest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MachineDocuments {
+    /// The machine's fingerprint.
+    pub fingerprint: String,
+    /// How it was seen; of several the last one added, as they tell no time.
+    pub topology: Option<Topology>,
+    /// Bandwidth classes.
+    pub models: Vec<Model>,
+    /// STREAM.
+    pub streams: Vec<StreamRecord>,
+    /// Latency.
+    pub latencies: Vec<LatencyRecord>,
+    /// Views beside each other.
+    pub comparisons: Vec<Comparison>,
+    /// Views alone, the last one added first, as they tell no time.
+    pub views: Vec<View>,
+}
+
+/// Why a document has no place in a report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// Changes that were applied.
+    #[error("it is a receipt of changes, and no report tells of them")]
+    Receipt,
+    /// Copies without classes.
+    #[error("it is a record without classes; make a model of it first")]
+    Record,
+    /// A part of the document is of another machine than the document.
+    #[error("field `{field}`: it is of machine {found:?}, and the document of machine {wanted:?}")]
+    OtherMachine {
+        /// The field.
+        field: String,
+        /// Fingerprint that stands there.
+        found: String,
+        /// Fingerprint of the document.
+        wanted: String,
+    },
+}
+
+impl Bundle {
+    /// Adds a document to those of its machine.
+    ///
+    /// # Errors
+    /// [`Misfit`]; nothing was added then.
+    pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
+        match document {
+            Document::Topology(it) => {
+                let fingerprint = it.topology.identity.fingerprint.clone();
+                self.of(&fingerprint).topology = Some(it.topology);
+            }
+            Document::Model(it) => {
+                let fingerprint = it.record.provenance.machine.fingerprint.clone();
+                self.of(&fingerprint).models.push(*it);
+            }
+            Document::Stream(it) => self.of(&it.provenance.machine.fingerprint).streams.push(*it),
+            Document::Latency(it) => self.of(&it.provenance.machine.fingerprint).latencies.push(*it),
+            Document::Comparison(it) => {
+                of_one_machine(&it)?;
+                self.of(&it.machine.fingerprint).comparisons.push(*it);
+            }
+            Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::Receipt(_) => return Err(Misfit::Receipt),
+            Document::Record(_) => return Err(Misfit::Record),
+        }
+        for machine in &mut self.machines {
+            machine.sort();
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, fingerprint: &str) -> &mut MachineDocuments {
+        let known = self.machines.iter().position(|machine| machine.fingerprint == fingerprint);
+        let index = known.unwrap_or_else(|| {
+            let fingerprint = fingerprint.to_owned();
+            self.machines.push(MachineDocuments { fingerprint, ..MachineDocuments::default() });
+            self.machines.len() - 1
+        });
+        &mut self.machines[index]
+    }
+
+    /// Keeps of everything that was measured more than once only the newest measurement: of each target and
+    /// direction, each cell of a matrix, each curve, each comparison.
+    pub fn keep_newest(&mut self) {
+        for machine in &mut self.machines {
+            machine.keep_newest();
+        }
+    }
+
+    /// Each machine's documents in a list, as numaio stores them.
+    ///
+    /// # Errors
+    /// If a figure cannot be written as JSON.
+    pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+        let machines = self.machines.iter().map(|machine| {
+            let documents = machine.documents()?;
+            Ok(serde_json::json!({ "machine": machine.fingerprint, "documents": documents }))
+        });
+        let machines: serde_json::Result<Vec<_>> = machines.collect();
+        Ok(serde_json::json!({ "machines": machines? }))
+    }
+}
+
+fn of_one_machine(comparison: &Comparison) -> Result<(), Misfit> {
+    let wanted = &comparison.machine.fingerprint;
+    match comparison.views.iter().position(|view| view.machine != *wanted) {
+        None => Ok(()),
+        Some(index) => Err(Misfit::OtherMachine {
+            field: format!("views[{index}].machine"),
+            found: comparison.views[index].machine.clone(),
+            wanted: wanted.clone(),
+        }),
+    }
+}
+
+impl MachineDocuments {
+    /// Which machine it is; none if only views are known, which name no more than a fingerprint.
+    pub fn identity(&self) -> Option<&Identity> {
+        let topology = self.topology.iter().map(|topology| &topology.identity);
+        let measured = self.provenances().into_iter().map(|provenance| &provenance.machine);
+        topology.chain(measured).chain(self.comparisons.iter().map(|it| &it.machine)).next()
+    }
+
+    /// Where all measurements come from.
+    pub fn provenances(&self) -> Vec<&Provenance> {
+        let models = self.models.iter().map(|it| &it.record.provenance);
+        let streams = self.streams.iter().map(|it| &it.provenance);
+        models.chain(streams).chain(self.latencies.iter().map(|it| &it.provenance)).collect()
+    }
+
+    /// Whether something that was asked for is missing or not settled.
+    pub fn is_incomplete(&self) -> bool {
+        let views = self.comparisons.iter().flat_map(|it| &it.views).chain(&self.views);
+        self.provenances().iter().any(|it| !it.complete) || views.into_iter().any(|view| view.incomplete)
+    }
+
+    fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
+        let topology = self.topology.iter().map(|it| TopologyDocument::new(it.clone()));
+        let mut documents: Vec<serde_json::Value> =
+            topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
+        for model in &self.models {
+            documents.push(serde_json::to_value(model)?);
+        }
+        for stream in &self.streams {
+            documents.push(serde_json::to_value(stream)?);
+        }
+        for latency in &self.latencies {
+            documents.push(serde_json::to_value(latency)?);
+        }
+        for comparison in &self.comparisons {
+            documents.push(serde_json::to_value(comparison)?);
+        }
+        for view in &self.views {
+            documents.push(serde_json::to_value(view)?);
+        }
+        Ok(documents)
+    }
+
+    fn sort(&mut self) {
+        let newest = |seconds: u64| std::cmp::Reverse(seconds);
+        self.models.sort_by_key(|it| newest(it.record.provenance.measured_at));
+        self.streams.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.comparisons.sort_by_key(|it| newest(it.measured_at));
+    }
+
+    fn keep_newest(&mut self) {
+        let mut known = BTreeSet::new();
+        for model in &mut self.models {
+            for target in &mut model.targets {
+                target.directions.retain(|model| known.insert((target.target, model.direction)));
+            }
+            model.targets.retain(|target| !target.directions.is_empty());
+        }
+        self.models.retain(|model| !model.targets.is_empty());
+        self.keep_newest_streams();
+        self.keep_newest_latencies();
+        let mut known = BTreeSet::new();
+        self.comparisons.retain(|it| known.insert(it.target));
+        let mut known = BTreeSet::new();
+        self.views.retain(|it| known.insert((it.target, it.name.clone())));
+    }
+
+    fn keep_newest_streams(&mut self) {
+        let mut known = BTreeSet::new();
+        for stream in &mut self.streams {
+            let alone = stream.method.scope == StreamScope::Core;
+            stream.cells.retain(|cell| {
+                let cores = alone.then(|| cell.placement.clone());
+                known.insert((cell.op, cell.cpu_node, cell.memory_node, cores))
+            });
+        }
+        self.streams.retain(|stream| !stream.cells.is_empty());
+    }
+
+    fn keep_newest_latencies(&mut self) {
+        let (mut known, mut loaded) = (BTreeSet::new(), BTreeSet::new());
+        for latency in &mut self.latencies {
+            latency.cells.retain(|cell| known.insert((cell.cpu_node, cell.cpu, cell.memory_node)));
+            latency.curves.retain(|curve| loaded.insert((curve.cpu_node, curve.memory_node)));
+        }
+        self.latencies.retain(|latency| !latency.cells.is_empty() || !latency.curves.is_empty());
+    }
+}

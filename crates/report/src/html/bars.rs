@@ -1,0 +1,143 @@
+//! Bars of nodes by class, with intervals: an SVG that is as wide as its place and keeps the size of its texts.
+
+use super::figures::{plus_minus, Figure, Scale};
+use maud::{html, Markup};
+
+/// Height of a bar with the blank around it, in pixels.
+const ROW: usize = 22;
+/// Height above the bars, between classes, and of the axis below.
+const HEAD: usize = 20;
+const GAP: usize = 7;
+const AXIS: usize = 20;
+
+/// A bar.
+pub(super) struct Bar {
+    pub(super) label: String,
+    /// What else to say of it: `local`.
+    pub(super) aside: &'static str,
+    pub(super) figure: Figure,
+}
+
+/// Bars that stand together: a class, or what has none.
+pub(super) struct Group {
+    pub(super) rank: Option<u32>,
+    /// Least and greatest value.
+    pub(super) range: (f64, f64),
+    pub(super) bars: Vec<Bar>,
+}
+
+/// Draws groups of bars from 0 to `most`. `label` says what it shows, `table` is the id of its figures.
+pub(super) fn write(groups: &[Group], scale: &Scale, most: f64, label: &str, table: &str) -> Markup {
+    let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
+    let bottom = HEAD + bars * ROW + groups.len().saturating_sub(1) * GAP;
+    let mut top = HEAD;
+    let places: Vec<(usize, &Group)> = groups
+        .iter()
+        .map(|group| {
+            let place = (top, group);
+            top += group.bars.len() * ROW + GAP;
+            place
+        })
+        .collect();
+    html! {
+        svg.bars height=(bottom + AXIS) role="img" aria-label=(label) aria-describedby=(table) {
+            text.dim x="0" y="12" { "Class" }
+            text.dim x="42" y="12" { "Node" }
+            text.dim.end x="100%" y="12" { (scale.unit) ", 95 % ±" }
+            svg.plot x="124" y="0" height=(bottom + AXIS) {
+                (axis(scale, most, bottom))
+                @for (top, group) in &places { (plot(group, scale, most, *top)) }
+            }
+            @for (top, group) in &places { (names(group, scale, *top)) }
+        }
+    }
+}
+
+/// Class and names at the left, figures at the right.
+fn names(group: &Group, scale: &Scale, top: usize) -> Markup {
+    let height = group.bars.len() * ROW;
+    html! {
+        @if let Some(rank) = group.rank {
+            rect.key.{ "c" (rank.clamp(1, 5)) } x="0" y=(top + 2) width="26" height=(height - 4) rx="4" {}
+            text.rank x="13" y=(top + height / 2 + 5) { (rank) }
+        }
+        @for (index, bar) in group.bars.iter().enumerate() {
+            @let y = top + index * ROW + 15;
+            text x="42" y=(y) { (bar.label) @if !bar.aside.is_empty() { tspan.dim { " " (bar.aside) } } }
+            text.end x="100%" y=(y) {
+                (scale.show(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
+            }
+        }
+    }
+}
+
+fn plot(group: &Group, scale: &Scale, most: f64, top: usize) -> Markup {
+    let class = group.rank.map_or("c0".to_owned(), |rank| format!("c{}", rank.clamp(1, 5)));
+    let at = |value: f64| percent(value / most);
+    let (least, greatest) = group.range;
+    html! {
+        @if group.bars.len() > 1 {
+            rect.band.(class) x=(at(least)) y=(top) width=(percent((greatest - least) / most))
+                height=(group.bars.len() * ROW) {}
+        }
+        @for (index, bar) in group.bars.iter().enumerate() {
+            @let y = top + index * ROW + ROW / 2;
+            @let Figure { value, low, high, .. } = bar.figure;
+            g {
+                title { (bar.label) ": " (bar.figure.words(scale)) }
+                rect.bar.(class) x="0" y=(y - 6) width=(at(value)) height="12" {}
+                line.whisker x1=(at(low)) x2=(at(high)) y1=(y) y2=(y) {}
+                @for end in [low, high] { line.whisker x1=(at(end)) x2=(at(end)) y1=(y - 4) y2=(y + 4) {} }
+            }
+        }
+    }
+}
+
+fn axis(scale: &Scale, most: f64, bottom: usize) -> Markup {
+    html! {
+        @for tick in ticks(scale.number(most)) {
+            @let x = percent(tick / scale.number(most));
+            line.grid x1=(x) x2=(x) y1=(HEAD - 2) y2=(bottom + 4) {}
+            text.tick x=(x) y=(bottom + 16) { (short(tick)) }
+        }
+    }
+}
+
+/// A share of the width, at most all of it.
+pub(super) fn percent(share: f64) -> String {
+    let percent = (share * 10_000.0).round() / 100.0;
+    format!("{}%", if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 })
+}
+
+/// Round numbers from 0 to `most`, four to seven of them.
+pub(super) fn ticks(most: f64) -> Vec<f64> {
+    if !most.is_finite() || most <= 0.0 {
+        return vec![0.0];
+    }
+    let power = 10f64.powf((most / 4.0).log10().floor());
+    let step = [5.0, 2.0, 1.0].into_iter().map(|times| times * power).find(|step| *step <= most / 4.0);
+    let step = step.unwrap_or(power);
+    (0..=7).map(|index| f64::from(index) * step).take_while(|tick| *tick <= most * 1.000_001).collect()
+}
+
+/// A tick's number without digits that rounding left.
+pub(super) fn short(tick: f64) -> String {
+    let text = format!("{tick:.6}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text.is_empty() { "0" } else { text }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let shown = |most: f64| ticks(most).into_iter().map(short).collect::<Vec<_>>().join(" ");
+        assert_eq!(shown(0.104), "0 0.02 0.04 0.06 0.08 0.1");
+        assert_eq!(shown(41.0), "0 10 20 30 40");
+        assert_eq!(shown(700.0), "0 100 200 300 400 500 600 700");
+        assert_eq!(shown(79.9), "0 10 20 30 40 50 60 70");
+        assert_eq!(shown(f64::NAN), "0");
+    }
+}

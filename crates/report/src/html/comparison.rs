@@ -1,0 +1,244 @@
+//! Views of one target beside each other, and how far they agree.
+
+use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::method;
+use super::page::Page;
+use crate::words::{self, count};
+use maud::{html, Markup};
+use numaio_machine::ids::NodeId;
+use numaio_schema::{Agreement, Comparison, View};
+use std::collections::BTreeSet;
+
+/// Pairs written out for two views, at most.
+const MOST_PAIRS: usize = 20;
+
+pub(super) fn write(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Markup {
+    let place = page.length();
+    let mut content = html! {};
+    for comparison in comparisons {
+        content = html! { (content) (of_target(page, comparison)) };
+    }
+    let targets: BTreeSet<NodeId> = alone.iter().map(|view| view.target).collect();
+    for target in targets {
+        let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
+        let id = page.listed(2, &format!("Views of node {target}"));
+        content = html! {
+            (content)
+            section aria-labelledby=(id) {
+                (page.heading(2, &id, &format!("Views of target node {target}")))
+                (table(page, target, &views))
+            }
+        };
+    }
+    let content = html! {
+        p.how {
+            "A view is what one method says of every node seen from a target. Classes are marked by number and colour; "
+            "\u{d7} is how many times worse than the target itself."
+        }
+        (content)
+    };
+    let section = page.section(1, "Views compared", content);
+    page.listed_before(place);
+    section
+}
+
+fn of_target(page: &mut Page, comparison: &Comparison) -> Markup {
+    let target = comparison.target;
+    let id = page.listed(2, &format!("Target {target} compared"));
+    let devices = words::joined(comparison.devices.iter().take(12).map(|name| words::short(name)), ", ");
+    let devices = if devices.is_empty() { "no devices".to_owned() } else { devices };
+    let views: Vec<&View> = comparison.views.iter().collect();
+    html! {
+        section aria-labelledby=(id) {
+            (page.heading(2, &id, &format!("Target node {target}: {devices}")))
+            (method::warnings(&comparison.warnings))
+            (table(page, target, &views))
+            (agreement(comparison))
+        }
+    }
+}
+
+/// One column a view, one row a node.
+fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
+    let nodes: BTreeSet<NodeId> = views.iter().flat_map(|view| view.nodes.iter().map(|it| it.node)).collect();
+    let grids: Vec<Grid> = views.iter().map(|view| grid(page, view)).collect();
+    for grid in &grids {
+        page.keep(grid);
+    }
+    let detailed = page.take_rows(nodes.len() * views.len());
+    html! {
+        div.scroll role="region" aria-label={ "Views of node " (target) } tabindex="0" {
+            table.views {
+                caption { "What each view says of the nodes, seen from node " (target) }
+                thead { tr {
+                    th scope="col" { "Node" }
+                    @for (view, grid) in views.iter().zip(&grids) {
+                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit.is_empty() { small { (grid.scale.unit) } } }
+                    }
+                } }
+                tbody {
+                    @for node in &nodes {
+                        tr {
+                            th scope="row" { (node) @if *node == target { small { " local" } } }
+                            @for (view, grid) in views.iter().zip(&grids) { (cell(view, grid, *node)) }
+                        }
+                    }
+                }
+            }
+        }
+        @if detailed {
+            details {
+                summary { "Figures with n, interval and drift" }
+                (long_table(views, &grids))
+            }
+        }
+        @if let Some(doubtful) = incomplete(views) { p.how { strong { "Incomplete: " } (doubtful) "." } }
+    }
+}
+
+fn incomplete(views: &[&View]) -> Option<String> {
+    let titles = views.iter().filter(|view| view.incomplete).map(|view| words::short(&view.title));
+    Some(words::joined(titles, ", ")).filter(|titles| !titles.is_empty())
+}
+
+fn grid(page: &mut Page, view: &View) -> Grid {
+    let class =
+        |node: NodeId| view.classes.iter().find(|class| class.nodes.contains(node)).map(|class| class.rank);
+    Grid {
+        id: page.id("view"),
+        what: view.name.clone(),
+        scale: Scale::of(view.quantity, page.unit, greatest(view.nodes.iter().map(|node| node.value))),
+        rows: vec![view.target.0],
+        columns: view.nodes.iter().map(|node| node.node.0).collect(),
+        cells: view.nodes.iter().map(|node| Some(Figure::stated(node, class(node.node)))).collect(),
+    }
+}
+
+fn cell(view: &View, grid: &Grid, node: NodeId) -> Markup {
+    let index = view.nodes.iter().position(|value| value.node == node);
+    let found = index.and_then(|index| Some((view.nodes.get(index)?, grid.cells.get(index)?.as_ref()?)));
+    html! {
+        @match found {
+            None => td { "–" },
+            Some((value, figure)) => {
+                td.{ "c" (figure.class.unwrap_or(0).min(5)) } title=(figure.words(&grid.scale)) {
+                    (grid.scale.show(figure.value))
+                    @if let Some(class) = figure.class { i { (class) } }
+                    @if let Some(factor) = value.factor { small { "\u{d7}" (format!("{factor:.2}")) } }
+                }
+            }
+        }
+    }
+}
+
+fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
+    html! {
+        div.scroll role="region" aria-label="Figures" tabindex="0" {
+            table {
+                caption { "Every figure of the views" }
+                thead { tr {
+                    @for title in ["View", "Node", "Value", "95 % interval", "±", "n", "Drift", "Factor", "Class"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                tbody { @for (view, grid) in views.iter().zip(grids) { @for (value, figure) in view.nodes.iter().zip(grid.figures()) {
+                    tr {
+                        th scope="row" { (words::short(&view.title)) }
+                        td.number { (value.node) }
+                        td.number { (grid.scale.show(figure.value)) " " (grid.scale.unit) }
+                        @if value.interval.is_some() {
+                            td.number { (grid.scale.show(figure.low)) " to " (grid.scale.show(figure.high)) }
+                            td.number { (plus_minus(figure.half_width())) }
+                            td.number { (figure.n) }
+                            td.number { (signed_percent(figure.drift)) }
+                        } @else { td { "stated" } td {} td {} td {} }
+                        td.number { @if let Some(factor) = value.factor { (format!("{factor:.2}")) } }
+                        td.number { @if let Some(class) = figure.class { (class) } }
+                    }
+                } } }
+            }
+        }
+    }
+}
+
+/// Agreement of every pair of views as a triangle, then the pairs of nodes in the wrong order.
+fn agreement(comparison: &Comparison) -> Markup {
+    let views = &comparison.views;
+    let find = |a: &View, b: &View| {
+        comparison.agreements.iter().find(|it| {
+            (it.first == a.name && it.second == b.name) || (it.first == b.name && it.second == a.name)
+        })
+    };
+    let turned: Vec<&Agreement> =
+        comparison.agreements.iter().filter(|it| !it.inversions.is_empty()).collect();
+    html! {
+        @if views.len() > 1 && !comparison.agreements.is_empty() {
+            div.scroll role="region" aria-label="Agreement of views" tabindex="0" {
+                table.tau {
+                    caption {
+                        "Agreement in the order of nodes: Kendall's tau-b, 1 for the same order, −1 for the reverse; "
+                        "below it the pairs of nodes in the wrong order. – where a view tells no nodes apart."
+                    }
+                    thead { tr {
+                        th scope="col" { "View" }
+                        @for view in &views[..views.len() - 1] { th scope="col" { (words::short(&view.title)) } }
+                    } }
+                    tbody {
+                        @for (index, row) in views.iter().enumerate().skip(1) {
+                            tr {
+                                th scope="row" { (words::short(&row.title)) }
+                                @for column in &views[..views.len() - 1] {
+                                    @let known = views[..index].iter().any(|view| view.name == column.name);
+                                    (tau(find(row, column).filter(|_| known)))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if !turned.is_empty() {
+            details {
+                summary { "Pairs of nodes in the wrong order" }
+                ul.pairs { @for agreement in turned { (pairs(comparison, agreement)) } }
+            }
+        }
+    }
+}
+
+fn tau(agreement: Option<&Agreement>) -> Markup {
+    let Some(agreement) = agreement else { return html! { td.none {} } };
+    let wrong = agreement.inversions.len();
+    html! {
+        @match agreement.tau_b {
+            None => td { "–" },
+            Some(tau) => td.{ "h" (((1.0 - tau) * 4.5).round().clamp(0.0, 9.0)) } {
+                (format!("{tau:.2}").replace('-', "−"))
+                small { @if wrong == 0 { "none wrong" } @else { (wrong) " wrong" } }
+            },
+        }
+    }
+}
+
+fn pairs(comparison: &Comparison, agreement: &Agreement) -> Markup {
+    let title = |name: &str| {
+        let view = comparison.views.iter().find(|view| view.name == name);
+        words::short(view.map_or(name, |view| view.title.as_str()))
+    };
+    let (first, second) = (title(&agreement.first), title(&agreement.second));
+    let more = agreement.inversions.len().saturating_sub(MOST_PAIRS);
+    html! {
+        li {
+            strong { (first) } " against " strong { (second) } ": "
+            (count(agreement.inversions.len(), "pair"))
+            ul { @for pair in agreement.inversions.iter().take(MOST_PAIRS) {
+                li {
+                    "nodes " (pair.better_in_first) " and " (pair.better_in_second) ": by " (first) " "
+                    (pair.better_in_first) " is better " (format!("{:.2}", pair.factor_in_first)) " times, by " (second) " "
+                    (pair.better_in_second) " is, " (format!("{:.2}", pair.factor_in_second)) " times"
+                }
+            } }
+            @if more > 0 { "and " (more) " more" }
+        }
+    }
+}

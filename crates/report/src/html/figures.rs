@@ -1,0 +1,251 @@
+//! Figures as they are shown, and grids of them.
+
+use crate::style::clean;
+use numaio_machine::units::BandwidthUnit;
+use numaio_schema::{IntervalKind, NodeValue, Quantity, Reading, Summary};
+use serde_json::{json, Value};
+
+/// A measured or stated figure, in the unit of its document.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Figure {
+    pub(super) value: f64,
+    /// 95 % interval; the value itself where it is stated and not measured.
+    pub(super) low: f64,
+    pub(super) high: f64,
+    /// Number of visits; 0 of what is stated.
+    pub(super) n: u32,
+    pub(super) drift: f64,
+    /// Whether the interval is only the range of too few visits.
+    pub(super) range_only: bool,
+    pub(super) settled: bool,
+    /// Rank of its class, if it has one.
+    pub(super) class: Option<u32>,
+}
+
+impl Figure {
+    pub(super) fn of(summary: &Summary, settled: bool) -> Self {
+        Self {
+            value: summary.median,
+            low: summary.low,
+            high: summary.high,
+            n: summary.n,
+            drift: summary.drift,
+            range_only: summary.interval == IntervalKind::Range,
+            settled,
+            class: None,
+        }
+    }
+
+    /// What a reading gave; none if nothing.
+    pub(super) fn reading(reading: &Reading) -> Option<Self> {
+        reading.median()?;
+        reading.summary.as_ref().map(|summary| Self::of(summary, reading.settled))
+    }
+
+    /// A node's value in a view.
+    pub(super) fn stated(node: &NodeValue, class: Option<u32>) -> Self {
+        let (low, high) = node.interval.unwrap_or((node.value, node.value));
+        let NodeValue { value, n, drift, .. } = *node;
+        Self { value, low, high, n, drift, range_only: false, settled: true, class }
+    }
+
+    /// Half the width of the interval over the value.
+    pub(super) fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.value
+    }
+
+    /// Everything there is to say of it.
+    pub(super) fn words(&self, scale: &Scale) -> String {
+        if self.n == 0 {
+            return format!("{} {}, stated", scale.show(self.value), scale.unit).trim().to_owned();
+        }
+        format!(
+            "{} {}, 95 % {} to {}, n {}, drift {}",
+            scale.show(self.value),
+            scale.unit,
+            scale.show(self.low),
+            scale.show(self.high),
+            self.n,
+            signed_percent(self.drift)
+        )
+    }
+}
+
+/// `±0.8 %`, or nothing if that is no number.
+pub(super) fn plus_minus(share: f64) -> String {
+    if share.is_finite() {
+        format!("±{:.1} %", share * 100.0)
+    } else {
+        String::new()
+    }
+}
+
+/// `+0.3 %`, `−1.2 %`.
+pub(super) fn signed_percent(share: f64) -> String {
+    let percent = (share * 1000.0).round() / 10.0;
+    let sign = match percent {
+        percent if percent > 0.0 => "+",
+        percent if percent < 0.0 => "−",
+        _ => "",
+    };
+    format!("{sign}{:.1} %", percent.abs())
+}
+
+/// Unit and decimals of the figures of one table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scale {
+    pub(super) unit: &'static str,
+    /// From the document's unit to this one.
+    factor: f64,
+    decimals: usize,
+    pub(super) more_is_better: bool,
+}
+
+impl Scale {
+    /// Bandwidth of at most `most` bytes per second.
+    pub(super) fn bandwidth(unit: BandwidthUnit, most: f64) -> Self {
+        let factor = unit.of(1.0);
+        Self { unit: unit.name(), factor, decimals: decimals(most * factor), more_is_better: true }
+    }
+
+    /// Time of at most `most` nanoseconds.
+    pub(super) fn nanoseconds(most: f64) -> Self {
+        let decimals = decimals(most).min(1);
+        Self { unit: "ns", factor: 1.0, decimals, more_is_better: false }
+    }
+
+    /// The scale of a view's values.
+    pub(super) fn of(quantity: Quantity, unit: BandwidthUnit, most: f64) -> Self {
+        match quantity {
+            Quantity::BytesPerS => Self::bandwidth(unit, most),
+            Quantity::NsPerLoad => Self::nanoseconds(most),
+            Quantity::Distance => Self { unit: "", factor: 1.0, decimals: 0, more_is_better: false },
+        }
+    }
+
+    /// The value as text, in this unit.
+    pub(super) fn show(&self, value: f64) -> String {
+        format!("{:.*}", self.decimals, value * self.factor)
+    }
+
+    /// The value in this unit.
+    pub(super) fn number(&self, value: f64) -> f64 {
+        value * self.factor
+    }
+
+    /// With fewer decimals, for tables of many columns.
+    pub(super) fn compact(self, most: f64) -> Self {
+        let decimals = match most * self.factor {
+            most if most >= 100.0 => 0,
+            most if most >= 10.0 => 1,
+            _ => self.decimals,
+        };
+        Self { decimals: decimals.min(self.decimals), ..self }
+    }
+}
+
+/// As many decimals as all figures of a table have, after the greatest.
+fn decimals(most: f64) -> usize {
+    match most {
+        most if most >= 1000.0 => 0,
+        most if most >= 100.0 => 1,
+        most if most >= 1.0 => 2,
+        _ => 3,
+    }
+}
+
+/// The greatest of some values; 0 of none.
+pub(super) fn greatest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
+}
+
+/// Figures by row and column; what a chart or a matrix shows.
+pub(super) struct Grid {
+    /// The id of its table in the page.
+    pub(super) id: String,
+    /// What the figures are: `STREAM copy`.
+    pub(super) what: String,
+    pub(super) scale: Scale,
+    /// Ids of rows and columns.
+    pub(super) rows: Vec<u32>,
+    pub(super) columns: Vec<u32>,
+    /// Row by row.
+    pub(super) cells: Vec<Option<Figure>>,
+}
+
+impl Grid {
+    /// The figures that are there.
+    pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.cells.iter().flatten()
+    }
+
+    /// The figures of a row.
+    pub(super) fn row(&self, index: usize) -> &[Option<Figure>] {
+        let columns = self.columns.len();
+        self.cells.get(index * columns..(index + 1) * columns).unwrap_or_default()
+    }
+
+    /// Row, column and figure of every cell that has one.
+    pub(super) fn named(&self) -> impl Iterator<Item = (u32, u32, &Figure)> {
+        let columns = self.columns.len().max(1);
+        self.cells.iter().enumerate().filter_map(move |(index, figure)| {
+            let (row, column) = (self.rows.get(index / columns)?, self.columns.get(index % columns)?);
+            Some((*row, *column, figure.as_ref()?))
+        })
+    }
+
+    /// The grid as data of the page: numbers in the unit shown, with six digits.
+    pub(super) fn json(&self) -> Value {
+        let numbers = |of: &dyn Fn(&Figure) -> f64| -> Vec<Value> {
+            self.cells
+                .iter()
+                .map(|cell| cell.as_ref().map_or(Value::Null, |cell| six_digits(of(cell))))
+                .collect()
+        };
+        let scaled = |of: fn(&Figure) -> f64| numbers(&|figure| self.scale.number(of(figure)));
+        json!({
+            "id": self.id,
+            "what": clean(&self.what),
+            "unit": self.scale.unit,
+            "rows": self.rows,
+            "columns": self.columns,
+            "value": scaled(|figure| figure.value),
+            "low": scaled(|figure| figure.low),
+            "high": scaled(|figure| figure.high),
+            "n": self.cells.iter().map(|cell| cell.map(|cell| cell.n)).collect::<Vec<_>>(),
+            "drift": numbers(&|figure| (figure.drift * 1e4).round() / 1e4),
+        })
+    }
+}
+
+/// A number rounded to six digits, which is more than any measurement here has.
+fn six_digits(value: f64) -> Value {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    if rounded.fract() == 0.0 && rounded.abs() < 1e15 {
+        return json!(rounded as i64);
+    }
+    json!(rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_true() {
+        assert_eq!(six_digits(104.234_567).to_string(), "104.235");
+        assert_eq!(six_digits(104_234_567.0).to_string(), "104235000");
+        assert_eq!(six_digits(-0.000_012_345_678).to_string(), "-0.0000123457");
+        assert_eq!(six_digits(f64::NAN), Value::Null);
+    }
+
+    #[test]
+    fn shares_are_signed() {
+        assert_eq!(
+            [0.003, -0.0123, 0.0, -0.0001].map(signed_percent),
+            ["+0.3 %", "−1.2 %", "0.0 %", "0.0 %"]
+        );
+        assert_eq!(plus_minus(0.008), "±0.8 %");
+        assert_eq!(plus_minus(f64::NAN), "");
+    }
+}

@@ -1,0 +1,186 @@
+//! Latency: a matrix of CPU nodes and memory nodes, and curves of latency under load.
+
+use super::curves::{self, Curve};
+use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::matrix;
+use super::method;
+use super::page::Page;
+use super::stream::AXES;
+use crate::model_text::head::date;
+use crate::words::count;
+use maud::{html, Markup};
+use numaio_machine::ids::NodeId;
+use numaio_schema::{LatencyRecord, LoadPoint, LoadedCurve};
+use std::collections::BTreeSet;
+
+/// Curves in one chart, and charts, at most.
+const MOST_CURVES: usize = 6;
+const MOST_CHARTS: usize = 12;
+
+pub(super) fn write(page: &mut Page, latency: &LatencyRecord) -> Markup {
+    let content = html! {
+        p.how { "Measured " (date(latency.provenance.measured_at)) "." }
+        (method::warnings(&latency.provenance.warnings))
+        @if !latency.cells.is_empty() { (idle(page, latency)) }
+        (loaded(page, &latency.curves))
+    };
+    page.section(1, "Latency", content)
+}
+
+fn idle(page: &mut Page, latency: &LatencyRecord) -> Markup {
+    let rows: BTreeSet<NodeId> = latency.cells.iter().map(|cell| cell.cpu_node).collect();
+    let columns: BTreeSet<NodeId> = latency.cells.iter().map(|cell| cell.memory_node).collect();
+    let columns: Vec<NodeId> = columns.into_iter().collect();
+    let rows: Vec<NodeId> = rows.into_iter().collect();
+    let mut cells = vec![None; rows.len() * columns.len()];
+    for cell in &latency.cells {
+        let place = (rows.binary_search(&cell.cpu_node), columns.binary_search(&cell.memory_node));
+        if let (Ok(row), Ok(column)) = place {
+            cells[row * columns.len() + column] = Figure::reading(&cell.ns_per_load);
+        }
+    }
+    let most = greatest(cells.iter().flatten().map(|figure| figure.value));
+    let scale = Scale::nanoseconds(most);
+    let grid = Grid {
+        id: page.id("latency"),
+        what: "Idle latency".to_owned(),
+        scale: if columns.len() > 20 { scale.compact(most) } else { scale },
+        rows: rows.iter().map(|node| node.0).collect(),
+        columns: columns.iter().map(|node| node.0).collect(),
+        cells,
+    };
+    let caption =
+        "Idle latency, ns a load: one thread on the row's node follows pointers on the column's node";
+    let readings = latency.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
+    html! {
+        (matrix::write(page, &grid, &AXES, caption))
+        (matrix::missing(readings))
+    }
+}
+
+fn loaded(page: &mut Page, curves: &[LoadedCurve]) -> Markup {
+    let nodes: BTreeSet<NodeId> = curves.iter().map(|curve| curve.cpu_node).collect();
+    let mut charts = Vec::new();
+    for node in nodes {
+        let of_node: Vec<&LoadedCurve> = curves.iter().filter(|curve| curve.cpu_node == node).collect();
+        charts.extend(of_node.chunks(MOST_CURVES).map(<[&LoadedCurve]>::to_vec));
+    }
+    let mut content = html! {};
+    for chart in charts.iter().take(MOST_CHARTS) {
+        content = html! { (content) (chart_of(page, chart)) };
+    }
+    let left_out: usize = charts.iter().skip(MOST_CHARTS).map(Vec::len).sum();
+    html! {
+        @if !curves.is_empty() {
+            (heading(page))
+            div.pair { (content) }
+        }
+        @if left_out > 0 { p.how { (count(left_out, "more curve")) " in the documents (--format json)." } }
+    }
+}
+
+fn heading(page: &mut Page) -> Markup {
+    let id = page.listed(2, "Latency under load");
+    page.heading(2, &id, "Latency under load")
+}
+
+fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
+    let loads = curves.iter().flat_map(|curve| &curve.points);
+    let most = greatest(loads.filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median)));
+    let bandwidth = Scale::bandwidth(page.unit, most);
+    let times = curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.ns_per_load.median());
+    let time = Scale::nanoseconds(greatest(times));
+    let id = page.id("loaded");
+    for curve in curves {
+        keep(page, curve, &bandwidth, &time);
+    }
+    let drawn: Vec<Curve> = curves.iter().map(|curve| drawn(curve, &bandwidth, &time)).collect();
+    let Some(node) = curves.first().map(|curve| curve.cpu_node) else { return html! {} };
+    let label = format!(
+        "Curves of latency against bandwidth, threads on node {node}, one for each memory node. The figures are in \
+         the table that follows."
+    );
+    html! {
+        figure {
+            figcaption {
+                strong { "Threads on node " (node) } " "
+                span.dim { "one follows pointers while the others read the same memory" }
+            }
+            (curves::write(&drawn, bandwidth.unit, &label, &id))
+            details {
+                summary { "Figures" }
+                div.scroll role="region" aria-label="Figures" tabindex="0" {
+                    table id=(id) {
+                        caption { "Latency under load, threads on node " (node) }
+                        thead { tr {
+                            @for title in ["Memory node", "Gap, ns", "Load, GB/s", "Load ±", "Latency, ns", "±", "n", "Drift"] {
+                                th scope="col" { (title.replace("GB/s", bandwidth.unit)) }
+                            }
+                        } }
+                        tbody { @for curve in curves { @for point in &curve.points {
+                            (row(curve.memory_node, point, &bandwidth, &time))
+                        } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Keeps a curve as two grids of one row: loads and latencies, their columns the gaps.
+fn keep(page: &mut Page, curve: &LoadedCurve, bandwidth: &Scale, time: &Scale) {
+    let path = format!("from node {} to node {}", curve.cpu_node, curve.memory_node);
+    let load = |point: &LoadPoint| point.load_bytes_read_per_s.as_ref().map(|it| Figure::of(it, true));
+    let of = |id: String, what: String, scale: &Scale, figure: &dyn Fn(&LoadPoint) -> Option<Figure>| Grid {
+        id,
+        what,
+        scale: *scale,
+        rows: vec![curve.memory_node.0],
+        columns: curve.points.iter().map(|point| point.gap_ns).collect(),
+        cells: curve.points.iter().map(figure).collect(),
+    };
+    let (first, second) = (page.id("load"), page.id("load"));
+    page.keep(&of(first, format!("load {path}"), bandwidth, &load));
+    page.keep(&of(second, format!("latency {path}"), time, &|point| Figure::reading(&point.ns_per_load)));
+}
+
+fn drawn(curve: &LoadedCurve, bandwidth: &Scale, time: &Scale) -> Curve {
+    let place = if curve.cpu_node == curve.memory_node { ", local" } else { "" };
+    let point = |point: &LoadPoint| {
+        let load = point.load_bytes_read_per_s.as_ref()?.median;
+        let figure = Figure::reading(&point.ns_per_load)?;
+        let words = format!("{} {} at {}", bandwidth.show(load), bandwidth.unit, figure.words(time));
+        Some((bandwidth.number(load), time.number(figure.value), words))
+    };
+    Curve {
+        label: format!("memory {}{place}", curve.memory_node),
+        points: curve.points.iter().filter_map(point).collect(),
+    }
+}
+
+fn row(node: NodeId, point: &LoadPoint, bandwidth: &Scale, time: &Scale) -> Markup {
+    let load = point.load_bytes_read_per_s.as_ref().map(|summary| Figure::of(summary, true));
+    let latency = Figure::reading(&point.ns_per_load);
+    html! {
+        tr {
+            th scope="row" { (node) }
+            td.number { (point.gap_ns) }
+            @match load {
+                Some(load) => {
+                    td.number { (bandwidth.show(load.value)) }
+                    td.number { (plus_minus(load.half_width())) }
+                }
+                None => { td { "–" } td {} }
+            }
+            @match latency {
+                Some(latency) => {
+                    td.number { (time.show(latency.value)) }
+                    td.number { (plus_minus(latency.half_width())) }
+                    td.number { (latency.n) }
+                    td.number { (signed_percent(latency.drift)) }
+                }
+                None => { td { "–" } td {} td {} td { (point.ns_per_load.failure.as_deref().unwrap_or_default()) } }
+            }
+        }
+    }
+}

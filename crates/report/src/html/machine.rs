@@ -1,0 +1,169 @@
+//! The machine itself: what it is made of, where devices hang, what looks wrong.
+
+use super::page::Page;
+use crate::svg::machine_drawing;
+use crate::words::{self, count};
+use maud::{html, Markup, PreEscaped};
+use numaio_machine::devices::Device;
+use numaio_machine::topology::{Distances, Identity, Topology};
+use numaio_machine::units::size_for_people;
+
+/// Devices in the table, at most; a limit for the size of the page.
+const MOST_DEVICES: usize = 300;
+/// Findings that are written out, at most.
+const MOST_FINDINGS: usize = 100;
+
+/// A few words below the machine's name.
+pub(super) fn lead(identity: Option<&Identity>, topology: Option<&Topology>) -> Markup {
+    html! {
+        @if let Some(identity) = identity { p.lead { (words::machine_kind(identity)) } }
+        @if let Some(topology) = topology { p.lead { (words::machine_size(topology)) } }
+    }
+}
+
+/// Drawing, tables and distances.
+pub(super) fn write(page: &mut Page, topology: &Topology) -> Markup {
+    let name = words::machine_name(&topology.identity);
+    let table = page.id("nodes");
+    let drawing = machine_drawing(topology);
+    let label = format!("NUMA topology of {name}: {}", words::machine_size(topology));
+    let content = html! {
+        figure {
+            div.scroll.drawing role="region" aria-label="Drawing of the machine" tabindex="0" {
+                svg.numaio width=(drawing.width) height=(drawing.height)
+                    viewBox={ "0 0 " (drawing.width) " " (drawing.height) }
+                    role="img" aria-label=(label) aria-describedby=(table) { (PreEscaped(drawing.elements)) }
+            }
+            details {
+                summary { "Nodes and devices as tables" }
+                (nodes(topology, &table))
+                (devices(page, topology))
+            }
+        }
+        @if let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) {
+            (distance_matrix(distances))
+        }
+    };
+    page.section(1, "Machine", content)
+}
+
+fn nodes(topology: &Topology, id: &str) -> Markup {
+    html! {
+        div.scroll role="region" aria-label="Nodes" tabindex="0" {
+            table id=(id) {
+                caption { "Nodes" }
+                thead { tr {
+                    @for title in ["Node", "Package", "CPUs", "Last cache", "Memory", "Free", "Devices", "Note"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                tbody {
+                    @for node in &topology.nodes {
+                        tr {
+                            th scope="row" { (node.id) }
+                            td { (words::joined(node.packages.iter().map(ToString::to_string), ", ")) }
+                            td { (node.cpus) }
+                            td { (words::last_cache(topology, &node.cpus)) }
+                            td { @if let Some(memory) = node.memory { (size_for_people(memory.total_bytes)) } }
+                            td { @if let Some(memory) = node.memory { (size_for_people(memory.free_bytes)) } }
+                            td { (words::joined(topology.devices_on(node.id).take(24).map(words::device_name), ", ")) }
+                            td { (words::node_notes(node).join(", ")) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn devices(page: &Page, topology: &Topology) -> Markup {
+    let devices: Vec<&Device> = topology.devices.iter().filter(|device| device.moves_data()).collect();
+    html! {
+        @if !devices.is_empty() {
+            div.scroll role="region" aria-label="Devices" tabindex="0" {
+                table {
+                    caption { "Devices that move data" }
+                    thead { tr {
+                        @for title in ["Device", "Node", "Kind", "PCI", "Driver", "Link now, of best", "Model"] {
+                            th scope="col" { (title) }
+                        }
+                    } }
+                    tbody { @for device in devices.iter().take(MOST_DEVICES) { (device_row(page, device)) } }
+                }
+            }
+            @if devices.len() > MOST_DEVICES {
+                p.how { "and " (count(devices.len() - MOST_DEVICES, "more device")) "." }
+            }
+        }
+    }
+}
+
+fn device_row(page: &Page, device: &Device) -> Markup {
+    let node = device.locality.node.map_or("unknown".to_owned(), |node| node.to_string());
+    let node = words::joined([node.as_str(), words::locality_source(device)], "; ");
+    html! {
+        tr {
+            th scope="row" { (words::device_name(device)) }
+            td { (node) }
+            td { (device.kind.name()) }
+            td { @if let Some(pci) = device.pci { (pci.to_string()) } }
+            td { (device.driver.as_deref().map(words::short).unwrap_or_default()) }
+            td { @if let Some(link) = &device.link { (words::link(link, page.unit)) } }
+            td { (words::short(&device.model)) }
+        }
+    }
+}
+
+/// Distances, as they are: no measurement, so without intervals.
+fn distance_matrix(distances: &Distances) -> Markup {
+    let farthest = distances.rows.iter().flatten().copied().max().unwrap_or(10).max(11);
+    let step = |distance: u32| (distance.saturating_sub(10) * 9).div_ceil(farthest - 10).min(9);
+    html! {
+        details open[distances.nodes.len() <= 16] {
+            summary { "Distances that firmware states (SLIT)" }
+            div.scroll role="region" aria-label="Distances" tabindex="0" {
+                table.heat.small[distances.nodes.len() > 20] {
+                    caption { "From the node of the row to the node of the column; 10 is local, without unit" }
+                    thead { tr {
+                        th.corner scope="col" { "From ↓ to →" }
+                        @for node in &distances.nodes { th scope="col" { (node) } }
+                    } }
+                    tbody {
+                        @for (node, row) in distances.nodes.iter().zip(&distances.rows) {
+                            tr {
+                                th scope="row" { (node) }
+                                @for distance in row { td.{ "h" (step(*distance)) } { (distance) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What looks wrong, with what shows it and what to do.
+pub(super) fn findings(page: &mut Page, topology: &Topology) -> Markup {
+    let findings = words::same_findings(&topology.findings);
+    let content = html! {
+        @if findings.is_empty() { p { "Nothing looks wrong." } }
+        ul.findings {
+            @for finding in findings.iter().take(MOST_FINDINGS) {
+                li.(words::severity(finding.severity)) {
+                    p {
+                        span.badge { (words::severity(finding.severity)) } " "
+                        strong { (words::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
+                        " " code { (finding.rule) }
+                    }
+                    dl {
+                        @let evidence = words::joined(finding.evidence.iter().take(24), "; ");
+                        @if !evidence.is_empty() { dt { "Evidence" } dd { (evidence) } }
+                        @if !finding.remedy.trim().is_empty() { dt { "Remedy" } dd { (finding.remedy) } }
+                    }
+                }
+            }
+        }
+        @if findings.len() > MOST_FINDINGS { p { "and " (count(findings.len() - MOST_FINDINGS, "more finding")) "." } }
+    };
+    page.section(1, "Findings", content)
+}

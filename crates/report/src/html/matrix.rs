@@ -1,0 +1,205 @@
+//! Matrices as tables whose cells are coloured: the farther from the best, the deeper.
+
+use super::figures::{plus_minus, signed_percent, Figure, Grid};
+use super::page::Page;
+use crate::words::count;
+use maud::{html, Markup, PreEscaped};
+use numaio_machine::ids::NodeId;
+use numaio_schema::Reading;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// From how many columns on a matrix is set small.
+const MANY: usize = 20;
+/// The deepest colour.
+const DEEPEST: f64 = 9.0;
+/// The distance from the best, as a share, that has the deepest colour at the least.
+const LEAST_SPAN: f64 = 0.3;
+/// Cells named in a sentence, at most.
+const MOST_NAMED: usize = 6;
+
+/// What rows and columns of a matrix are.
+pub(super) struct Axes {
+    pub(super) row: &'static str,
+    pub(super) column: &'static str,
+}
+
+/// A matrix with its legend, a choice of what its cells show, and a sentence on how sure they are.
+pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
+    page.keep(grid);
+    let many = grid.columns.len() > MANY;
+    let classed = grid.figures().any(|figure| figure.class.is_some());
+    let note = format!("{}-note", grid.id);
+    html! {
+        figure.matrix {
+            (choice(grid))
+            div.scroll role="region" aria-label=(grid.what) tabindex="0" {
+                table.heat.small[many] id=(grid.id) aria-describedby=(note) {
+                    caption { (caption) }
+                    thead { tr {
+                        th.corner scope="col" { (axes.row) " ↓ " (axes.column) " →" }
+                        @for column in &grid.columns { th scope="col" { (column) } }
+                    } }
+                    tbody { (rows(grid)) }
+                }
+            }
+            @if !classed { (legend(grid)) }
+            p.how id=(note) { (how_sure(grid, axes)) }
+        }
+    }
+}
+
+/// What the cells show; hidden until the script that serves it runs.
+fn choice(grid: &Grid) -> Markup {
+    let shown = [("value", grid.scale.unit), ("interval", "95 % ±"), ("n", "n"), ("drift", "drift")];
+    html! {
+        fieldset.show hidden data-grid=(grid.id) {
+            legend { "Cells show" }
+            @for (value, name) in shown {
+                label {
+                    input type="radio" name={ (grid.id) "-show" } value=(value) checked[value == "value"];
+                    (name)
+                }
+            }
+        }
+    }
+}
+
+/// The rows, without end tags that HTML lets one leave out: a matrix of 64 nodes has 4,096 cells.
+fn rows(grid: &Grid) -> Markup {
+    let mut text = String::new();
+    let shades = Shades::of(grid);
+    for (index, row) in grid.rows.iter().enumerate() {
+        let _ = write!(text, "<tr><th scope=row>{row}");
+        for cell in grid.row(index) {
+            let _ = match cell {
+                None => write!(text, "<td>–"),
+                Some(figure) => cell_text(&mut text, grid, figure, &shades),
+            };
+        }
+        text.push('\n');
+    }
+    PreEscaped(text)
+}
+
+fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: &Shades) -> std::fmt::Result {
+    let value = grid.scale.show(figure.value);
+    let unsettled = if figure.settled { "" } else { "<u>?</u>" };
+    match figure.class {
+        Some(class) => write!(text, "<td class=c{}>{value}<i>{class}</i>{unsettled}", class.clamp(1, 5)),
+        None => write!(text, "<td class=h{}>{value}{unsettled}", shades.step(figure.value)),
+    }
+}
+
+/// How deep a figure is coloured.
+struct Shades {
+    best: f64,
+    span: f64,
+    more_is_better: bool,
+}
+
+impl Shades {
+    fn of(grid: &Grid) -> Self {
+        let more_is_better = grid.scale.more_is_better;
+        let values = || grid.figures().map(|figure| figure.value);
+        let best = match more_is_better {
+            true => values().fold(f64::NEG_INFINITY, f64::max),
+            false => values().fold(f64::INFINITY, f64::min),
+        };
+        let mut shades = Self { best, span: 1.0, more_is_better };
+        shades.span = values().map(|value| shades.loss(value)).fold(LEAST_SPAN, f64::max);
+        shades
+    }
+
+    /// How far from the best, from 0 to below 1.
+    fn loss(&self, value: f64) -> f64 {
+        let share = if self.more_is_better { value / self.best } else { self.best / value };
+        1.0 - share.clamp(0.0, 1.0)
+    }
+
+    fn step(&self, value: f64) -> u32 {
+        let step = (self.loss(value) / self.span * DEEPEST).round();
+        if step.is_finite() {
+            step.clamp(0.0, DEEPEST) as u32
+        } else {
+            0
+        }
+    }
+}
+
+fn legend(grid: &Grid) -> Markup {
+    let shades = Shades::of(grid);
+    let at = |step: u32| {
+        let share = 1.0 - shades.span * f64::from(step) / DEEPEST;
+        grid.scale.show(if shades.more_is_better { shades.best * share } else { shades.best / share })
+    };
+    html! {
+        @if grid.figures().next().is_some() {
+            p.legend {
+                "best " (at(0)) " "
+                span aria-hidden="true" { @for step in 0..=9 { i.{ "h" (step) } {} } }
+                " " (at(9)) " " (grid.scale.unit)
+            }
+        }
+    }
+}
+
+/// Number of visits, intervals and drift of all cells in a sentence, and which of them are not settled.
+fn how_sure(grid: &Grid, axes: &Axes) -> String {
+    let figures: Vec<&Figure> = grid.figures().collect();
+    let Some(first) = figures.first() else { return "No cell has a figure.".to_owned() };
+    let least_n = figures.iter().map(|figure| figure.n).min().unwrap_or(first.n);
+    let most_n = figures.iter().map(|figure| figure.n).max().unwrap_or(first.n);
+    let n = if least_n == most_n { most_n.to_string() } else { format!("{least_n} to {most_n}") };
+    let widest = figures.iter().map(|figure| figure.half_width()).fold(0.0, f64::max);
+    let drifts = || figures.iter().map(|figure| figure.drift);
+    let mut sentences = vec![format!(
+        "{} with a figure; n {n}; 95 % intervals within {}; drift {} to {}.",
+        count(figures.len(), "cell"),
+        plus_minus(widest),
+        signed_percent(drifts().fold(f64::INFINITY, f64::min)),
+        signed_percent(drifts().fold(f64::NEG_INFINITY, f64::max)),
+    )];
+    let named = |wanted: &dyn Fn(&Figure) -> bool| -> Vec<String> {
+        grid.named()
+            .filter(|(.., figure)| wanted(figure))
+            .map(|(row, column, _)| format!("{row} → {column}"))
+            .collect()
+    };
+    let doubts = [
+        ("not settled (marked ?)", named(&|figure| !figure.settled)),
+        ("only a range of too few visits", named(&|figure| figure.range_only && figure.n > 0)),
+    ];
+    for (what, cells) in doubts.into_iter().filter(|(_, cells)| !cells.is_empty()) {
+        let more = cells.len().saturating_sub(MOST_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let shown = &cells[..cells.len().min(MOST_NAMED)];
+        sentences.push(format!(
+            "{} {what}, {} → {}: {}{more}.",
+            count(cells.len(), "cell"),
+            axes.row.to_lowercase(),
+            axes.column.to_lowercase(),
+            shown.join(", ")
+        ));
+    }
+    sentences.join(" ")
+}
+
+/// Why cells have no figure, the first of each reason named; nothing where all have one.
+pub(super) fn missing<'r>(cells: impl Iterator<Item = (NodeId, NodeId, &'r Reading)>) -> Markup {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (row, column, reading) in cells.filter(|(.., reading)| reading.median().is_none()) {
+        let why = reading.failure.as_deref().unwrap_or("no visit gave a result");
+        reasons.entry(why).or_default().push(format!("{row} → {column}"));
+    }
+    html! {
+        @for (why, cells) in reasons.iter().take(MOST_NAMED) {
+            p.how {
+                strong { "No figure: " }
+                (cells[..cells.len().min(MOST_NAMED)].join(", "))
+                @if cells.len() > MOST_NAMED { " and " (cells.len() - MOST_NAMED) " more" }
+                ": " (why)
+            }
+        }
+    }
+}

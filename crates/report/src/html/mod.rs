@@ -1,0 +1,171 @@
+//! A page for a browser: one file, no network, light and dark, on paper and for screen readers.
+
+mod bars;
+mod comparison;
+mod curves;
+mod figures;
+mod latency;
+mod machine;
+mod matrix;
+mod method;
+mod model;
+mod page;
+mod stream;
+
+use crate::bundle::{Bundle, MachineDocuments};
+use crate::style::clean;
+use crate::words;
+use maud::{html, Markup, PreEscaped, DOCTYPE};
+use numaio_machine::units::BandwidthUnit;
+use page::Page;
+
+/// The script of the page, and what the policy says of it: no other script runs, wherever its text came from
+/// (Content Security Policy Level 3, 6.7.3).
+const SCRIPT: &str = include_str!("page.js");
+const SCRIPT_HASH: &str = "sha256-undG1wF/oFLU7snN1M2PsrkjPs9JF3ZkgkkX8AZNXzs=";
+
+/// A report as one HTML file that asks for nothing else. Bandwidths are in `unit`.
+///
+/// Every chart has its figures in a table; all of them, with interval, n and drift, stand in the page once more
+/// as JSON (`script` element `data`), in the unit shown and rounded to six digits.
+pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
+    let several = bundle.machines.len() > 1;
+    let mut page = Page::new(unit, if several { 2 } else { 1 });
+    let mut machines = html! {};
+    for machine in &bundle.machines {
+        machines = html! { (machines) (write_machine(&mut page, machine, several)) };
+    }
+    let title = match bundle.machines.as_slice() {
+        [one] => format!("{}: I/O bandwidth report", name(one)),
+        several => format!("I/O bandwidth report of {}", words::count(several.len(), "machine")),
+    };
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&title))
+            body {
+                a.skip href="#main" { "To the report" }
+                header.bar {
+                    p.brand { "numaio " span { "I/O bandwidth report" } }
+                    (colours())
+                }
+                div.page {
+                    (page.contents())
+                    main id="main" {
+                        @if several { h1 { (title) } }
+                        (machines)
+                    }
+                }
+                footer {
+                    "numaio " (env!("CARGO_PKG_VERSION")) ". Bandwidth counts each byte copied once; 1 GB is 10"
+                    sup { "9" } " bytes. Method after Li, Ren, Yu, Jin: Characterization of Input/Output Bandwidth "
+                    "Performance Models in NUMA Architecture for Data Intensive Applications, ICPP 2013."
+                }
+                script id="data" type="application/json" { (page.data()) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    without_marks(&document.into_string())
+}
+
+/// No text of a machine may steer how the page is written or read; see [`crate::style::clean`].
+fn without_marks(page: &str) -> String {
+    page.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
+fn head(title: &str) -> Markup {
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src '{SCRIPT_HASH}'; base-uri 'none'; form-action 'none'"
+    );
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(policy);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="generator" content={ "numaio " (env!("CARGO_PKG_VERSION")) };
+            title { (title) }
+            style { (PreEscaped(include_str!("page.css"))) }
+        }
+    }
+}
+
+/// The choice between light and dark; it works by style alone.
+fn colours() -> Markup {
+    html! {
+        fieldset.colours {
+            legend { "Colours" }
+            @for (id, name) in [("auto", "Auto"), ("light", "Light"), ("dark", "Dark")] {
+                label { input type="radio" name="colours" id={ "colours-" (id) } checked[id == "auto"]; (name) }
+            }
+        }
+    }
+}
+
+fn name(machine: &MachineDocuments) -> String {
+    machine
+        .identity()
+        .map_or_else(|| format!("Machine {}", words::short(&machine.fingerprint)), words::machine_name)
+}
+
+fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> Markup {
+    let name = name(machine);
+    let id = if listed { page.listed(0, &name) } else { page.id("machine") };
+    let mut parts = vec![];
+    if machine.models.iter().any(|model| !model.targets.is_empty()) {
+        parts.push(model::glance(page, &machine.models));
+    }
+    if let Some(topology) = &machine.topology {
+        parts.push(machine::findings(page, topology));
+        parts.push(machine::write(page, topology));
+    }
+    parts.extend(machine.models.iter().map(|it| model::write(page, it)));
+    parts.extend(machine.streams.iter().map(|it| stream::write(page, it)));
+    parts.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
+    if !machine.comparisons.is_empty() || !machine.views.is_empty() {
+        parts.push(comparison::write(page, &machine.comparisons, &machine.views));
+    }
+    parts.extend(methods(page, machine));
+    html! {
+        article.machine aria-labelledby=(id) {
+            (page.heading(0, &id, &name))
+            (machine::lead(machine.identity(), machine.topology.as_ref()))
+            (method::banners(&machine.provenances(), machine.is_incomplete()))
+            @for part in parts { (part) }
+        }
+    }
+}
+
+/// How everything was measured; nothing where nothing was.
+fn methods(page: &mut Page, machine: &MachineDocuments) -> Option<Markup> {
+    let mut content = html! {};
+    for model in &machine.models {
+        let settings = method::of_model(model);
+        content =
+            html! { (content) (method::write(page, "Copy model", &model.record.provenance, &settings)) };
+    }
+    for stream in &machine.streams {
+        let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
+        let settings = method::of_stream(&stream.method, readings);
+        content = html! { (content) (method::write(page, "STREAM", &stream.provenance, &settings)) };
+    }
+    for latency in &machine.latencies {
+        let idle = latency.cells.iter().map(|cell| &cell.ns_per_load);
+        let points = latency.curves.iter().flat_map(|curve| &curve.points);
+        let readings = idle.chain(points.map(|point| &point.ns_per_load));
+        let settings = method::of_latency(&latency.method, readings);
+        content = html! { (content) (method::write(page, "Latency", &latency.provenance, &settings)) };
+    }
+    (!machine.provenances().is_empty()).then(|| {
+        let content = html! {
+            p.how {
+                "A figure is the median of its visits (n), each with fresh buffers, in rounds of random order. Its 95 % "
+                "interval is that of the median: by order statistics from six visits on, and below that by Student's t "
+                "with the noise of all cells together. Drift is later over earlier visits, less one."
+            }
+            (content)
+        };
+        page.section(1, "Method and settings", content)
+    })
+}

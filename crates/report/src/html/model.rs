@@ -1,0 +1,427 @@
+//! The copy model: classes of nodes for each target and direction.
+
+use super::bars::{self, Bar, Group};
+use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::matrix::{self, Axes};
+use super::method;
+use super::page::Page;
+use crate::listing::members;
+use crate::model_text::head::{date, percent};
+use crate::words::{self, count};
+use maud::{html, Markup};
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::{Direction, Flow};
+use numaio_schema::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
+use std::collections::BTreeSet;
+
+/// Rows and columns of the matrices of targets and nodes.
+const AXES: Axes = Axes { row: "Target", column: "Node" };
+
+/// What I/O of each target gets, in a table; the section that most readers need.
+pub(super) fn glance(page: &mut Page, models: &[Model]) -> Markup {
+    let mut content = html! {};
+    for model in models {
+        let rows = model
+            .targets
+            .iter()
+            .flat_map(|target| target.directions.iter().map(move |direction| (target, direction)));
+        content = html! {
+            (content)
+            div.scroll role="region" aria-label="Classes of every target" tabindex="0" {
+                table.glance {
+                    caption {
+                        "Nodes by bandwidth class toward each target, best first, with the mean of each class in "
+                        (page.unit.name()) "; measured " (date(model.record.provenance.measured_at))
+                    }
+                    thead { tr {
+                        @for title in ["Target", "Devices", "Direction", "Classes", "Worst of best"] {
+                            th scope="col" { (title) }
+                        }
+                    } }
+                    tbody { @for (target, direction) in rows { (glance_row(page, target, direction)) } }
+                }
+            }
+        };
+    }
+    let content = html! {
+        (content)
+        p.how {
+            "A device write takes data from a node's memory to a device on the target, a device read the "
+            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as the "
+            "device's DMA engine would. \u{201c}Worst of best\u{201d} is what the last class gets of what the first gets."
+        }
+    };
+    page.section(1, "At a glance", content)
+}
+
+fn glance_row(page: &Page, target: &TargetModel, model: &DirectionModel) -> Markup {
+    let scale = scale_of(page, [model]);
+    html! {
+        tr {
+            th scope="row" { (target.target) }
+            td { (devices(target)) }
+            td { (model.direction.name()) }
+            td { ul.classes {
+                @for class in &model.classes {
+                    li.{ "c" (class.rank.clamp(1, 5)) } {
+                        b { (class.rank) } (nodes_of(class, target.target))
+                        small { (scale.show(class.mean_bytes_copied_per_s)) }
+                    }
+                }
+            } }
+            td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
+        }
+    }
+}
+
+/// The mean of the worst class over that of the best; none without classes.
+fn worst_of_best(model: &DirectionModel) -> Option<f64> {
+    let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
+    let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
+    Some(least / most).filter(|share| share.is_finite())
+}
+
+/// Matrices of all targets, where there are several, then each target.
+pub(super) fn write(page: &mut Page, model: &Model) -> Markup {
+    let when = date(model.record.provenance.measured_at);
+    let place = page.length();
+    let mut content = method::warnings(&model.record.provenance.warnings);
+    if model.targets.len() > 1 {
+        for direction in [Direction::Write, Direction::Read] {
+            content = html! { (content) (targets_matrix(page, model, direction)) };
+        }
+    }
+    let (drawn, left_out) = targets_in_detail(page, model);
+    for target in drawn {
+        content = html! { (content) (write_target(page, model, target)) };
+    }
+    if !left_out.is_empty() {
+        let nodes: numaio_machine::set::NodeSet = left_out.into_iter().collect();
+        content = html! {
+            (content)
+            p.how { "Targets " (nodes) " have no charts of their own here; the matrices above hold their figures." }
+        };
+    }
+    let content = html! {
+        p.how { "Measured " (when) "." }
+        (content)
+    };
+    let section = page.section(1, "Copy model", content);
+    page.listed_before(place);
+    section
+}
+
+/// The targets for which the page has room: those with devices first.
+fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, Vec<NodeId>) {
+    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
+    targets.sort_by_key(|target| target.devices.is_empty());
+    let rows = |target: &TargetModel| target.directions.iter().map(|model| model.nodes.len()).sum();
+    let (mut drawn, left_out): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|target| page.take_rows(rows(target)));
+    drawn.sort_by_key(|target| target.target);
+    (drawn, left_out.iter().map(|target| target.target).collect())
+}
+
+fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Markup {
+    let models: Vec<(&TargetModel, &DirectionModel)> = model
+        .targets
+        .iter()
+        .filter_map(|target| Some((target, target.directions.iter().find(|it| it.direction == direction)?)))
+        .collect();
+    let columns: BTreeSet<NodeId> =
+        models.iter().flat_map(|(_, model)| model.nodes.iter().map(|node| node.node)).collect();
+    if models.len() < 2 {
+        return html! {};
+    }
+    let scale = scale_of(page, models.iter().map(|(_, model)| *model));
+    let most =
+        greatest(models.iter().flat_map(|(_, it)| it.nodes.iter().map(|node| node.bytes_copied_per_s)));
+    let cells = models.iter().flat_map(|(target, direction)| {
+        columns.iter().map(|node| {
+            let node = direction.nodes.iter().find(|it| it.node == *node)?;
+            Some(figure(model, target, direction, node))
+        })
+    });
+    let grid = Grid {
+        id: page.id("copy"),
+        what: format!("{}, all targets", direction.name()),
+        scale: if columns.len() > 20 { scale.compact(most) } else { scale },
+        rows: models.iter().map(|(target, _)| target.target.0).collect(),
+        columns: columns.iter().map(|node| node.0).collect(),
+        cells: cells.collect(),
+    };
+    let caption = format!(
+        "{}, {}: from the row's target and the column's node; the small number is the node's class toward that target",
+        capital(direction.name()),
+        grid.scale.unit
+    );
+    matrix::write(page, &grid, &AXES, &caption)
+}
+
+fn write_target(page: &mut Page, model: &Model, target: &TargetModel) -> Markup {
+    let scale = scale_of(page, &target.directions);
+    let most = greatest(target.directions.iter().flat_map(|it| {
+        it.nodes.iter().flat_map(|node| [node.bytes_copied_per_s, node.interval_bytes_copied_per_s.1])
+    }));
+    let id = page.listed(2, &format!("Target {}", target.target));
+    let title = format!("Target node {}: {}", target.target, devices(target));
+    html! {
+        section.target aria-labelledby=(id) {
+            (page.heading(2, &id, &title))
+            @if !target.neighbours.is_empty() {
+                p.how { "Other nodes of its package: " (target.neighbours) "." }
+            }
+            div.pair {
+                @for direction in &target.directions { (write_direction(page, model, target, direction, &scale, most)) }
+            }
+        }
+    }
+}
+
+fn write_direction(
+    page: &mut Page,
+    model: &Model,
+    target: &TargetModel,
+    direction: &DirectionModel,
+    scale: &Scale,
+    most: f64,
+) -> Markup {
+    let nodes = &direction.nodes;
+    let grid = Grid {
+        id: page.id("bars"),
+        what: direction.direction.name().to_owned(),
+        scale: *scale,
+        rows: vec![target.target.0],
+        columns: nodes.iter().map(|node| node.node.0).collect(),
+        cells: nodes.iter().map(|node| Some(figure(model, target, direction, node))).collect(),
+    };
+    page.keep(&grid);
+    let label = format!(
+        "Bars of the bandwidth of {}s with a device on node {} by node; {} The figures are in the table that follows.",
+        direction.direction.name(),
+        target.target,
+        verdict(target, direction)
+    );
+    let groups = groups(model, target, direction);
+    html! {
+        figure.direction {
+            figcaption {
+                strong { (capital(direction.direction.name())) }
+                span.dim { " " (flow_words(direction.direction, target.target)) }
+            }
+            p { (verdict(target, direction)) }
+            @if !nodes.is_empty() { (bars::write(&groups, scale, most, &label, &grid.id)) }
+            details {
+                summary { "Figures" }
+                (figures_table(model, target, direction, &grid))
+            }
+            @if !direction.missing.is_empty() {
+                p.how { strong { "No figure: " } "nodes " (direction.missing) ". " (why_missing(model, target, direction)) }
+            }
+        }
+    }
+}
+
+fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel, grid: &Grid) -> Markup {
+    let titles =
+        ["Node", grid.scale.unit, "95 % interval", "±", "n", "Drift", "NUMA factor", "Class", "Note"];
+    let rule = match direction.rule {
+        ClassRule::Measured => format!("levels of {} %", percent(direction.level)),
+        ClassRule::Paper => format!("as in the paper, then levels of {} %", percent(direction.level)),
+        ClassRule::Kmeans => "by k-means".to_owned(),
+    };
+    html! {
+        div.scroll role="region" aria-label="Figures" tabindex="0" {
+            table id=(grid.id) {
+                caption { (capital(direction.direction.name())) ", target node " (target.target) "; classes: " (rule) }
+                thead { tr { @for title in titles { th scope="col" { (title) } } } }
+                tbody {
+                    @for (node, cell) in direction.nodes.iter().zip(&grid.cells) {
+                        @if let Some(cell) = cell {
+                            tr {
+                                th scope="row" { (node.node) }
+                                td.number { (grid.scale.show(cell.value)) }
+                                td.number { (grid.scale.show(cell.low)) " to " (grid.scale.show(cell.high)) }
+                                td.number { (plus_minus(cell.half_width())) }
+                                td.number { (cell.n) }
+                                td.number { (signed_percent(cell.drift)) }
+                                td.number { @if let Some(factor) = node.numa_factor { (format!("{factor:.2}")) } }
+                                td.number { @if let Some(class) = cell.class { (class) } }
+                                td { (note(model, target, direction, node, cell, &grid.scale)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Vec<Group> {
+    let bar = |node: &NodeBandwidth| Bar {
+        label: node.node.to_string(),
+        aside: place(target, node.node),
+        figure: figure(model, target, direction, node),
+    };
+    let of = |class: &Class| {
+        let mut bars: Vec<Bar> =
+            direction.nodes.iter().filter(|node| class.nodes.contains(node.node)).map(bar).collect();
+        bars.sort_by(|a, b| b.figure.value.total_cmp(&a.figure.value));
+        let range = (class.min_bytes_copied_per_s, class.max_bytes_copied_per_s);
+        Group { rank: Some(class.rank), range, bars }
+    };
+    let mut groups: Vec<Group> = direction.classes.iter().map(of).collect();
+    let classless =
+        |node: &&NodeBandwidth| !direction.classes.iter().any(|class| class.nodes.contains(node.node));
+    let bars: Vec<Bar> = direction.nodes.iter().filter(classless).map(bar).collect();
+    if !bars.is_empty() {
+        groups.push(Group { rank: None, range: (0.0, 0.0), bars });
+    }
+    groups
+}
+
+/// A node's figure with its class, and with what the record knows of it.
+fn figure(model: &Model, target: &TargetModel, direction: &DirectionModel, node: &NodeBandwidth) -> Figure {
+    let flow = Flow::of(direction.direction, target.target, node.node);
+    let summary = model.record.cell(target.target, flow).and_then(|cell| cell.bytes_copied_per_s.as_ref());
+    let (low, high) = node.interval_bytes_copied_per_s;
+    let class =
+        direction.classes.iter().find(|class| class.nodes.contains(node.node)).map(|class| class.rank);
+    Figure {
+        value: node.bytes_copied_per_s,
+        low,
+        high,
+        n: summary.map_or(0, |summary| summary.n),
+        drift: summary.map_or(0.0, |summary| summary.drift),
+        range_only: summary.is_some_and(|summary| summary.interval == numaio_schema::IntervalKind::Range),
+        settled: node.settled,
+        class,
+    }
+}
+
+fn note(
+    model: &Model,
+    target: &TargetModel,
+    direction: &DirectionModel,
+    node: &NodeBandwidth,
+    figure: &Figure,
+    scale: &Scale,
+) -> String {
+    let mut notes = vec![place(target, node.node).to_owned()];
+    if !node.modes_bytes_copied_per_s.is_empty() {
+        let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.show(*level));
+        notes.push(format!("bimodal: {}", words::joined(levels, " and ")));
+    }
+    if !node.settled {
+        notes.push("unsettled".to_owned());
+    }
+    if figure.range_only {
+        notes.push("interval is only the range".to_owned());
+    }
+    let flow = Flow::of(direction.direction, target.target, node.node);
+    if let Some(cell) = model.record.cell(target.target, flow) {
+        let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
+        if set_aside > 0 {
+            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+        }
+        notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
+    }
+    words::joined(notes, "; ")
+}
+
+fn why_missing(model: &Model, target: &TargetModel, direction: &DirectionModel) -> String {
+    let why: BTreeSet<String> = direction
+        .missing
+        .iter()
+        .map(|node| {
+            let cell = model.record.cell(target.target, Flow::of(direction.direction, target.target, node));
+            let why = cell.map(|cell| cell.failure.clone());
+            why.map_or("not measured".to_owned(), |why| why.unwrap_or("no visit gave a result".to_owned()))
+        })
+        .collect();
+    words::joined(why, "; ")
+}
+
+/// What the classes mean for a user, in one sentence.
+fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
+    match (model.classes.as_slice(), worst_of_best(model)) {
+        ([], _) => "There is no figure, so there are no classes.".to_owned(),
+        ([class], _) if class.nodes.len() == 1 => {
+            "There is one node with a figure: no choice of where buffers lie.".to_owned()
+        }
+        ([_], _) => one_class(target.target, model),
+        (classes, share) => {
+            let by_mean =
+                |a: &&Class, b: &&Class| a.mean_bytes_copied_per_s.total_cmp(&b.mean_bytes_copied_per_s);
+            let name =
+                |class: Option<&Class>| class.map_or(String::new(), |class| nodes_of(class, target.target));
+            format!(
+                "Buffers on {} get {:.0} % of what buffers on {} get.",
+                name(classes.iter().min_by(by_mean)),
+                share.unwrap_or(0.0) * 100.0,
+                name(classes.iter().max_by(by_mean)),
+            )
+        }
+    }
+}
+
+fn one_class(target: NodeId, model: &DirectionModel) -> String {
+    let values = || model.nodes.iter().map(|node| node.bytes_copied_per_s);
+    let spread = 1.0 - values().fold(f64::INFINITY, f64::min) / greatest(values());
+    if model.rule != ClassRule::Measured && spread > model.level {
+        let spread = percent(spread);
+        return format!(
+            "One class by the rule, but its nodes differ by up to {spread} %: where buffers lie may matter."
+        );
+    }
+    let all = if model.missing.is_empty() { "All nodes" } else { "All nodes that have a figure" };
+    format!("{all} reach node {target} alike: it does not matter where buffers lie.")
+}
+
+fn place(target: &TargetModel, node: NodeId) -> &'static str {
+    if node == target.target {
+        "local"
+    } else if target.neighbours.contains(node) {
+        "neighbour"
+    } else {
+        ""
+    }
+}
+
+/// Nodes of a class: the target first, or as ranges where they are many.
+pub(super) fn nodes_of(class: &Class, target: NodeId) -> String {
+    const MANY: usize = 12;
+    if class.nodes.len() > MANY {
+        class.nodes.to_string()
+    } else {
+        members(class, target)
+    }
+}
+
+fn devices(target: &TargetModel) -> String {
+    const MOST: usize = 12;
+    let more = target.devices.len().saturating_sub(MOST);
+    let names = words::joined(target.devices.iter().take(MOST).map(|name| words::short(name)), ", ");
+    match (names.is_empty(), more) {
+        (true, _) => "no devices".to_owned(),
+        (_, 0) => names,
+        (_, more) => format!("{names} and {more} more"),
+    }
+}
+
+fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
+    let nodes = models.into_iter().flat_map(|model| &model.nodes);
+    Scale::bandwidth(page.unit, greatest(nodes.map(|node| node.bytes_copied_per_s)))
+}
+
+fn flow_words(direction: Direction, target: NodeId) -> String {
+    match direction {
+        Direction::Write => format!("from each node's memory to a device on node {target}"),
+        Direction::Read => format!("from a device on node {target} to each node's memory"),
+    }
+}
+
+pub(super) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}

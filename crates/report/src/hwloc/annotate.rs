@@ -1,0 +1,48 @@
+//! Memory attributes as `hwloc-annotate` commands.
+
+use super::attributes::Attribute;
+use super::bitmap;
+use crate::style::clean;
+use crate::words;
+use numaio_machine::topology::Topology;
+use std::fmt::Write;
+
+/// `hwloc-annotate` counts nodes by hwloc's own (logical) index: the script asks lstopo for it.
+const HEAD: &str = r#"set -eu
+if [ $# -ne 2 ]; then
+    echo "usage: sh $0 IN.xml OUT.xml    (IN.xml: made by 'lstopo IN.xml' on the machine)" >&2
+    exit 2
+fi
+out=$2
+indexes=$(lstopo-no-graphics -i "$1" --only NUMANode | sed -n 's/.*L#\([0-9]*\) (P#\([0-9]*\).*/\2 \1/p')
+cp "$1" "$out"
+register() { # name, flags
+    hwloc-annotate "$out" "$out" root memattr "$1" "$2"
+}
+set_value() { # name, node by its OS index, CPUs, value
+    node=$(printf '%s\n' "$indexes" | sed -n "s/^$2 //p")
+    if [ -z "$node" ]; then
+        echo "hwloc shows no node $2 here: $1 is left out" >&2
+        return
+    fi
+    hwloc-annotate "$out" "$out" "NUMANode:$node" memattr "$1" "$3" "$4"
+}
+"#;
+
+pub fn script(topology: &Topology, attributes: &[Attribute]) -> String {
+    let mut text = String::from("#!/bin/sh\n");
+    // One line, whatever a machine's name holds: a comment that ended would be a command.
+    let name = clean(&words::machine_name(&topology.identity));
+    let _ = writeln!(text, "# Bandwidth in MiB/s and latency in ns, measured by numaio on {name}");
+    text.push_str(HEAD);
+    for attribute in attributes {
+        if !attribute.standard {
+            let _ = writeln!(text, "register {} {}", attribute.name, attribute.flags);
+        }
+        for ((initiator, target), value) in &attribute.values {
+            let Some(node) = topology.node(*initiator) else { continue };
+            let _ = writeln!(text, "set_value {} {target} {} {value}", attribute.name, bitmap(&node.cpus));
+        }
+    }
+    text
+}

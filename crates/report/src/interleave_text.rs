@@ -1,0 +1,55 @@
+//! Interleave weights for people.
+
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words;
+use numaio_machine::interleave::Interleave;
+use numaio_schema::InterleaveWeights;
+
+/// Weights beside those now in force; `now` is none for a kernel without weighted interleave, or another
+/// machine.
+pub fn interleave_text(weights: &InterleaveWeights, now: Option<&Interleave>, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let from = match weights.from {
+        Some(node) => format!("the CPUs of node {node}"),
+        None => "the CPUs that reach each memory fastest".to_owned(),
+    };
+    page.heading(&format!("Weights for weighted interleave, by STREAM {} from {from}", weights.op));
+    let unit = style.unit;
+    let columns = [
+        "NODE".to_owned(),
+        unit.to_string(),
+        "WEIGHT".to_owned(),
+        "SHARE OF PAGES".to_owned(),
+        "OFF BY".to_owned(),
+        "NOW".to_owned(),
+    ];
+    let mut table = Table::new(columns.map(|title| (title, Align::Right)));
+    let all: u32 = weights.nodes.iter().map(|node| node.weight).sum();
+    for node in &weights.nodes {
+        let before = now.and_then(|now| now.weights.get(&node.node));
+        table.row([
+            Cell::from(node.node.to_string()),
+            Cell::from(words::bandwidth(node.bytes_per_s, unit)),
+            Cell::from(node.weight.to_string()),
+            Cell::from(format!("{:.1} %", f64::from(node.weight) / f64::from(all.max(1)) * 100.0)),
+            Cell::from(format!("{:+.1} %", node.error * 100.0)),
+            Cell::from(before.map(ToString::to_string).unwrap_or_default()),
+        ]);
+    }
+    page.table(2, &table.without_empty_columns());
+    if now.is_some_and(|now| now.automatic == Some(true)) {
+        page.paragraph(
+            0,
+            2,
+            "The kernel now sets its weights by itself, from what firmware says of bandwidth.",
+        );
+    }
+    page.paragraph(
+        0,
+        2,
+        "They hold for programs that ask for it (numactl --weighted-interleave, MPOL_WEIGHTED_INTERLEAVE), and for \
+         pages touched from then on.",
+    );
+    page.into_text()
+}
