@@ -67,9 +67,9 @@ fn measure(common: &Common, machine: Measured, now: u64, options: &Options) -> R
     let record = campaign::run(&setting, options, &mut |event| progress.show(event));
     drop(progress);
     match record {
-        Err(error) if interrupt::interrupted() => Err(Failure {
+        Err(_) if interrupt::interrupted() => Err(Failure {
             code: crate::failure::INTERRUPTED,
-            ..Failure::new(format!("interrupted: {error}"))
+            ..Failure::new("interrupted before anything was measured")
         }),
         record => Ok(record?),
     }

@@ -5,7 +5,7 @@ use crate::args::{Common, Format, ModelArgs, TargetArgs};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{input, output, store};
 use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -17,8 +17,8 @@ use std::process::ExitCode;
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let rule = Rule { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        let model = Model::from_json(&text).map_err(|error| failure::not_that_document(path, &error))?;
+        let text = input::text(path)?;
+        let model = Model::from_json(&text).map_err(|error| failure::no_model(path, &text, &error))?;
         print(common, args, &numaio_model::refit(model, rule))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -37,15 +37,19 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
+    let save_it = machine.is_live() && !args.no_save;
+    if save_it {
+        store::check(store::Kind::Model, fingerprint)?;
+    }
     let paused = pause(common, args.measuring.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &asked)?;
     drop(paused);
     let interrupted = numaio_linux::interrupt::interrupted();
     let model = numaio_model::fit(record, &topology, rule);
-    if machine.is_live() && !args.no_save {
-        save(common, &model)?;
-    }
+    // What was measured is shown, even if it cannot be saved any more.
+    let saved = if save_it { save(common, &model) } else { Ok(()) };
     print(common, args, &model)?;
+    saved?;
     Ok(if interrupted { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
