@@ -100,9 +100,11 @@ impl Kind {
 
 /// Saves a document as the newest of its kind and machine, and tells where.
 ///
-/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement.
+/// `models/FINGERPRINT/SECONDS-PROCESS.json`: one machine's documents sort by the time of their measurement.
 pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
-    let path = folder(kind, fingerprint)?.join(format!("{measured_at:012}.json"));
+    // Two that run at once do not write one file.
+    let name = format!("{measured_at:012}-{}.json", std::process::id());
+    let path = folder(kind, fingerprint)?.join(name);
     write_file(&path, json.as_bytes())?;
     Ok(path)
 }
@@ -143,6 +145,8 @@ pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
     let state = state_dir()
         .ok_or_else(|| Failure::new("there is no place for a receipt").hint("set XDG_STATE_HOME or HOME"))?;
     let dir = state.join("receipts");
-    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, error))?;
+    fs::create_dir_all(&dir).map_err(|error| {
+        Failure::file(&dir, error).hint("set XDG_STATE_HOME to a folder that can be written")
+    })?;
     Ok(dir.join(format!("{fingerprint}-{what}.json")))
 }
