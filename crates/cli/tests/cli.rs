@@ -367,13 +367,17 @@ fn where_nothing_can_be_written_nothing_is_measured() {
         assert_eq!(said.out, "");
         said.failed(1, parts);
     };
-    // An hour: the test would not end if it measured.
-    let model = ["model", "--precision", "0.000001", "--time-limit", "3600"];
-    early(home.run(&model), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
-    let homeless = home.command(&model).env_remove("HOME").env_remove("XDG_STATE_HOME").output();
-    early(Said::of(homeless.expect("numaio")), &["no place to save", "hint", "HOME"]);
-    let record =
-        |tape: &str| home.run(&["record", "--precision", "0.000001", "--time-limit", "3600", "-o", tape]);
+    // What takes many minutes, if it is done: timeout(1) then gives another exit status.
+    let long = |args: &[&str]| {
+        let long = ["--repetitions", "100000", "--time-limit", "3600"];
+        home.command_by(&["timeout", "100"], &[args, &long].concat())
+    };
+    let run = |mut command: Command| Said::of(command.output().expect("numaio"));
+    early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
+    let mut homeless = long(&["model"]);
+    homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
+    early(run(homeless), &["no place to save", "hint", "HOME"]);
+    let record = |tape: &str| run(long(&["record", "-o", tape]));
     early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
     early(record("."), &["directory"]);
     assert_eq!(fs::read_dir(&home.0).expect("the home").count(), 1, "only the file named state");
