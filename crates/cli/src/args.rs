@@ -265,8 +265,8 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 fn count(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=100_000).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no whole number from 1 to 100000"))
+    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no whole number from 1 to 10000"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

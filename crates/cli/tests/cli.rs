@@ -262,7 +262,8 @@ fn wrong_options_get_one_clear_sentence() {
     wrong(&["--from", "a.json"], &["--from", "--machine"]);
     wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
     wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
-    wrong(&["--repetitions", "0"], &["0"]);
+    wrong(&["--repetitions", "0"], &["\"0\" is no whole number from 1 to 10000"]);
+    wrong(&["--repetitions", "10001"], &["from 1 to 10000"]);
     wrong(&["--unit", "MB"], &["GB/s"]);
     wrong(&["--all", "--node", "1"], &["--all"]);
     numaio(&["nonsense"]).failed(2, &["nonsense"]);
@@ -367,10 +368,10 @@ fn where_nothing_can_be_written_nothing_is_measured() {
         assert_eq!(said.out, "");
         said.failed(1, parts);
     };
-    // What takes many minutes, if it is done: timeout(1) then gives another exit status.
+    // What takes minutes, if it is done: timeout(1) then gives another exit status.
     let long = |args: &[&str]| {
-        let long = ["--repetitions", "100000", "--time-limit", "3600"];
-        home.command_by(&["timeout", "100"], &[args, &long].concat())
+        let long = ["--repetitions", "10000", "--time-limit", "3600"];
+        home.command_by(&["timeout", "20"], &[args, &long].concat())
     };
     let run = |mut command: Command| Said::of(command.output().expect("numaio"));
     early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
