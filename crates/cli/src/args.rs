@@ -66,8 +66,14 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Measure the bandwidth between nodes and class them per target and direction
     Model(ModelArgs),
+    /// Measure STREAM between every two nodes
+    Stream(crate::commands::stream::StreamArgs),
+    /// Measure latency between every two nodes, idle and under load
+    Latency(crate::commands::latency::LatencyArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
+    /// Compare hop distance, latency, STREAM and the copy model of one target
+    Compare(crate::commands::compare::CompareArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
@@ -109,6 +115,9 @@ pub struct ModelArgs {
     /// Class a saved model anew and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub from: Option<PathBuf>,
+    /// Show number of visits, interval and drift of every figure
+    #[arg(long, conflicts_with_all = ["json", "format"])]
+    pub stats: bool,
     /// Do not save the model
     #[arg(long)]
     pub no_save: bool,
@@ -194,6 +203,17 @@ pub struct MeasuringArgs {
     /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb; without it the fastest here
     #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
     pub copy_loop: Option<CopyLoop>,
+    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
+    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
+}
+
+/// What every measurement in rounds can be told.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Measuring")]
+pub struct RoundsArgs {
     /// Use reserved huge pages in place of transparent ones
     #[arg(long)]
     pub hugepages: bool,
@@ -203,9 +223,6 @@ pub struct MeasuringArgs {
     /// Time to spend on the machine, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: f64,
-    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
-    pub repetitions: Option<u32>,
     /// Switch automatic NUMA balancing off meanwhile, and back on after (needs root)
     #[arg(long)]
     pub pause_balancing: bool,
@@ -228,6 +245,9 @@ pub struct RecordArgs {
     /// Record what the machine is and measure nothing
     #[arg(long)]
     pub no_measure: bool,
+    /// Record copies alone, without STREAM and latency
+    #[arg(long)]
+    pub no_baselines: bool,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
@@ -258,18 +278,18 @@ fn copy_loop(text: &str) -> Result<CopyLoop, String> {
 }
 
 /// A share from a percentage, above 0 and below 100.
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let number = number.filter(|number| *number > 0.0 && *number < 100.0);
     number.map(|number| number / 100.0).ok_or_else(|| format!("{text:?} is no percentage between 0 and 100"))
 }
 
-fn count(text: &str) -> Result<u32, String> {
+pub fn count(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
     number.ok_or_else(|| format!("{text:?} is no whole number from 1 to 10000"))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| format!("{text:?} is no number of seconds above 0"))
 }

@@ -44,9 +44,10 @@ impl Probe for Kernel {
         let limit = || topology::read(&self.root).confinement.memory_limit_bytes;
         let limit = *self.limit_bytes.get_or_init(limit);
         match workload {
-            Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
-            Workload::Stream(_) | Workload::Latency(_) => {
-                Err(ProbeError::Unsupported { what: workload.to_string() })
+            Workload::Copy(copy) => probe::copy::run(&self.root, limit, copy).map(Outcome::Copy),
+            Workload::Stream(stream) => probe::stream::run(&self.root, limit, stream).map(Outcome::Stream),
+            Workload::Latency(latency) => {
+                probe::latency::run(&self.root, limit, latency).map(Outcome::Latency)
             }
         }
     }

@@ -5,6 +5,7 @@
 //! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
+mod chase;
 mod control;
 pub mod copy;
 pub mod interrupt;
@@ -12,6 +13,7 @@ mod kernel;
 mod memory;
 mod probe;
 mod root;
+pub mod stream;
 pub mod terminal;
 
 pub use kernel::Kernel;

@@ -2,10 +2,13 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
-use crate::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
+use crate::probe::{CopyOutcome, Probe, ProbeError, ProbeExt, Residency};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
-use crate::workload::{CopyWorkload, Flow, Placement, Sampling};
+use crate::workload::{
+    CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Placement, Sampling, StreamLoop, StreamOp,
+    StreamWorkload,
+};
 
 /// A node that no machine has under test: Linux allows 1,024, and this is the last.
 pub const NO_SUCH_NODE: NodeId = NodeId(1023);
@@ -80,6 +83,108 @@ pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
 
     probe_refuses(machine, &copy);
     ran(machine, &copy);
+    probe_stream(machine, &copy);
+    probe_latency(machine, &copy);
+}
+
+/// What holds of where pages were found.
+fn located(residency: &Residency) {
+    let checked = residency.pages_checked.unwrap_or(0);
+    assert!(residency.pages_misplaced <= checked, "more pages misplaced than looked at");
+    assert_eq!(
+        residency.found_on.is_some(),
+        residency.pages_misplaced > 0,
+        "where misplaced pages were found"
+    );
+}
+
+/// STREAM on the source's node, by the same threads.
+fn probe_stream(machine: &dyn Probe, copy: &CopyWorkload) {
+    let stream = |op| StreamWorkload {
+        op,
+        stream_loop: StreamLoop::Ordinary,
+        memory: copy.flow.source,
+        placement: copy.placement.clone(),
+        bytes_per_array: 4 << 20,
+        pages: copy.pages,
+        sampling: Sampling::Window { milliseconds: 30, slices: 3 },
+    };
+    for op in StreamOp::ALL {
+        let outcome = machine.stream(&stream(op)).expect("STREAM that can run runs");
+        assert_eq!(outcome.samples.len(), 3, "{op}: as many samples as slices");
+        assert!(outcome.samples.iter().all(|sample| sample.bytes > 0 && sample.ns > 0), "{op}: of something");
+        let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
+        assert!(
+            outcome.elapsed_ns >= sampled,
+            "{op}: {} ns in all, {sampled} of samples",
+            outcome.elapsed_ns
+        );
+        located(&outcome.residency);
+    }
+    let triad = stream(StreamOp::Triad);
+    let sampling = Sampling::Repetitions { count: 2 };
+    let repeated = machine.stream(&StreamWorkload { sampling, ..triad.clone() }).expect("it runs");
+    let bytes = 3 * triad.bytes_per_array * triad.placement.cpus.len() as u64;
+    assert!(repeated.samples.iter().all(|sample| sample.bytes == bytes), "every array counts once a pass");
+    let refused = |change: &dyn Fn(&mut StreamWorkload)| {
+        let mut stream = triad.clone();
+        change(&mut stream);
+        assert!(machine.stream(&stream).is_err(), "{stream:?} cannot run");
+    };
+    refused(&|stream| stream.memory = NO_SUCH_NODE);
+    refused(&|stream| stream.placement.cpus = CpuSet::new());
+    refused(&|stream| stream.placement.cpus = CpuSet::one(NO_SUCH_CPU));
+    refused(&|stream| stream.bytes_per_array = 0);
+    refused(&|stream| stream.bytes_per_array = u64::MAX);
+    refused(&|stream| stream.bytes_per_array = 1 << 46);
+}
+
+/// A chain on the source's node, followed by the first of the threads while the others read.
+fn probe_latency(machine: &dyn Probe, copy: &CopyWorkload) {
+    let Some(cpu) = copy.placement.cpus.first() else { return };
+    let memory = copy.flow.source;
+    let idle = LatencyWorkload {
+        cpu,
+        memory,
+        bytes: 4 << 20,
+        stride_bytes: 256,
+        pages: copy.pages,
+        milliseconds: 30,
+        slices: 3,
+        load: None,
+    };
+    let others: CpuSet = copy.placement.cpus.iter().filter(|other| *other != cpu).collect();
+    let placement = Placement { cpus: others.clone() };
+    let load = LoadWorkload { placement, memory, bytes_per_thread: 4 << 20, gap_ns: 1000 };
+    let loaded = LatencyWorkload { load: Some(load.clone()), ..idle.clone() };
+    for latency in [&idle, &loaded].into_iter().take(if others.is_empty() { 1 } else { 2 }) {
+        let outcome = machine.latency(latency).expect("a chase that can run runs");
+        assert_eq!(outcome.samples.len(), 3, "as many samples as slices");
+        assert!(outcome.samples.iter().all(|sample| sample.loads > 0 && sample.ns > 0), "of something");
+        let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
+        assert!(sampled >= 15_000_000 && outcome.elapsed_ns >= sampled, "{sampled} ns of samples");
+        located(&outcome.residency);
+        assert_eq!(outcome.load.is_some(), latency.load.is_some(), "a load is told of if there was one");
+        if let Some(load) = outcome.load {
+            assert!(load.bytes_read > 0 && load.ns > 0, "the others read");
+            located(&load.residency);
+        }
+    }
+    let refused = |change: &dyn Fn(&mut LatencyWorkload)| {
+        let mut latency = idle.clone();
+        change(&mut latency);
+        assert!(machine.latency(&latency).is_err(), "{latency:?} cannot run");
+    };
+    refused(&|latency| latency.memory = NO_SUCH_NODE);
+    refused(&|latency| latency.cpu = NO_SUCH_CPU);
+    refused(&|latency| latency.bytes = 0);
+    refused(&|latency| latency.bytes = 1 << 46);
+    refused(&|latency| latency.stride_bytes = 0);
+    refused(&|latency| latency.slices = 0);
+    refused(&|latency| latency.milliseconds = 0);
+    let own_cpu = Placement { cpus: CpuSet::one(cpu) };
+    refused(&|latency| latency.load = Some(LoadWorkload { placement: own_cpu.clone(), ..load.clone() }));
+    refused(&|latency| latency.load = Some(LoadWorkload { memory: NO_SUCH_NODE, ..load.clone() }));
 }
 
 /// What can be said of every outcome.
@@ -91,14 +196,7 @@ fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
     );
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     assert!(outcome.elapsed_ns >= sampled, "{} ns in all, {sampled} ns of samples", outcome.elapsed_ns);
-    let residency = &outcome.residency;
-    let checked = residency.pages_checked.unwrap_or(0);
-    assert!(residency.pages_misplaced <= checked, "more pages misplaced than looked at");
-    assert_eq!(
-        residency.found_on.is_some(),
-        residency.pages_misplaced > 0,
-        "where misplaced pages were found"
-    );
+    located(&outcome.residency);
     outcome
 }
 

@@ -4,7 +4,7 @@ use super::{measure, Measured};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
@@ -25,7 +25,8 @@ pub struct ReportArgs {
     /// Where to write: a file, a folder, or - for standard output; without it numaio-report.html here
     #[arg(long, short, value_name = "DIR|FILE")]
     pub output: Option<PathBuf>,
-    /// Form of the report; json is the documents themselves
+    /// Form of the report; latex compiles by pdflatex, csv has a line for each figure, json is the documents
+    /// themselves
     #[arg(long, value_name = "FORM", default_value = "html")]
     pub format: Format,
     /// Every measurement, and not only the newest of each thing
@@ -37,6 +38,9 @@ pub struct ReportArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Html,
+    Latex,
+    Csv,
+    Markdown,
     Json,
 }
 
@@ -45,6 +49,9 @@ impl Format {
     fn file_name(self) -> &'static str {
         match self {
             Self::Html => "numaio-report.html",
+            Self::Latex => "numaio-report.tex",
+            Self::Csv => "numaio-report.csv",
+            Self::Markdown => "numaio-report.md",
             Self::Json => "numaio-report.json",
         }
     }
@@ -60,6 +67,9 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
     }
     let text = match args.format {
         Format::Html => numaio_report::html(&bundle, common.unit),
+        Format::Latex => numaio_report::latex(&bundle, common.unit),
+        Format::Csv => numaio_report::csv(&bundle).map_err(Failure::new)?,
+        Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
     write(common, args, &text)?;
@@ -109,7 +119,7 @@ fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure>
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     let kinds = [store::Kind::Model, store::Kind::Stream, store::Kind::Latency, store::Kind::Comparison];
     for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
-        if let Err(failure) = read(&path).and_then(|document| add(bundle, &path, document)) {
+        if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
     }
@@ -139,7 +149,7 @@ fn replay(
 fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     let mut documents: Vec<(&PathBuf, Document)> = Vec::new();
     for path in files {
-        documents.push((path, read(path)?));
+        documents.push((path, documents::read(path)?));
     }
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
@@ -162,11 +172,6 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         }
     }
     Ok(bundle)
-}
-
-fn read(path: &Path) -> Result<Document, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
 }
 
 /// Adds a document; of a record without classes the model by the usual rule.

@@ -54,12 +54,22 @@ fn a_loop_of_another_architecture_is_not_available() {
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     let expected: &[(&str, &[&str])] = if cfg!(target_arch = "x86_64") {
         &[
-            ("x86::avx512", &["vmovntdq", "zmm", "sfence"]),
-            ("x86::avx2", &["vmovntdq", "ymm", "sfence"]),
-            ("x86::rep_movsb", &["rep movs", "sfence"]),
+            ("copy::x86::avx512", &["vmovntdq", "zmm", "sfence"]),
+            ("copy::x86::avx2", &["vmovntdq", "ymm", "sfence"]),
+            ("copy::x86::rep_movsb", &["rep movs", "sfence"]),
+            ("stream::x86::avx512::triad", &["vmulpd", "vaddpd", "vmovntpd", "zmm", "sfence"]),
+            ("stream::x86::avx2::copy", &["vmovupd", "vmovntpd", "ymm", "sfence"]),
+            ("stream::x86::ordinary_avx2::add", &["vaddpd", "vmovupd", "ymm"]),
+            ("stream::x86::ordinary_sse2::scale", &["mulpd", "movupd", "xmm"]),
+            ("chase::read", &["movups", "xmm0"]),
         ]
     } else {
-        &[("aarch64::stnp", &["stnp", "dmb"])]
+        &[
+            ("copy::aarch64::stnp", &["stnp", "dmb"]),
+            ("stream::aarch64::stnp::triad", &["fmul", "fadd", "stnp", "dmb"]),
+            ("stream::aarch64::ordinary::copy", &["ldp", "stp"]),
+            ("chase::read", &["ldp"]),
+        ]
     };
     let Some(listing) = ["objdump", "llvm-objdump"].iter().find_map(|tool| listing(tool)) else {
         return tell("skipped: neither objdump nor llvm-objdump reads this program");

@@ -96,14 +96,13 @@ fn states(addresses: &[usize]) -> io::Result<Vec<i32>> {
 
 /// Bytes of buffers that lie on huge pages: all of what was mapped from a reserved pool, and what the kernel
 /// tells of transparent ones (`AnonHugePages` in `Documentation/filesystems/proc.rst`, smaps).
-pub fn huge_bytes(root: &dyn Sysfs, pages: Pages, buffers: &[(Buffer, Buffer)]) -> u64 {
-    let both = || buffers.iter().flat_map(|(source, sink)| [source, sink]);
-    let all = both().map(|buffer| buffer.bytes() as u64).sum();
+pub fn huge_bytes(root: &dyn Sysfs, pages: Pages, buffers: &[&Buffer]) -> u64 {
+    let all = buffers.iter().map(|buffer| buffer.bytes() as u64).sum();
     match pages {
         Pages::Base => 0,
         Pages::Huge => all,
         Pages::Transparent => {
-            let ranges: Vec<Range<usize>> = both().map(|buffer| buffer.pages().0).collect();
+            let ranges: Vec<Range<usize>> = buffers.iter().map(|buffer| buffer.pages().0).collect();
             let smaps = root.text("/proc/self/smaps").unwrap_or_default();
             anonymous_huge_bytes(&smaps, &ranges).min(all)
         }

@@ -1,52 +1,45 @@
 //! Algorithm 1 as printed (Li et al., ICPP 2013): all threads start together and copy once, again and again.
 
 use super::team::{Leave, Team};
-use crate::copy::Copier;
+use super::work::{Sample, Work};
 use crate::interrupt::interrupted;
-use crate::memory::Buffer;
-use numaio_machine::probe::{CopySample, ProbeError};
+use numaio_machine::probe::ProbeError;
 
 /// Start and end of each repetition of one thread, the warm-up first.
 pub struct Log(Vec<(u64, u64)>);
 
-/// Copies a buffer once to warm up, and then `count` times, in step with the team.
-pub fn copy(
-    team: &Team,
-    copier: Copier,
-    source: &Buffer,
-    sink: &mut Buffer,
-    count: u32,
-) -> Result<Log, Leave> {
+/// Does a thread's work once to warm up, and then `count` times, in step with the team.
+pub fn run(team: &Team, work: &mut impl Work, count: u32) -> Result<Log, Leave> {
     // Touched beforehand, so that it is not while time is taken.
     let mut times = vec![(u64::MAX, u64::MAX); count as usize + 1];
     for time in &mut times {
         team.line_up()?;
         let start = team.now();
-        for at in (0..source.bytes()).step_by(copier.longest_call()) {
-            source.copy_part(copier, sink, at, copier.longest_call());
+        for at in (0..work.bytes()).step_by(work.longest_call()) {
+            work.run_part(at, work.longest_call());
             if interrupted() {
                 return Err(Leave::Failed(ProbeError::Interrupted));
             }
         }
         *time = (start, team.now());
     }
-    // What comes after the last copy is not to disturb those who still copy.
+    // What comes after the last repetition is not to disturb those who still work.
     team.line_up()?;
     Ok(Log(times))
 }
 
 /// A sample for each repetition, from the first thread's start to the last one's end; and the largest skew of
 /// the starts.
-pub fn samples(logs: &[Log], bytes_per_thread: u64) -> (Vec<CopySample>, u64) {
+pub fn samples(logs: &[Log], bytes_per_thread: u64) -> (Vec<Sample>, u64) {
     let count = logs.iter().map(|log| log.0.len()).min().unwrap_or(0);
-    let bytes_copied = bytes_per_thread.saturating_mul(logs.len() as u64);
+    let bytes = bytes_per_thread.saturating_mul(logs.len() as u64);
     let mut skew = 0;
     let samples = (1..count).map(|repetition| {
         let starts = || logs.iter().map(|log| log.0[repetition].0);
         let first = starts().min().unwrap_or(0);
         skew = skew.max(starts().max().unwrap_or(0) - first);
         let end = logs.iter().map(|log| log.0[repetition].1).max().unwrap_or(0);
-        CopySample { bytes_copied, ns: end.saturating_sub(first).max(1) }
+        Sample { bytes, ns: end.saturating_sub(first).max(1) }
     });
     (samples.collect(), skew)
 }
@@ -59,10 +52,7 @@ mod tests {
     fn a_sample_reaches_from_the_first_start_to_the_last_end() {
         let logs = [Log(vec![(0, 9), (20, 50), (60, 100)]), Log(vec![(0, 9), (23, 45), (58, 90)])];
         let (samples, skew) = samples(&logs, 1000);
-        assert_eq!(
-            samples,
-            [CopySample { bytes_copied: 2000, ns: 30 }, CopySample { bytes_copied: 2000, ns: 42 },]
-        );
+        assert_eq!(samples, [Sample { bytes: 2000, ns: 30 }, Sample { bytes: 2000, ns: 42 },]);
         assert_eq!(skew, 3);
     }
 }

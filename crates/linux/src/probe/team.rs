@@ -75,6 +75,11 @@ impl Team {
         self.all_ready.notify_all();
     }
 
+    /// Whether one left before its time.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
     /// Sleeps until all threads are prepared, which may take long.
     pub fn meet(&self) -> Result<(), Leave> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,10 @@
-//! Copying for a while, over and over.
+//! Working for a while, over and over.
 
 use super::curve::{Curve, Point};
 use super::team::{Leave, Team};
-use crate::copy::Copier;
+use super::work::{Sample, Work};
 use crate::interrupt::interrupted;
-use crate::memory::Buffer;
-use numaio_machine::probe::{CopySample, ProbeError};
+use numaio_machine::probe::ProbeError;
 
 /// Points of time that a thread keeps of each slice.
 const POINTS_PER_SLICE: u64 = 8;
@@ -26,6 +25,12 @@ pub struct Log {
 }
 
 impl Plan {
+    /// A window cut into slices.
+    pub fn new(milliseconds: u32, slices: u32) -> Self {
+        let slice_ns = u64::from(milliseconds) * 1_000_000 / u64::from(slices.max(1));
+        Self { slice_ns: slice_ns.max(1), slices }
+    }
+
     fn total_ns(self) -> u64 {
         self.slice_ns.saturating_mul(u64::from(self.slices) + 1)
     }
@@ -36,28 +41,22 @@ impl Plan {
     }
 }
 
-/// Copies a buffer over and over until the last thread to start has run for the plan's time: so all threads
+/// Does a thread's work over and over until the last thread to start has run for the plan's time: so all threads
 /// run in the time that is cut, however late one of them came.
-pub fn copy(
-    team: &Team,
-    copier: Copier,
-    source: &Buffer,
-    sink: &mut Buffer,
-    plan: Plan,
-) -> Result<Log, Leave> {
+pub fn run(team: &Team, work: &mut impl Work, plan: Plan) -> Result<Log, Leave> {
     let mut curve = plan.curve();
-    let call = source.bytes().min(copier.longest_call());
+    let call = work.bytes().min(work.longest_call());
     team.line_up()?;
     let start_ns = team.now();
     team.note_start(start_ns);
     curve.add(Point { ns: start_ns, bytes: 0 });
-    let (mut at, mut copied) = (0, 0u64);
+    let (mut at, mut done) = (0, 0u64);
     loop {
-        let bytes = call.min(source.bytes() - at);
-        source.copy_part(copier, sink, at, bytes);
-        copied += bytes as u64;
-        at = if at + bytes == source.bytes() { 0 } else { at + bytes };
-        let point = Point { ns: team.now(), bytes: copied };
+        let bytes = call.min(work.bytes() - at);
+        work.run_part(at, bytes);
+        done += bytes as u64;
+        at = if at + bytes == work.bytes() { 0 } else { at + bytes };
+        let point = Point { ns: team.now(), bytes: done };
         if team.latest_start().is_some_and(|latest| point.ns >= latest.saturating_add(plan.total_ns())) {
             curve.end(point);
             return Ok(Log { start_ns, curve });
@@ -70,14 +69,14 @@ pub fn copy(
 }
 
 /// Cuts the time in which all threads ran; gives the slices after the warm-up, and the skew of the starts.
-pub fn samples(logs: &[Log], plan: Plan) -> (Vec<CopySample>, u64) {
+pub fn samples(logs: &[Log], plan: Plan) -> (Vec<Sample>, u64) {
     let starts = || logs.iter().map(|log| log.start_ns);
     let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
     let all_at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
-    // Sums at the cuts are rounded, not the slices: so the slices add up to what was copied.
+    // Sums at the cuts are rounded, not the slices: so the slices add up to what was done.
     let cuts = (1..=u64::from(plan.slices) + 1).map(|slice| all_at(last + slice * plan.slice_ns));
     let cuts: Vec<u64> = cuts.collect();
-    let slices = cuts.windows(2).map(|cut| CopySample { bytes_copied: cut[1] - cut[0], ns: plan.slice_ns });
+    let slices = cuts.windows(2).map(|cut| Sample { bytes: cut[1] - cut[0], ns: plan.slice_ns });
     (slices.collect(), last - first)
 }
 
@@ -98,10 +97,7 @@ mod tests {
         let late = log(&[(100, 0), (300, 200), (400, 600), (900, 700)]);
         let (samples, skew) = samples(&[early, late], Plan { slice_ns: 100, slices: 2 });
         assert_eq!(skew, 100);
-        assert_eq!(
-            samples,
-            [CopySample { bytes_copied: 300, ns: 100 }, CopySample { bytes_copied: 600, ns: 100 },]
-        );
+        assert_eq!(samples, [Sample { bytes: 300, ns: 100 }, Sample { bytes: 600, ns: 100 },]);
     }
 
     #[test]
@@ -109,7 +105,7 @@ mod tests {
         let logs = [log(&[(0, 0), (70, 1001), (701, 5003)]), log(&[(3, 0), (333, 777), (800, 999)])];
         let plan = Plan { slice_ns: 33, slices: 20 };
         let (samples, _) = samples(&logs, plan);
-        let sum: u64 = samples.iter().map(|sample| sample.bytes_copied).sum();
+        let sum: u64 = samples.iter().map(|sample| sample.bytes).sum();
         let at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
         assert_eq!(sum, at(3 + 21 * 33) - at(3 + 33));
     }

@@ -194,28 +194,30 @@ impl Grid {
         })
     }
 
-    /// The grid as data of the page: numbers in the unit shown, with six digits.
+    /// The grid as data of the page: values in the unit shown, with six digits; how far the interval reaches below
+    /// and above the value, and the drift, in parts of 10,000 of the value.
     pub(super) fn json(&self) -> Value {
-        let numbers = |of: &dyn Fn(&Figure) -> f64| -> Vec<Value> {
-            self.cells
-                .iter()
-                .map(|cell| cell.as_ref().map_or(Value::Null, |cell| six_digits(of(cell))))
-                .collect()
+        let numbers = |of: &dyn Fn(&Figure) -> Value| -> Vec<Value> {
+            self.cells.iter().map(|cell| cell.as_ref().map_or(Value::Null, of)).collect()
         };
-        let scaled = |of: fn(&Figure) -> f64| numbers(&|figure| self.scale.number(of(figure)));
         json!({
             "id": self.id,
             "what": clean(&self.what),
             "unit": self.scale.unit,
             "rows": self.rows,
             "columns": self.columns,
-            "value": scaled(|figure| figure.value),
-            "low": scaled(|figure| figure.low),
-            "high": scaled(|figure| figure.high),
-            "n": self.cells.iter().map(|cell| cell.map(|cell| cell.n)).collect::<Vec<_>>(),
-            "drift": numbers(&|figure| (figure.drift * 1e4).round() / 1e4),
+            "value": numbers(&|figure| six_digits(self.scale.number(figure.value))),
+            "below": numbers(&|figure| parts((figure.value - figure.low) / figure.value)),
+            "above": numbers(&|figure| parts((figure.high - figure.value) / figure.value)),
+            "n": numbers(&|figure| json!(figure.n)),
+            "drift": numbers(&|figure| parts(figure.drift)),
         })
     }
+}
+
+/// A share in parts of 10,000.
+fn parts(share: f64) -> Value {
+    json!((share * 1e4).round() as i64)
 }
 
 /// A number rounded to six digits, which is more than any measurement here has.

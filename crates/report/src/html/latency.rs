@@ -18,13 +18,14 @@ const MOST_CURVES: usize = 6;
 const MOST_CHARTS: usize = 12;
 
 pub(super) fn write(page: &mut Page, latency: &LatencyRecord) -> Markup {
-    let content = html! {
-        p.how { "Measured " (date(latency.provenance.measured_at)) "." }
-        (method::warnings(&latency.provenance.warnings))
-        @if !latency.cells.is_empty() { (idle(page, latency)) }
-        (loaded(page, &latency.curves))
-    };
-    page.section(1, "Latency", content)
+    page.section(1, "Latency", |page| {
+        html! {
+            p.how { "Measured " (date(latency.provenance.measured_at)) "." }
+            (method::warnings(&latency.provenance.warnings))
+            @if !latency.cells.is_empty() { (idle(page, latency)) }
+            (loaded(page, &latency.curves))
+        }
+    })
 }
 
 fn idle(page: &mut Page, latency: &LatencyRecord) -> Markup {
@@ -65,15 +66,11 @@ fn loaded(page: &mut Page, curves: &[LoadedCurve]) -> Markup {
         let of_node: Vec<&LoadedCurve> = curves.iter().filter(|curve| curve.cpu_node == node).collect();
         charts.extend(of_node.chunks(MOST_CURVES).map(<[&LoadedCurve]>::to_vec));
     }
-    let mut content = html! {};
-    for chart in charts.iter().take(MOST_CHARTS) {
-        content = html! { (content) (chart_of(page, chart)) };
-    }
     let left_out: usize = charts.iter().skip(MOST_CHARTS).map(Vec::len).sum();
     html! {
         @if !curves.is_empty() {
             (heading(page))
-            div.pair { (content) }
+            div.pair { @for chart in charts.iter().take(MOST_CHARTS) { (chart_of(page, chart)) } }
         }
         @if left_out > 0 { p.how { (count(left_out, "more curve")) " in the documents (--format json)." } }
     }

@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) -> Markup {
             (distance_matrix(distances))
         }
     };
-    page.section(1, "Machine", content)
+    page.section(1, "Machine", |_| content)
 }
 
 fn nodes(topology: &Topology, id: &str) -> Markup {
@@ -165,5 +165,5 @@ pub(super) fn findings(page: &mut Page, topology: &Topology) -> Markup {
         }
         @if findings.len() > MOST_FINDINGS { p { "and " (count(findings.len() - MOST_FINDINGS, "more finding")) "." } }
     };
-    page.section(1, "Findings", content)
+    page.section(1, "Findings", |_| content)
 }

@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// From how many columns on a matrix is set small.
 const MANY: usize = 20;
+/// Up to how many columns two matrices stand side by side.
+const FEW: usize = 8;
 /// The deepest colour.
 const DEEPEST: f64 = 9.0;
 /// The distance from the best, as a share, that has the deepest colour at the least.
@@ -37,7 +39,7 @@ pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) ->
                 table.heat.small[many] id=(grid.id) aria-describedby=(note) {
                     caption { (caption) }
                     thead { tr {
-                        th.corner scope="col" { (axes.row) " ↓ " (axes.column) " →" }
+                        th.corner scope="col" { (axes.row) "\u{a0}↓" br; (axes.column) "\u{a0}→" }
                         @for column in &grid.columns { th scope="col" { (column) } }
                     } }
                     tbody { (rows(grid)) }
@@ -46,6 +48,13 @@ pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) ->
             @if !classed { (legend(grid)) }
             p.how id=(note) { (how_sure(grid, axes)) }
         }
+    }
+}
+
+/// Matrices of so many columns, side by side if they are small.
+pub(super) fn abreast(columns: usize, matrices: &[Markup]) -> Markup {
+    html! {
+        div.pair[columns <= FEW] { @for matrix in matrices { (matrix) } }
     }
 }
 
@@ -70,14 +79,13 @@ fn rows(grid: &Grid) -> Markup {
     let mut text = String::new();
     let shades = Shades::of(grid);
     for (index, row) in grid.rows.iter().enumerate() {
-        let _ = write!(text, "<tr><th scope=row>{row}");
+        let _ = write!(text, "<tr>\n<th scope=row>{row}");
         for cell in grid.row(index) {
             let _ = match cell {
                 None => write!(text, "<td>–"),
                 Some(figure) => cell_text(&mut text, grid, figure, &shades),
             };
         }
-        text.push('\n');
     }
     PreEscaped(text)
 }

@@ -10,66 +10,73 @@ use crate::model_text::head::{date, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 use std::collections::BTreeSet;
 
 /// Rows and columns of the matrices of targets and nodes.
-const AXES: Axes = Axes { row: "Target", column: "Node" };
+const AXES: Axes = Axes { row: "Target", column: "node" };
 
 /// What I/O of each target gets, in a table; the section that most readers need.
 pub(super) fn glance(page: &mut Page, models: &[Model]) -> Markup {
-    let mut content = html! {};
-    for model in models {
-        let rows = model
-            .targets
-            .iter()
-            .flat_map(|target| target.directions.iter().map(move |direction| (target, direction)));
-        content = html! {
-            (content)
-            div.scroll role="region" aria-label="Classes of every target" tabindex="0" {
-                table.glance {
-                    caption {
-                        "Nodes by bandwidth class toward each target, best first, with the mean of each class in "
-                        (page.unit.name()) "; measured " (date(model.record.provenance.measured_at))
-                    }
-                    thead { tr {
-                        @for title in ["Target", "Devices", "Direction", "Classes", "Worst of best"] {
-                            th scope="col" { (title) }
-                        }
-                    } }
-                    tbody { @for (target, direction) in rows { (glance_row(page, target, direction)) } }
-                }
-            }
-        };
-    }
-    let content = html! {
-        (content)
+    page.section(1, "At a glance", |page| html! {
+        @for model in models { (glance_table(page, model)) }
         p.how {
             "A device write takes data from a node's memory to a device on the target, a device read the "
-            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as the "
-            "device's DMA engine would. \u{201c}Worst of best\u{201d} is what the last class gets of what the first gets."
+            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as "
+            "the device's DMA engine would. Worst / best is what the worst class gets of what the best gets."
         }
-    };
-    page.section(1, "At a glance", content)
+    })
 }
 
-fn glance_row(page: &Page, target: &TargetModel, model: &DirectionModel) -> Markup {
-    let scale = scale_of(page, [model]);
+fn glance_table(page: &Page, model: &Model) -> Markup {
     html! {
-        tr {
-            th scope="row" { (target.target) }
-            td { (devices(target)) }
-            td { (model.direction.name()) }
-            td { ul.classes {
-                @for class in &model.classes {
-                    li.{ "c" (class.rank.clamp(1, 5)) } {
-                        b { (class.rank) } (nodes_of(class, target.target))
-                        small { (scale.show(class.mean_bytes_copied_per_s)) }
-                    }
+        div.scroll role="region" aria-label="Classes of every target" tabindex="0" {
+            table.glance {
+                caption {
+                    "Nodes by bandwidth class toward each target, best first, with the mean of each class in "
+                    (page.unit.name()) "; measured " (date(model.record.provenance.measured_at))
                 }
-            } }
-            td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
+                thead { tr {
+                    @for title in ["Target", "Devices", "Direction", "Classes", "Worst / best"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                @for target in in_order(model) { tbody { (glance_rows(page, target)) } }
+            }
+        }
+    }
+}
+
+/// Targets with devices first: for them it matters.
+fn in_order(model: &Model) -> Vec<&TargetModel> {
+    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
+    targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
+    targets
+}
+
+fn glance_rows(page: &Page, target: &TargetModel) -> Markup {
+    let span = target.directions.len().max(1);
+    html! {
+        @for (index, model) in target.directions.iter().enumerate() {
+            @let scale = scale_of(page, [model]);
+            tr {
+                @if index == 0 {
+                    th scope="rowgroup" rowspan=(span) { (target.target) }
+                    td rowspan=(span) { (devices(target)) }
+                }
+                td { (model.direction.name()) }
+                td { ul.classes {
+                    @for class in &model.classes {
+                        li.{ "c" (class.rank.clamp(1, 5)) } {
+                            b { (class.rank) } (nodes_of(class, target.target))
+                            small { (scale.show(class.mean_bytes_copied_per_s)) }
+                        }
+                    }
+                } }
+                td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
+            }
         }
     }
 }
@@ -83,42 +90,32 @@ fn worst_of_best(model: &DirectionModel) -> Option<f64> {
 
 /// Matrices of all targets, where there are several, then each target.
 pub(super) fn write(page: &mut Page, model: &Model) -> Markup {
-    let when = date(model.record.provenance.measured_at);
-    let place = page.length();
-    let mut content = method::warnings(&model.record.provenance.warnings);
-    if model.targets.len() > 1 {
-        for direction in [Direction::Write, Direction::Read] {
-            content = html! { (content) (targets_matrix(page, model, direction)) };
+    page.section(1, "Copy model", |page| content(page, model))
+}
+
+fn content(page: &mut Page, model: &Model) -> Markup {
+    let (drawn, left_out) = targets_in_detail(page, model);
+    html! {
+        p.how { "Measured " (date(model.record.provenance.measured_at)) "." }
+        (method::warnings(&model.record.provenance.warnings))
+        @if model.targets.len() > 1 {
+            @let matrices = [Direction::Write, Direction::Read].map(|way| targets_matrix(page, model, way));
+            (matrix::abreast(model.targets.len(), &matrices))
+        }
+        @for target in drawn { (write_target(page, model, target)) }
+        @if !left_out.is_empty() {
+            p.how {
+                "Targets " (left_out) " have no charts of their own here; the matrices above hold their figures."
+            }
         }
     }
-    let (drawn, left_out) = targets_in_detail(page, model);
-    for target in drawn {
-        content = html! { (content) (write_target(page, model, target)) };
-    }
-    if !left_out.is_empty() {
-        let nodes: numaio_machine::set::NodeSet = left_out.into_iter().collect();
-        content = html! {
-            (content)
-            p.how { "Targets " (nodes) " have no charts of their own here; the matrices above hold their figures." }
-        };
-    }
-    let content = html! {
-        p.how { "Measured " (when) "." }
-        (content)
-    };
-    let section = page.section(1, "Copy model", content);
-    page.listed_before(place);
-    section
 }
 
 /// The targets for which the page has room: those with devices first.
-fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, Vec<NodeId>) {
-    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
-    targets.sort_by_key(|target| target.devices.is_empty());
+fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, NodeSet) {
     let rows = |target: &TargetModel| target.directions.iter().map(|model| model.nodes.len()).sum();
-    let (mut drawn, left_out): (Vec<_>, Vec<_>) =
-        targets.into_iter().partition(|target| page.take_rows(rows(target)));
-    drawn.sort_by_key(|target| target.target);
+    let (drawn, left_out): (Vec<_>, Vec<_>) =
+        in_order(model).into_iter().partition(|target| page.take_rows(rows(target)));
     (drawn, left_out.iter().map(|target| target.target).collect())
 }
 
@@ -354,7 +351,7 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
             let by_mean =
                 |a: &&Class, b: &&Class| a.mean_bytes_copied_per_s.total_cmp(&b.mean_bytes_copied_per_s);
             let name =
-                |class: Option<&Class>| class.map_or(String::new(), |class| nodes_of(class, target.target));
+                |class: Option<&Class>| class.map_or(String::new(), |class| some_nodes(class, target.target));
             format!(
                 "Buffers on {} get {:.0} % of what buffers on {} get.",
                 name(classes.iter().min_by(by_mean)),
@@ -363,6 +360,12 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
             )
         }
     }
+}
+
+/// `node 7`, `nodes 2, 3`.
+fn some_nodes(class: &Class, target: NodeId) -> String {
+    let nodes = if class.nodes.len() == 1 { "node" } else { "nodes" };
+    format!("{nodes} {}", nodes_of(class, target).replace(' ', ", "))
 }
 
 fn one_class(target: NodeId, model: &DirectionModel) -> String {

@@ -13,21 +13,26 @@ use numaio_schema::{median, StreamCell, StreamRecord, StreamScope};
 use std::collections::BTreeSet;
 
 /// Rows and columns of matrices of CPUs and memory.
-pub(super) const AXES: Axes = Axes { row: "CPU node", column: "Memory node" };
+pub(super) const AXES: Axes = Axes { row: "CPU", column: "memory" };
 
 pub(super) fn write(page: &mut Page, stream: &StreamRecord) -> Markup {
-    let mut content = method::warnings(&stream.provenance.warnings);
+    page.section(1, "STREAM", |page| content(page, stream))
+}
+
+fn content(page: &mut Page, stream: &StreamRecord) -> Markup {
+    let mut matrices = Vec::new();
     for op in StreamOp::ALL {
         let cells: Vec<&StreamCell> = stream.cells.iter().filter(|cell| cell.op == op).collect();
         if !cells.is_empty() {
-            content = html! { (content) (matrix_of(page, stream, op, &cells)) };
+            matrices.push(matrix_of(page, stream, op, &cells));
         }
     }
-    let content = html! {
+    let columns: BTreeSet<NodeId> = stream.cells.iter().map(|cell| cell.memory_node).collect();
+    html! {
         p.how { "Measured " (date(stream.provenance.measured_at)) "." }
-        (content)
-    };
-    page.section(1, "STREAM", content)
+        (method::warnings(&stream.provenance.warnings))
+        (matrix::abreast(columns.len(), &matrices))
+    }
 }
 
 fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&StreamCell]) -> Markup {
@@ -59,11 +64,13 @@ fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&Str
     let missing =
         matrix::missing(cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.bytes_per_s)));
     html! {
-        (matrix::write(page, &grid, &AXES, &caption))
-        @if alone {
-            p.how { "A figure is the median of the node's cores, its interval the range of the cores, n their number." }
+        div {
+            (matrix::write(page, &grid, &AXES, &caption))
+            @if alone {
+                p.how { "A figure is the median of the node's cores, its interval their range, n their number." }
+            }
+            (missing)
         }
-        (missing)
     }
 }
 

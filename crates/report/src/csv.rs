@@ -1,0 +1,239 @@
+//! A report as one long table, for notebooks: a line for each figure, in the units of the documents.
+
+use crate::bundle::{Bundle, MachineDocuments};
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::{Direction, Flow};
+use numaio_schema::{Class, LatencyRecord, Model, Quantity, Reading, StreamRecord, Summary, View};
+
+/// Titles of the columns. What does not apply is empty.
+const HEAD: [&str; 21] = [
+    "machine",
+    "host",
+    "measured_at",
+    "what",
+    "series",
+    "target",
+    "cpu_node",
+    "cpus",
+    "memory_node",
+    "gap_ns",
+    "unit",
+    "median",
+    "low",
+    "high",
+    "n",
+    "min",
+    "max",
+    "drift",
+    "settled",
+    "class",
+    "failure",
+];
+
+/// The figures of a bundle as CSV (RFC 4180), the first line its head.
+///
+/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load` or `view`; `series` the direction, operation or
+/// view. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
+/// median.
+///
+/// # Errors
+/// If a line cannot be written, which memory does not refuse.
+pub fn csv(bundle: &Bundle) -> Result<String, ::csv::Error> {
+    // The head is written by hand: a bundle of nothing has one too.
+    let mut writer = ::csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    writer.write_record(HEAD)?;
+    for machine in &bundle.machines {
+        for line in lines(machine) {
+            writer.serialize(line)?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// One figure; the fields are the columns.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+struct Line {
+    machine: String,
+    host: String,
+    measured_at: Option<u64>,
+    what: &'static str,
+    series: String,
+    target: Option<u32>,
+    cpu_node: Option<u32>,
+    cpus: String,
+    memory_node: Option<u32>,
+    gap_ns: Option<u32>,
+    unit: &'static str,
+    median: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    n: Option<u32>,
+    min: Option<f64>,
+    max: Option<f64>,
+    drift: Option<f64>,
+    settled: Option<bool>,
+    class: Option<u32>,
+    failure: String,
+}
+
+impl Line {
+    fn with(self, summary: Option<&Summary>) -> Self {
+        let Some(it) = summary else { return self };
+        Self {
+            median: Some(it.median),
+            low: Some(it.low),
+            high: Some(it.high),
+            n: Some(it.n),
+            min: Some(it.min),
+            max: Some(it.max),
+            drift: Some(it.drift),
+            ..self
+        }
+    }
+
+    fn reading(self, reading: &Reading) -> Self {
+        let failure = reading.failure.clone().unwrap_or_default();
+        Self { settled: Some(reading.settled), failure, ..self.with(reading.summary.as_ref()) }
+    }
+}
+
+fn lines(machine: &MachineDocuments) -> Vec<Line> {
+    let identity = machine.identity();
+    let host = identity.map(|identity| identity.hostname.clone()).unwrap_or_default();
+    let first = Line { machine: machine.fingerprint.clone(), host, ..Line::default() };
+    let models = machine.models.iter().flat_map(|model| of_model(model, &first));
+    let streams = machine.streams.iter().flat_map(|record| of_stream(record, &first));
+    let latencies = machine.latencies.iter().flat_map(|record| of_latency(record, &first));
+    let views = machine
+        .comparisons
+        .iter()
+        .flat_map(|comparison| comparison.views.iter().map(|view| (Some(comparison.measured_at), view)));
+    let views = views.chain(machine.views.iter().map(|view| (None, view)));
+    let views = views.flat_map(|(measured_at, view)| of_view(view, &Line { measured_at, ..first.clone() }));
+    models.chain(streams).chain(latencies).chain(views).collect()
+}
+
+fn of_model(model: &Model, first: &Line) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for target in &model.targets {
+        for direction in &target.directions {
+            let nodes = direction.nodes.iter().map(|node| node.node).chain(direction.missing.iter());
+            for node in nodes {
+                let cell =
+                    model.record.cell(target.target, Flow::of(direction.direction, target.target, node));
+                let Some(cell) = cell else { continue };
+                let line = Line {
+                    measured_at: Some(model.record.provenance.measured_at),
+                    what: "copy",
+                    series: direction_name(direction.direction).to_owned(),
+                    target: Some(target.target.0),
+                    cpu_node: Some(target.target.0),
+                    cpus: cell.placement.cpus.to_string(),
+                    memory_node: Some(node.0),
+                    unit: "bytes_copied_per_s",
+                    settled: Some(cell.settled),
+                    class: class_of(&direction.classes, node),
+                    failure: cell.failure.clone().unwrap_or_default(),
+                    ..first.clone()
+                };
+                lines.push(line.with(cell.bytes_copied_per_s.as_ref()));
+            }
+        }
+    }
+    lines
+}
+
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Write => "write",
+        Direction::Read => "read",
+    }
+}
+
+fn class_of(classes: &[Class], node: NodeId) -> Option<u32> {
+    classes.iter().find(|class| class.nodes.contains(node)).map(|class| class.rank)
+}
+
+fn of_stream(record: &StreamRecord, first: &Line) -> Vec<Line> {
+    let class = |cell: &numaio_schema::StreamCell| {
+        let classes = record.classes.iter().find(|classes| classes.op == cell.op)?;
+        let pair = (cell.cpu_node, cell.memory_node);
+        classes.classes.iter().find(|class| class.pairs.contains(&pair)).map(|class| class.rank)
+    };
+    let line = |cell: &numaio_schema::StreamCell| {
+        let line = Line {
+            measured_at: Some(record.provenance.measured_at),
+            what: "stream",
+            series: cell.op.to_string(),
+            cpu_node: Some(cell.cpu_node.0),
+            cpus: cell.placement.cpus.to_string(),
+            memory_node: Some(cell.memory_node.0),
+            unit: "bytes_per_s",
+            class: class(cell),
+            ..first.clone()
+        };
+        line.reading(&cell.bytes_per_s)
+    };
+    record.cells.iter().map(line).collect()
+}
+
+fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
+    let first = Line { measured_at: Some(record.provenance.measured_at), ..first.clone() };
+    let idle = record.cells.iter().map(|cell| {
+        let line = Line {
+            what: "latency",
+            series: "idle".to_owned(),
+            cpu_node: Some(cell.cpu_node.0),
+            cpus: cell.cpu.to_string(),
+            memory_node: Some(cell.memory_node.0),
+            unit: "ns_per_load",
+            ..first.clone()
+        };
+        line.reading(&cell.ns_per_load)
+    });
+    let loaded = record.curves.iter().flat_map(|curve| {
+        let first = Line {
+            cpu_node: Some(curve.cpu_node.0),
+            memory_node: Some(curve.memory_node.0),
+            series: format!("CPU {} under load", curve.cpu),
+            ..first.clone()
+        };
+        curve.points.iter().flat_map(move |point| {
+            let first = Line { gap_ns: Some(point.gap_ns), ..first.clone() };
+            let load = Line {
+                what: "load",
+                cpus: curve.placement.cpus.to_string(),
+                unit: "bytes_read_per_s",
+                ..first.clone()
+            };
+            let latency =
+                Line { what: "loaded-latency", cpus: curve.cpu.to_string(), unit: "ns_per_load", ..first };
+            [load.with(point.load_bytes_read_per_s.as_ref()), latency.reading(&point.ns_per_load)]
+        })
+    });
+    idle.chain(loaded).collect()
+}
+
+fn of_view(view: &View, first: &Line) -> Vec<Line> {
+    let unit = match view.quantity {
+        Quantity::Distance => "distance",
+        Quantity::NsPerLoad => "ns_per_load",
+        Quantity::BytesPerS => "bytes_per_s",
+    };
+    let line = |node: &numaio_schema::NodeValue| Line {
+        what: "view",
+        series: view.name.clone(),
+        target: Some(view.target.0),
+        memory_node: Some(node.node.0),
+        unit,
+        median: Some(node.value),
+        low: node.interval.map(|(low, _)| low),
+        high: node.interval.map(|(_, high)| high),
+        n: Some(node.n),
+        drift: Some(node.drift),
+        class: view.classes.iter().find(|class| class.nodes.contains(node.node)).map(|class| class.rank),
+        ..first.clone()
+    };
+    view.nodes.iter().map(line).collect()
+}
