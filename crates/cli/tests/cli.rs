@@ -267,6 +267,10 @@ fn wrong_options_get_one_clear_sentence() {
     wrong(&["--unit", "MB"], &["GB/s"]);
     wrong(&["--all", "--node", "1"], &["--all"]);
     numaio(&["nonsense"]).failed(2, &["nonsense"]);
+    numaio(&["modle"]).failed(2, &["'modle'", "'model'"]);
+    numaio(&["stream", "--threads", "0"]).failed(2, &["whole number from 1"]);
+    numaio(&["latency", "--stride", "-64"]).failed(2, &["\"-64\" is no multiple of 64"]);
+    numaio(&["export", "--machine", "amd-2p", "-o", "."]).failed(1, &["directory"]);
     numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);
     numaio(&["model", "--machine", "amd-2p", "--threads", "1"]).failed(1, &["not on the tape", "hint"]);
 }
@@ -375,6 +379,11 @@ fn where_nothing_can_be_written_nothing_is_measured() {
     };
     let run = |mut command: Command| Said::of(command.output().expect("numaio"));
     early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
+    for command in ["stream", "latency"] {
+        let args = [command, "--precision", "0.000001", "--time-limit", "3600"];
+        early(run(home.command_by(&["timeout", "20"], &args)), &["state", "hint", "--no-save"]);
+    }
+    early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
     let mut homeless = long(&["model"]);
     homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
     early(run(homeless), &["no place to save", "hint", "HOME"]);

@@ -24,7 +24,7 @@ pub struct LatencyArgs {
     #[arg(long)]
     pub loaded: bool,
     /// Bytes from place to place of the chain, a multiple of 64; one line lets a prefetcher help
-    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride)]
+    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride, allow_negative_numbers = true)]
     pub stride: u32,
     #[command(flatten)]
     pub matrix: MatrixArgs,
