@@ -124,6 +124,18 @@ fn all_pairs_are_shown_on_demand() {
 }
 
 #[test]
+fn every_figure_can_be_asked_for_its_interval() {
+    let mut it = paper();
+    it.views[1].nodes[0].drift = -0.034;
+    let page = comparison_text(&it, &TextStyle { stats: true, ..gbit(100) }, false);
+    check(&page, 100);
+    let stats = page.split_once("Every figure").unwrap().1;
+    assert!(stats.contains("   0   265.0  ±1.0 %  8  -3.4 %"), "{stats}");
+    assert_eq!(stats.matches("±").count(), 8 * 5, "five views were measured, distance is stated");
+    assert!(!comparison_text(&it, &gbit(100), false).contains("Every figure"));
+}
+
+#[test]
 fn what_is_doubtful_stands_at_the_top() {
     let mut it = paper();
     it.views[2].incomplete = true;

@@ -147,10 +147,8 @@ fn replay(
 
 /// Documents that were named. A machine named beside them adds its topology, and no file may be of another.
 fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
-    let mut documents: Vec<(&PathBuf, Document)> = Vec::new();
-    for path in files {
-        documents.push((path, documents::read(path)?));
-    }
+    let read = files.iter().map(|path| Ok((path, documents::read(path)?)));
+    let mut documents: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {

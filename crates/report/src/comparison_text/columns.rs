@@ -1,6 +1,8 @@
 //! Nodes as rows, views as columns, in as many blocks as the page is narrow.
 
 use super::title;
+use crate::figures::Figures;
+use crate::model_text::head::percent;
 use crate::style::{clean, columns_of, wrap, Page, BREAKS};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
@@ -51,8 +53,7 @@ fn levels(views: &[View]) -> String {
     let mut levels: Vec<f64> = views.iter().map(|view| view.level).filter(|level| *level > 0.0).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
-    let percent = |level: &f64| format!("{} %", (level * 1000.0).round() / 10.0);
-    let levels: Vec<String> = levels.iter().map(percent).collect();
+    let levels: Vec<String> = levels.iter().map(|level| format!("{} %", percent(*level))).collect();
     match levels.as_slice() {
         [] => "equal values".to_owned(),
         levels => format!("levels of {}, of distances equal ones", levels.join(" or ")),
@@ -60,12 +61,8 @@ fn levels(views: &[View]) -> String {
 }
 
 fn column(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Column {
-    let shown = |value: f64| match view.quantity {
-        Quantity::BytesPerS => unit.of(value),
-        Quantity::NsPerLoad | Quantity::Distance => value,
-    };
-    let decimals = decimals(view, shown(view.nodes.iter().map(|value| value.value).fold(0.0, f64::max)));
-    let number = |value: &NodeValue| format!("{:.decimals$}", shown(value.value));
+    let shown = shown(view, unit);
+    let number = |value: &NodeValue| shown(value.value);
     let widest = |text: &dyn Fn(&NodeValue) -> String| {
         view.nodes.iter().map(|value| columns_of(&text(value))).max().unwrap_or(0)
     };
@@ -86,29 +83,28 @@ fn factor(value: &NodeValue) -> String {
     value.factor.map(|factor| format!(" ×{factor:.2}")).unwrap_or_default()
 }
 
-/// Decimals that all values of a view have, by the largest.
-fn decimals(view: &View, largest: f64) -> usize {
+/// How the values of a view are written.
+pub(super) fn shown(view: &View, unit: BandwidthUnit) -> impl Fn(f64) -> String {
+    let figures = figures(view, unit);
+    move |value| figures.map_or_else(|| value.to_string(), |figures| figures.of(value))
+}
+
+/// None of distances, which are numbers without unit.
+fn figures(view: &View, unit: BandwidthUnit) -> Option<Figures> {
+    let values = view.nodes.iter().map(|value| value.value);
     match view.quantity {
-        Quantity::Distance => usize::from(view.nodes.iter().any(|value| value.value.fract() != 0.0)),
-        Quantity::NsPerLoad => usize::from(largest < 1000.0),
-        Quantity::BytesPerS if largest >= 1000.0 => 0,
-        Quantity::BytesPerS if largest >= 100.0 => 1,
-        Quantity::BytesPerS if largest >= 1.0 => 2,
-        Quantity::BytesPerS => 3,
+        Quantity::BytesPerS => Some(Figures::bandwidth(unit, values)),
+        Quantity::NsPerLoad => Some(Figures::nanoseconds(values)),
+        Quantity::Distance => None,
     }
 }
 
 /// Title and unit, in lines no wider than the cells below or the longest word.
 fn head(view: &View, unit: BandwidthUnit, cells: usize) -> Vec<String> {
-    let unit = match view.quantity {
-        Quantity::Distance => "",
-        Quantity::NsPerLoad => "ns",
-        Quantity::BytesPerS => unit.name(),
-    };
     let title = clean(&title(view));
     let words = title.split_inclusive(BREAKS).map(|word| columns_of(word.trim_end()));
     let mut lines = wrap(&title, words.max().unwrap_or(0).max(cells).min(WIDEST_TITLE));
-    lines.extend((!unit.is_empty()).then(|| unit.to_owned()));
+    lines.extend(figures(view, unit).map(|figures| figures.unit().to_owned()));
     lines
 }
 

@@ -2,6 +2,7 @@
 
 mod columns;
 mod matrix;
+mod stats;
 mod verdict;
 
 use crate::style::{Page, TextStyle};
@@ -12,8 +13,8 @@ use numaio_schema::{Comparison, View};
 /// The views beside each other, their classes, which of them agree with what the copy model measured and which
 /// pairs of nodes they misorder, and how far all agree with each other.
 ///
-/// Of the misordered pairs the worst few are shown, or all with `all_pairs`. Number, interval and drift of every
-/// figure are in the document.
+/// Of the misordered pairs the worst few are shown, or all with `all_pairs`; number, interval and drift of
+/// every figure where the style asks for them.
 pub fn comparison_text(comparison: &Comparison, style: &TextStyle, all_pairs: bool) -> String {
     let mut page = Page::new(style);
     write_head(&mut page, comparison);
@@ -25,6 +26,9 @@ pub fn comparison_text(comparison: &Comparison, style: &TextStyle, all_pairs: bo
     write_classes(&mut page, &comparison.views);
     verdict::write(&mut page, comparison, all_pairs);
     matrix::write(&mut page, comparison);
+    if style.stats {
+        stats::write(&mut page, &comparison.views);
+    }
     page.into_text()
 }
 

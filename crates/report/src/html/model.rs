@@ -16,7 +16,7 @@ use numaio_schema::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, Targ
 use std::collections::BTreeSet;
 
 /// Rows and columns of the matrices of targets and nodes.
-const AXES: Axes = Axes { row: "Target", column: "node" };
+const AXES: Axes = Axes { row: "Target", column: "node", by_class: true };
 
 /// What I/O of each target gets, in a table; the section that most readers need.
 pub(super) fn glance(page: &mut Page, models: &[Model]) -> Markup {
@@ -120,37 +120,25 @@ fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetMo
 }
 
 fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Markup {
-    let models: Vec<(&TargetModel, &DirectionModel)> = model
-        .targets
-        .iter()
-        .filter_map(|target| Some((target, target.directions.iter().find(|it| it.direction == direction)?)))
-        .collect();
-    let columns: BTreeSet<NodeId> =
-        models.iter().flat_map(|(_, model)| model.nodes.iter().map(|node| node.node)).collect();
-    if models.len() < 2 {
+    let mut pairs = Vec::new();
+    for target in &model.targets {
+        for of_target in target.directions.iter().filter(|it| it.direction == direction) {
+            let figures =
+                of_target.nodes.iter().map(|it| (it.node, Some(figure(model, target, of_target, it))));
+            let missing = of_target.missing.iter().map(|node| (node, None));
+            pairs.extend(figures.chain(missing).map(|(node, figure)| (target.target, node, figure)));
+        }
+    }
+    let unit = page.unit;
+    let (id, what) = (page.id("copy"), format!("{}, all targets", direction.name()));
+    let grid = Grid::of_pairs(id, what, |most| Scale::bandwidth(unit, most), &pairs);
+    if grid.rows.len() < 2 {
         return html! {};
     }
-    let scale = scale_of(page, models.iter().map(|(_, model)| *model));
-    let most =
-        greatest(models.iter().flat_map(|(_, it)| it.nodes.iter().map(|node| node.bytes_copied_per_s)));
-    let cells = models.iter().flat_map(|(target, direction)| {
-        columns.iter().map(|node| {
-            let node = direction.nodes.iter().find(|it| it.node == *node)?;
-            Some(figure(model, target, direction, node))
-        })
-    });
-    let grid = Grid {
-        id: page.id("copy"),
-        what: format!("{}, all targets", direction.name()),
-        scale: if columns.len() > 20 { scale.compact(most) } else { scale },
-        rows: models.iter().map(|(target, _)| target.target.0).collect(),
-        columns: columns.iter().map(|node| node.0).collect(),
-        cells: cells.collect(),
-    };
     let caption = format!(
-        "{}, {}: from the row's target and the column's node; the small number is the node's class toward that target",
-        capital(direction.name()),
-        grid.scale.unit
+        "{}, {unit}: from the row's target and the column's node; the small number is the node's class toward that \
+         target",
+        capital(direction.name())
     );
     matrix::write(page, &grid, &AXES, &caption)
 }

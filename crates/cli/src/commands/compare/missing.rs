@@ -1,23 +1,19 @@
 //! What no document tells of the target: measured now, or said.
 
-use super::collected::{self, Again, Collected};
+use super::collected::{Again, Collected};
 use super::CompareArgs;
 use crate::args::Common;
-use crate::commands::{json, Measured};
-use crate::documents;
+use crate::commands::measuring::{self, Measured};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use numaio_linux::interrupt;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_measure::{
-    campaign, latency, stream, CampaignError, Event, LatencyOptions, Options, Setting, StreamOptions,
-};
+use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use numaio_schema::Document;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// What measures a kind of view.
 pub struct Source {
@@ -83,9 +79,10 @@ pub fn measure(
         }
         match measured(common, args, source.kind, machine, topology, found.target()) {
             Ok(document) => {
-                let saved =
-                    if machine.is_live() && !args.no_save { save(source.kind, &document)? } else { None };
-                found.add(&saved.unwrap_or_default(), &document, Again::Replace)?;
+                if machine.is_live() && !args.no_save {
+                    save(common, source.kind, &document, topology)?;
+                }
+                found.add(Path::new(""), &document, Again::Replace)?;
             }
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
             Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
@@ -94,6 +91,7 @@ pub fn measure(
     Ok(())
 }
 
+/// Measures the row and the column of the target.
 fn measured(
     common: &Common,
     args: &CompareArgs,
@@ -102,57 +100,36 @@ fn measured(
     topology: &Topology,
     target: NodeId,
 ) -> Result<Document, Failure> {
-    let (around, time_limit_s) = (NodeSet::one(target), args.time_limit);
-    let rule = numaio_measure::Rule { time_limit_s, ..Default::default() };
-    let run = |setting: &Setting, tell: &mut dyn FnMut(&Event)| match kind {
+    let (around, time_limit_s, now) = (NodeSet::one(target), args.time_limit, machine.time());
+    let rule = Rule { time_limit_s, seed: now, ..Rule::default() };
+    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    Ok(match kind {
         Kind::Latency => {
-            let options = LatencyOptions { around, rule, ..Default::default() };
-            latency::run(setting, &options, tell).map(|record| Document::Latency(Box::new(record)))
+            let options = LatencyOptions { around, rule, ..LatencyOptions::default() };
+            let record = measuring::measure_latency(common, setting, now, &options)?;
+            Document::Latency(Box::new(record))
         }
         Kind::Stream => {
-            let options = StreamOptions { around, rule, ..Default::default() };
-            stream::run(setting, &options, tell).map(|record| Document::Stream(Box::new(record)))
+            let options = StreamOptions { around, rule, ..StreamOptions::default() };
+            let record = measuring::measure_stream(common, setting, now, &options)?;
+            Document::Stream(Box::new(record))
         }
         _ => {
-            let options = Options { targets: around, time_limit_s, ..Default::default() };
-            let record = campaign::run(setting, &options, tell)?;
-            Ok(Document::Model(Box::new(numaio_model::fit(record, topology, Default::default()))))
+            let options = Options { targets: around, time_limit_s, seed: now, ..Options::default() };
+            let record = measuring::measure(common, setting, now, &options)?;
+            let model = numaio_model::fit(record, topology, numaio_model::Rule::default());
+            Document::Model(Box::new(model))
         }
-    };
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    with_progress(common, setting, machine.time(), run)
+    })
 }
 
-/// Runs any campaign, with progress; Ctrl-C ends it early.
-fn with_progress<R>(
-    common: &Common,
-    machine: Measured,
-    now: u64,
-    run: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<R, CampaignError>,
-) -> Result<R, Failure> {
-    interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-    let Measured { root, probe, topology, source } = machine;
-    let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
-    let progress = Progress::new(common);
-    let record = run(&setting, &mut |event| progress.show(event));
-    drop(progress);
-    match record {
-        Err(error) if interrupt::interrupted() => {
-            Err(Failure { code: failure::INTERRUPTED, ..Failure::new(format!("interrupted: {error}")) })
-        }
-        record => Ok(record?),
+fn save(common: &Common, kind: Kind, document: &Document, topology: &Topology) -> Result<(), Failure> {
+    match document {
+        Document::Latency(record) => measuring::save(common, kind, &record.provenance, record, topology),
+        Document::Stream(record) => measuring::save(common, kind, &record.provenance, record, topology),
+        Document::Model(model) => measuring::save(common, kind, &model.record.provenance, model, topology),
+        _ => Ok(()),
     }
-}
-
-fn save(kind: Kind, document: &Document) -> Result<Option<PathBuf>, Failure> {
-    let text = match document {
-        Document::Model(model) => json(model)?,
-        Document::Stream(record) => json(record)?,
-        Document::Latency(record) => json(record)?,
-        _ => return Ok(None),
-    };
-    let (machine, at) = (documents::machine_of(document), collected::measured_at(document));
-    store::save(kind, &machine, at, &text).map(Some)
 }
 
 /// Says what no document tells, and what measures it.

@@ -18,6 +18,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_model::{About, Subject};
+use numaio_report::TextStyle;
 use numaio_schema::{Comparison, Document};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,6 +55,9 @@ pub struct CompareArgs {
     /// Show every pair of nodes that a view puts in the wrong order, not only the worst
     #[arg(long)]
     pub all_pairs: bool,
+    /// Show number of measurements, interval and drift of every figure
+    #[arg(long, conflicts_with = "json")]
+    pub stats: bool,
     /// Print JSON: what is saved, with number, interval and drift of every figure
     #[arg(long)]
     pub json: bool,
@@ -194,8 +198,9 @@ fn save(common: &Common, comparison: &Comparison) -> Result<(), Failure> {
 }
 
 fn print(common: &Common, args: &CompareArgs, comparison: &Comparison) -> Result<(), Failure> {
+    let style = TextStyle { stats: args.stats, ..output::style(common) };
     output::print(&match args.json {
         true => json(comparison)?,
-        false => numaio_report::comparison_text(comparison, &output::style(common), args.all_pairs),
+        false => numaio_report::comparison_text(comparison, &style, args.all_pairs),
     })
 }
