@@ -108,7 +108,6 @@ pub fn stream(topology: &Topology, ops: &[StreamOp], measured_at: u64) -> Stream
         },
         classes: Vec::new(),
         cells: ops.iter().flat_map(|op| pairs(topology).into_iter().map(|pair| cell(*op, pair))).collect(),
-        classes: Vec::new(),
     }
 }
 
