@@ -59,12 +59,30 @@ fn place(path: &Path) -> io::Result<Place> {
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, |temporary| fs::rename(temporary, path))
+}
+
+/// Writes a file whole, if there is none of that name; false if there is one, which another process that runs
+/// at the same time may have made.
+fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
+    beside(path, content, |temporary| match fs::hard_link(temporary, path) {
+        Ok(()) => fs::remove_file(temporary).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(temporary).map(|()| false)
+        }
+        // A file system without hard links.
+        Err(_) => fs::rename(temporary, path).map(|()| true),
+    })
+}
+
+/// Writes a file beside another, on disk, and does something with it; nothing is left of it if that fails.
+fn beside<T>(path: &Path, content: &[u8], then: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let temporary = temporary(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()
     });
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+    written.and_then(|()| then(&temporary)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
 }
@@ -100,13 +118,19 @@ impl Kind {
 
 /// Saves a document as the newest of its kind and machine, and tells where.
 ///
-/// `models/FINGERPRINT/SECONDS-PROCESS.json`: one machine's documents sort by the time of their measurement.
+/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement. Another
+/// document of the same second is kept, and this one is the next second's.
 pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
-    // Two that run at once do not write one file.
-    let name = format!("{measured_at:012}-{}.json", std::process::id());
-    let path = folder(kind, fingerprint)?.join(name);
-    write_file(&path, json.as_bytes())?;
-    Ok(path)
+    let dir = folder(kind, fingerprint)?;
+    let mut at = measured_at;
+    loop {
+        let path = dir.join(format!("{at:012}.json"));
+        let same = fs::read(&path).is_ok_and(|there| there == json.as_bytes());
+        if same || create(&path, json.as_bytes()).map_err(|error| Failure::file(&path, error))? {
+            return Ok(path);
+        }
+        at = at.saturating_add(1);
+    }
 }
 
 /// Finds out, before long measurements, whether [`save`] will be able to.
