@@ -7,7 +7,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::*;
 use report_support::browser::Browser;
-use report_support::documents;
+use report_support::documents::{self, THEN};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
@@ -62,9 +62,6 @@ impl Drop for Folder {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
-
-/// A time of measurement.
-const THEN: u64 = 1_795_000_000;
 
 /// What a figure of a page should be, in the unit shown.
 struct Wanted {
@@ -226,6 +223,24 @@ fn a_tape_becomes_a_page_that_a_browser_shows() {
     // As a system that prefers dark, and as narrow as a telephone.
     let seen = open(&browser, &page, &["--blink-settings=preferredColorScheme=0", "--window-size=400,800"]);
     assert_eq!(&seen["schemes"]["auto"]["page"], dark);
+}
+
+#[test]
+fn a_tape_that_holds_everything_is_reported_whole() {
+    let folder = Folder::new();
+    let tape = folder.text("whole.tape", &documents::whole_tape("uniform"));
+    let (code, out, said) = folder.report(&["--machine", &tape, "--format", "json", "-o", "-"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let bundle: Value = serde_json::from_str(&out).expect("JSON");
+    let documents = list(&bundle["machines"][0]["documents"]);
+    let schemas: Vec<&str> = documents.iter().filter_map(|document| document["schema"].as_str()).collect();
+    assert_eq!(schemas, [TOPOLOGY_SCHEMA, MODEL_SCHEMA, STREAM_SCHEMA, LATENCY_SCHEMA]);
+    let stream = StreamRecord::from_json(&documents[2].to_string()).expect("STREAM");
+    assert_eq!((stream.cells.len(), stream.classes.len()), (16, 1));
+    let text = fs::read_to_string(folder.page(&["--machine", &tape])).expect("the page");
+    for part in ["STREAM copy", "Idle latency", "Classes of all pairs", "device write, all targets"] {
+        assert!(text.contains(part), "{part}");
+    }
 }
 
 #[test]

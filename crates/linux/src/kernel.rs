@@ -44,11 +44,9 @@ impl Probe for Kernel {
         let limit = || topology::read(&self.root).confinement.memory_limit_bytes;
         let limit = *self.limit_bytes.get_or_init(limit);
         match workload {
-            Workload::Copy(copy) => probe::copy::run(&self.root, limit, copy).map(Outcome::Copy),
-            Workload::Stream(stream) => probe::stream::run(&self.root, limit, stream).map(Outcome::Stream),
-            Workload::Latency(latency) => {
-                probe::latency::run(&self.root, limit, latency).map(Outcome::Latency)
-            }
+            Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
+            Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
+            Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
         }
     }
 }

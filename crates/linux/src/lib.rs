@@ -1,15 +1,17 @@
 //! This Linux kernel.
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
-//! ([`Root`]), running copies on pinned threads over bound memory and changing settings ([`Kernel`]),
+//! ([`Root`]), running workloads on pinned threads over bound memory and changing settings ([`Kernel`]),
 //! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
-mod chase;
 mod control;
 pub mod copy;
+#[cfg(test)]
+mod disassembly;
 pub mod interrupt;
 mod kernel;
+mod loads;
 mod memory;
 mod probe;
 mod root;

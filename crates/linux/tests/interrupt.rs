@@ -1,16 +1,18 @@
-//! A signal ends a running copy. In a program of its own: the flag is the whole process's.
+//! A signal ends what runs. In a program of its own: the flag is the whole process's.
 
 use numaio_linux::{interrupt, Kernel};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ProbeExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::SysfsExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
+use numaio_machine::workload::{
+    CopyLoop, CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Pages, Placement, Sampling,
+};
 use std::process::Command;
 use std::time::Duration;
 
 #[test]
-fn a_signal_ends_a_copy_that_would_take_an_hour() {
+fn a_signal_ends_a_copy_and_a_chase_that_would_take_an_hour() {
     interrupt::install().expect("handlers");
     assert!(!interrupt::interrupted());
     let kernel = Kernel::new().expect("a kernel");
@@ -29,6 +31,25 @@ fn a_signal_ends_a_copy_that_would_take_an_hour() {
         pages: Pages::Base,
         sampling: Sampling::Window { milliseconds: 3_600_000, slices: 100 },
     };
+    let cpu = copy.placement.cpus.first().expect("a CPU");
+    let cpus: CpuSet = copy.placement.cpus.iter().filter(|other| *other != cpu).collect();
+    let load = LoadWorkload {
+        placement: Placement { cpus },
+        memory: node,
+        bytes_per_thread: 1 << 20,
+        gap_ns: u32::MAX,
+    };
+    let chase = LatencyWorkload {
+        cpu,
+        memory: node,
+        bytes: 1 << 20,
+        stride_bytes: 64,
+        pages: Pages::Base,
+        milliseconds: 3_600_000,
+        slices: 1,
+        load: (!load.placement.cpus.is_empty()).then_some(load),
+    };
+    let chasing = std::thread::spawn(move || Kernel::new().expect("a kernel").latency(&chase));
     let killer = std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(300));
         let own = std::process::id().to_string();
@@ -37,6 +58,7 @@ fn a_signal_ends_a_copy_that_would_take_an_hour() {
     let result = kernel.copy(&copy);
     assert!(killer.join().expect("no panic").expect("kill").success());
     assert_eq!(result, Err(ProbeError::Interrupted));
+    assert_eq!(chasing.join().expect("no panic"), Err(ProbeError::Interrupted));
     assert!(interrupt::interrupted());
     // Once asked for, every other run ends too, repetitions as well.
     let sampling = Sampling::Repetitions { count: 10_000 };

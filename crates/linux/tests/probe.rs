@@ -1,31 +1,22 @@
 //! Copies on the machine the tests run on: whatever its shape, nothing is assumed but one node with memory.
 
+mod support;
+
 use numaio_linux::{copy, Kernel};
 use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{CopyOutcome, ProbeError, ProbeExt};
-use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
 use std::time::Instant;
+use support::{cpus, node};
 
 const MIB: u64 = 1 << 20;
-
-/// CPUs and nodes that this process may use, as the kernel lists them.
-fn allowed(field: &str) -> String {
-    let status = Kernel::new().expect("a kernel").text("/proc/self/status").expect("a status");
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap_or("0").trim().to_owned()
-}
-
-fn node() -> NodeId {
-    NodeSet::parse_list(&allowed("Mems_allowed_list")).expect("a list").first().expect("a node")
-}
 
 fn workload(sampling: Sampling) -> CopyWorkload {
     CopyWorkload {
         flow: Flow { source: node(), sink: node() },
-        placement: Placement { cpus: CpuSet::parse_list(&allowed("Cpus_allowed_list")).expect("a list") },
+        placement: Placement { cpus: cpus() },
         copy_loop: CopyLoop::Memcpy,
         bytes_per_thread: MIB,
         pages: Pages::Base,
@@ -153,8 +144,7 @@ fn what_the_machine_does_not_have_is_refused() {
 
 #[test]
 fn the_cpu_that_is_refused_is_named() {
-    let cpus = [CpuSet::parse_list(&allowed("Cpus_allowed_list")).expect("a list"), CpuSet::one(CpuId(8190))];
-    let placement = Placement { cpus: cpus[0].union(&cpus[1]) };
+    let placement = Placement { cpus: cpus().union(&CpuSet::one(CpuId(8190))) };
     let error = run(&CopyWorkload { placement, ..workload(WINDOW) }).expect_err("no such CPU").to_string();
     assert!(error.contains("CPU 8190"), "{error}");
 }

@@ -3,10 +3,13 @@
 
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{ProbeError, ProbeExt};
+use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
+use numaio_machine::workload::{
+    CopyLoop, CopyWorkload, Flow, LatencyWorkload, Pages, Placement, Sampling, StreamLoop, StreamOp,
+    StreamWorkload,
+};
 use std::io;
 use std::io::Write as _;
 
@@ -65,20 +68,56 @@ fn copy(kernel: &Kernel) -> (NodeSet, CopyWorkload) {
     (NodeSet::parse_list(&online).expect("a list"), workload)
 }
 
+/// STREAM where a copy reads, by the same CPUs.
+fn stream(copy: &CopyWorkload) -> StreamWorkload {
+    StreamWorkload {
+        op: StreamOp::Triad,
+        stream_loop: StreamLoop::Ordinary,
+        memory: copy.flow.source,
+        placement: copy.placement.clone(),
+        bytes_per_array: copy.bytes_per_thread,
+        pages: copy.pages,
+        sampling: copy.sampling,
+    }
+}
+
+/// A chase where a copy reads, by the first of its CPUs.
+fn chase(copy: &CopyWorkload) -> LatencyWorkload {
+    LatencyWorkload {
+        cpu: copy.placement.cpus.first().expect("a CPU"),
+        memory: copy.flow.source,
+        bytes: copy.bytes_per_thread,
+        stride_bytes: 128,
+        pages: copy.pages,
+        milliseconds: 6,
+        slices: 3,
+        load: None,
+    }
+}
+
+/// Runs a copy, STREAM and a chase; gives how many samples each of them took and where its pages were.
+fn run_all(kernel: &Kernel, copy: &CopyWorkload) -> [Result<(usize, Residency), ProbeError>; 3] {
+    [
+        kernel.copy(copy).map(|outcome| (outcome.samples.len(), outcome.residency)),
+        kernel.stream(&stream(copy)).map(|outcome| (outcome.samples.len(), outcome.residency)),
+        kernel.latency(&chase(copy)).map(|outcome| (outcome.samples.len(), outcome.residency)),
+    ]
+}
+
 #[test]
-fn without_policies_one_node_is_copied_on_and_several_are_not() {
+fn without_policies_one_node_is_measured_and_several_are_not() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         refused(&[libc::SYS_mbind], errno, |errno| {
             let kernel = Kernel::new().expect("a kernel");
             let (nodes, workload) = copy(&kernel);
-            match kernel.copy(&workload) {
-                Ok(outcome) => assert!(nodes.len() == 1 && outcome.samples.len() == 3),
+            run_all(&kernel, &workload).into_iter().for_each(|result| match result {
+                Ok((samples, _)) => assert!(nodes.len() == 1 && samples == 3),
                 Err(ProbeError::Refused { what, why }) => {
                     assert!(nodes.len() > 1 && what.contains("mbind"), "{what}: {why}");
                     assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
                 }
                 Err(error) => unreachable!("{error}"),
-            }
+            });
         });
     }
 }
@@ -87,9 +126,11 @@ fn without_policies_one_node_is_copied_on_and_several_are_not() {
 fn without_move_pages_nothing_is_claimed_of_residency() {
     refused(&[libc::SYS_move_pages], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
-        let outcome = kernel.copy(&copy(&kernel).1).expect("a copy");
-        assert_eq!(outcome.residency.pages_checked, None);
-        assert_eq!(outcome.samples.len(), 3);
+        for result in run_all(&kernel, &copy(&kernel).1) {
+            let (samples, residency) = result.expect("it runs");
+            assert_eq!(residency.pages_checked, None);
+            assert_eq!(samples, 3);
+        }
     });
 }
 
@@ -97,11 +138,13 @@ fn without_move_pages_nothing_is_claimed_of_residency() {
 fn a_thread_that_cannot_be_pinned_ends_the_run() {
     refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
-        let error = kernel.copy(&copy(&kernel).1).expect_err("not pinned");
-        assert!(
-            matches!(&error, ProbeError::Refused { what, .. } if what.contains("pin a thread")),
-            "{error}"
-        );
+        for result in run_all(&kernel, &copy(&kernel).1) {
+            let error = result.expect_err("not pinned");
+            assert!(
+                matches!(&error, ProbeError::Refused { what, .. } if what.contains("pin a thread")),
+                "{error}"
+            );
+        }
     });
 }
 
@@ -124,8 +167,12 @@ fn without_populating_every_page_is_touched() {
         let copy = copy(&kernel).1;
         for bytes_per_thread in [1, 4096, (1 << 20) + 4000] {
             let workload = CopyWorkload { bytes_per_thread, ..copy.clone() };
-            let outcome = kernel.copy(&workload).expect("a copy");
-            assert_eq!(outcome.residency.pages_misplaced, 0, "{bytes_per_thread} bytes");
+            // A chain has a place of 128 bytes at the least, and STREAM a double.
+            let runs = if bytes_per_thread < 128 { 1 } else { 3 };
+            for result in run_all(&kernel, &workload).into_iter().take(runs) {
+                let (_, residency) = result.expect("it runs");
+                assert_eq!(residency.pages_misplaced, 0, "{bytes_per_thread} bytes");
+            }
         }
     });
 }

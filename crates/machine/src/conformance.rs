@@ -2,7 +2,7 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
-use crate::probe::{CopyOutcome, Probe, ProbeError, ProbeExt, Residency};
+use crate::probe::{CopyOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency, StreamOutcome};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
 use crate::workload::{
@@ -54,25 +54,29 @@ pub fn sysfs(root: &dyn Sysfs) {
     assert!(root.read("/sys/class/loop").is_err(), "a loop of links ends");
 }
 
+/// Length and slices of the windows that are tried, and bytes of each buffer.
+const MILLISECONDS: u32 = 30;
+const SLICES: u32 = 3;
+const WINDOW: Sampling = Sampling::Window { milliseconds: MILLISECONDS, slices: SLICES };
+const BYTES: u64 = 4 << 20;
+
 /// Checks an implementation of [`Probe`] on a copy that its machine can run: `copy` names a flow, CPUs and a
-/// loop; sizes and sampling are chosen here (4 MiB a thread, some tens of milliseconds a run).
+/// loop; sizes and sampling are chosen here (4 MiB a thread, some tens of milliseconds a run). STREAM is run by
+/// the same CPUs on the memory of its source, and the first of them follows pointers there, alone and while the
+/// others load it.
 ///
 /// # Panics
 /// At the first rule that is broken.
 pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
-    let copy = CopyWorkload {
-        bytes_per_thread: 4 << 20,
-        sampling: Sampling::Window { milliseconds: 30, slices: 3 },
-        ..copy.clone()
-    };
+    probe_copy(machine, copy);
+    probe_stream(machine, copy);
+    probe_latency(machine, copy);
+}
+
+fn probe_copy(machine: &dyn Probe, copy: &CopyWorkload) {
+    let copy = CopyWorkload { bytes_per_thread: BYTES, sampling: WINDOW, ..copy.clone() };
     let first = ran(machine, &copy);
-    assert_eq!(first.samples.len(), 3, "as many samples as slices");
-    let wanted_ns = 30_000_000;
-    let window_ns: u64 = first.samples.iter().map(|sample| sample.ns).sum();
-    assert!(
-        window_ns >= wanted_ns / 2 && window_ns <= wanted_ns * 2,
-        "{window_ns} ns are no window of 30 ms"
-    );
+    is_window(first.samples.iter().map(|sample| sample.ns));
     ran(machine, &copy);
 
     let repeated = CopyWorkload { sampling: Sampling::Repetitions { count: 4 }, ..copy.clone() };
@@ -83,108 +87,6 @@ pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
 
     probe_refuses(machine, &copy);
     ran(machine, &copy);
-    probe_stream(machine, &copy);
-    probe_latency(machine, &copy);
-}
-
-/// What holds of where pages were found.
-fn located(residency: &Residency) {
-    let checked = residency.pages_checked.unwrap_or(0);
-    assert!(residency.pages_misplaced <= checked, "more pages misplaced than looked at");
-    assert_eq!(
-        residency.found_on.is_some(),
-        residency.pages_misplaced > 0,
-        "where misplaced pages were found"
-    );
-}
-
-/// STREAM on the source's node, by the same threads.
-fn probe_stream(machine: &dyn Probe, copy: &CopyWorkload) {
-    let stream = |op| StreamWorkload {
-        op,
-        stream_loop: StreamLoop::Ordinary,
-        memory: copy.flow.source,
-        placement: copy.placement.clone(),
-        bytes_per_array: 4 << 20,
-        pages: copy.pages,
-        sampling: Sampling::Window { milliseconds: 30, slices: 3 },
-    };
-    for op in StreamOp::ALL {
-        let outcome = machine.stream(&stream(op)).expect("STREAM that can run runs");
-        assert_eq!(outcome.samples.len(), 3, "{op}: as many samples as slices");
-        assert!(outcome.samples.iter().all(|sample| sample.bytes > 0 && sample.ns > 0), "{op}: of something");
-        let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
-        assert!(
-            outcome.elapsed_ns >= sampled,
-            "{op}: {} ns in all, {sampled} of samples",
-            outcome.elapsed_ns
-        );
-        located(&outcome.residency);
-    }
-    let triad = stream(StreamOp::Triad);
-    let sampling = Sampling::Repetitions { count: 2 };
-    let repeated = machine.stream(&StreamWorkload { sampling, ..triad.clone() }).expect("it runs");
-    let bytes = 3 * triad.bytes_per_array * triad.placement.cpus.len() as u64;
-    assert!(repeated.samples.iter().all(|sample| sample.bytes == bytes), "every array counts once a pass");
-    let refused = |change: &dyn Fn(&mut StreamWorkload)| {
-        let mut stream = triad.clone();
-        change(&mut stream);
-        assert!(machine.stream(&stream).is_err(), "{stream:?} cannot run");
-    };
-    refused(&|stream| stream.memory = NO_SUCH_NODE);
-    refused(&|stream| stream.placement.cpus = CpuSet::new());
-    refused(&|stream| stream.placement.cpus = CpuSet::one(NO_SUCH_CPU));
-    refused(&|stream| stream.bytes_per_array = 0);
-    refused(&|stream| stream.bytes_per_array = u64::MAX);
-    refused(&|stream| stream.bytes_per_array = 1 << 46);
-}
-
-/// A chain on the source's node, followed by the first of the threads while the others read.
-fn probe_latency(machine: &dyn Probe, copy: &CopyWorkload) {
-    let Some(cpu) = copy.placement.cpus.first() else { return };
-    let memory = copy.flow.source;
-    let idle = LatencyWorkload {
-        cpu,
-        memory,
-        bytes: 4 << 20,
-        stride_bytes: 256,
-        pages: copy.pages,
-        milliseconds: 30,
-        slices: 3,
-        load: None,
-    };
-    let others: CpuSet = copy.placement.cpus.iter().filter(|other| *other != cpu).collect();
-    let placement = Placement { cpus: others.clone() };
-    let load = LoadWorkload { placement, memory, bytes_per_thread: 4 << 20, gap_ns: 1000 };
-    let loaded = LatencyWorkload { load: Some(load.clone()), ..idle.clone() };
-    for latency in [&idle, &loaded].into_iter().take(if others.is_empty() { 1 } else { 2 }) {
-        let outcome = machine.latency(latency).expect("a chase that can run runs");
-        assert_eq!(outcome.samples.len(), 3, "as many samples as slices");
-        assert!(outcome.samples.iter().all(|sample| sample.loads > 0 && sample.ns > 0), "of something");
-        let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
-        assert!(sampled >= 15_000_000 && outcome.elapsed_ns >= sampled, "{sampled} ns of samples");
-        located(&outcome.residency);
-        assert_eq!(outcome.load.is_some(), latency.load.is_some(), "a load is told of if there was one");
-        if let Some(load) = outcome.load {
-            assert!(load.bytes_read > 0 && load.ns > 0, "the others read");
-            located(&load.residency);
-        }
-    }
-    let refused = |change: &dyn Fn(&mut LatencyWorkload)| {
-        let mut latency = idle.clone();
-        change(&mut latency);
-        assert!(machine.latency(&latency).is_err(), "{latency:?} cannot run");
-    };
-    refused(&|latency| latency.memory = NO_SUCH_NODE);
-    refused(&|latency| latency.cpu = NO_SUCH_CPU);
-    refused(&|latency| latency.bytes = 0);
-    refused(&|latency| latency.bytes = 1 << 46);
-    refused(&|latency| latency.stride_bytes = 0);
-    refused(&|latency| latency.slices = 0);
-    refused(&|latency| latency.milliseconds = 0);
-    let own_cpu = Placement { cpus: CpuSet::one(cpu) };
-    refused(&|latency| latency.load = Some(LoadWorkload { placement: own_cpu.clone(), ..load.clone() }));
-    refused(&|latency| latency.load = Some(LoadWorkload { memory: NO_SUCH_NODE, ..load.clone() }));
 }
 
 /// What can be said of every outcome.
@@ -196,8 +98,30 @@ fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
     );
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     assert!(outcome.elapsed_ns >= sampled, "{} ns in all, {sampled} ns of samples", outcome.elapsed_ns);
-    located(&outcome.residency);
+    resides(&outcome.residency);
     outcome
+}
+
+/// What holds of the samples of a window.
+fn is_window(ns: impl ExactSizeIterator<Item = u64>) {
+    assert_eq!(ns.len(), SLICES as usize, "as many samples as slices");
+    let wanted_ns = u64::from(MILLISECONDS) * 1_000_000;
+    let window_ns: u64 = ns.sum();
+    assert!(
+        window_ns >= wanted_ns / 2 && window_ns <= wanted_ns * 2,
+        "{window_ns} ns are no window of {MILLISECONDS} ms"
+    );
+}
+
+/// What holds of every look at pages.
+fn resides(residency: &Residency) {
+    let checked = residency.pages_checked.unwrap_or(0);
+    assert!(residency.pages_misplaced <= checked, "more pages misplaced than looked at");
+    assert_eq!(
+        residency.found_on.is_some(),
+        residency.pages_misplaced > 0,
+        "where misplaced pages were found"
+    );
 }
 
 /// What cannot run gives an error, never a number.
@@ -211,9 +135,7 @@ fn probe_refuses(machine: &dyn Probe, copy: &CopyWorkload) {
     for flow in flows {
         assert!(run(CopyWorkload { flow, ..copy.clone() }).is_err(), "{flow}: no such node");
     }
-    let mut one_absent = copy.placement.cpus.clone();
-    one_absent.insert(NO_SUCH_CPU);
-    for cpus in [CpuSet::new(), CpuSet::one(NO_SUCH_CPU), one_absent] {
+    for cpus in absent_cpus(&copy.placement.cpus) {
         let what = format!("CPUs {cpus:?}");
         assert!(run(CopyWorkload { placement: Placement { cpus }, ..copy.clone() }).is_err(), "{what}");
     }
@@ -229,6 +151,118 @@ fn probe_refuses(machine: &dyn Probe, copy: &CopyWorkload) {
         }
         other => panic!("no machine has 64 TiB for each thread: {other:?}"),
     }
+}
+
+/// CPUs of which one at least is absent, or there is none.
+fn absent_cpus(of: &CpuSet) -> [CpuSet; 3] {
+    let mut one_absent = of.clone();
+    one_absent.insert(NO_SUCH_CPU);
+    [CpuSet::new(), CpuSet::one(NO_SUCH_CPU), one_absent]
+}
+
+/// Sizes that no machine has.
+const TOO_MUCH: [u64; 3] = [0, 1 << 46, u64::MAX];
+
+fn probe_stream(machine: &dyn Probe, copy: &CopyWorkload) {
+    let stream = StreamWorkload {
+        op: StreamOp::Triad,
+        stream_loop: StreamLoop::Ordinary,
+        memory: copy.flow.source,
+        placement: copy.placement.clone(),
+        bytes_per_array: BYTES,
+        pages: copy.pages,
+        sampling: WINDOW,
+    };
+    is_window(ran_stream(machine, &stream).samples.iter().map(|sample| sample.ns));
+    for op in StreamOp::ALL {
+        let sampling = Sampling::Repetitions { count: 2 };
+        let samples = ran_stream(machine, &StreamWorkload { op, sampling, ..stream.clone() }).samples;
+        let bytes = BYTES * u64::from(op.arrays()) * stream.placement.cpus.len() as u64;
+        assert_eq!(samples.len(), 2, "as many samples as repetitions");
+        assert!(samples.iter().all(|sample| sample.bytes == bytes), "{op}: each array is counted once");
+    }
+    let refuses = |stream: StreamWorkload| assert!(machine.stream(&stream).is_err(), "{stream:?}");
+    refuses(StreamWorkload { memory: NO_SUCH_NODE, ..stream.clone() });
+    absent_cpus(&stream.placement.cpus)
+        .into_iter()
+        .for_each(|cpus| refuses(StreamWorkload { placement: Placement { cpus }, ..stream.clone() }));
+    TOO_MUCH
+        .into_iter()
+        .for_each(|bytes_per_array| refuses(StreamWorkload { bytes_per_array, ..stream.clone() }));
+    ran_stream(machine, &stream);
+}
+
+/// What can be said of every outcome.
+fn ran_stream(machine: &dyn Probe, stream: &StreamWorkload) -> StreamOutcome {
+    let outcome = machine.stream(stream).expect("what can run runs");
+    assert!(outcome.samples.iter().all(|sample| sample.bytes > 0 && sample.ns > 0), "samples of something");
+    let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
+    assert!(outcome.elapsed_ns >= sampled, "{} ns in all, {sampled} ns of samples", outcome.elapsed_ns);
+    resides(&outcome.residency);
+    outcome
+}
+
+fn probe_latency(machine: &dyn Probe, copy: &CopyWorkload) {
+    let Some(cpu) = copy.placement.cpus.first() else { return };
+    let idle = LatencyWorkload {
+        cpu,
+        memory: copy.flow.source,
+        bytes: BYTES,
+        stride_bytes: 256,
+        pages: copy.pages,
+        milliseconds: MILLISECONDS,
+        slices: SLICES,
+        load: None,
+    };
+    ran_latency(machine, &idle);
+    let others: CpuSet = copy.placement.cpus.iter().filter(|other| *other != cpu).collect();
+    let load = LoadWorkload {
+        placement: Placement { cpus: others.clone() },
+        memory: copy.flow.source,
+        bytes_per_thread: BYTES,
+        gap_ns: 0,
+    };
+    let loaded = |load: LoadWorkload| LatencyWorkload { load: Some(load), ..idle.clone() };
+    if !others.is_empty() {
+        for gap_ns in [0, 100_000] {
+            let loaded = loaded(LoadWorkload { gap_ns, ..load.clone() });
+            let read = || ran_latency(machine, &loaded).load.map_or(0, |load| load.bytes_read);
+            // On a real machine another program may have the CPU for all of 30 ms.
+            assert!((0..10).any(|_| read() > 0), "the load reads something");
+        }
+    }
+    let refuses = |latency: LatencyWorkload| assert!(machine.latency(&latency).is_err(), "{latency:?}");
+    refuses(LatencyWorkload { cpu: NO_SUCH_CPU, ..idle.clone() });
+    refuses(LatencyWorkload { memory: NO_SUCH_NODE, ..idle.clone() });
+    refuses(LatencyWorkload { stride_bytes: 0, ..idle.clone() });
+    refuses(LatencyWorkload { slices: 0, ..idle.clone() });
+    TOO_MUCH.into_iter().for_each(|bytes| refuses(LatencyWorkload { bytes, ..idle.clone() }));
+    refuses(loaded(LoadWorkload { memory: NO_SUCH_NODE, ..load.clone() }));
+    absent_cpus(&others)
+        .into_iter()
+        .chain([CpuSet::one(cpu)])
+        .for_each(|cpus| refuses(loaded(LoadWorkload { placement: Placement { cpus }, ..load.clone() })));
+    ran_latency(machine, &idle);
+}
+
+/// What can be said of every outcome.
+fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome {
+    let outcome = machine.latency(latency).expect("what can run runs");
+    assert!(outcome.samples.iter().all(|sample| sample.loads > 0), "loads were made");
+    is_window(outcome.samples.iter().map(|sample| sample.ns));
+    let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
+    assert!(outcome.elapsed_ns >= sampled, "{} ns in all, {sampled} ns of samples", outcome.elapsed_ns);
+    resides(&outcome.residency);
+    assert_eq!(outcome.load.is_some(), latency.load.is_some(), "what the load did is told if there was one");
+    if let Some(load) = &outcome.load {
+        let (counted, wanted) = (load.ns, sampled);
+        assert!(
+            counted >= wanted / 2 && counted <= wanted * 2,
+            "counted in {counted} ns of {wanted} ns of samples"
+        );
+        resides(&load.residency);
+    }
+    outcome
 }
 
 /// Checks an implementation of [`Control`] by a change that its machine can make: the inverse that is given

@@ -13,7 +13,7 @@ const FREQUENCY: f64 = 0.10;
 /// Drift of a cell that is told.
 const DRIFT: f64 = 0.05;
 /// Most cells that a warning names.
-const MOST_NAMED: usize = 24;
+const MOST_NAMED: usize = 12;
 
 fn warning(rule: &str, what: String) -> Warning {
     Warning { rule: rule.to_owned(), what }

@@ -28,6 +28,11 @@ impl Figures {
         Self { unit: None, decimals: if most >= 1000.0 { 0 } else { 1 } }
     }
 
+    /// With one decimal more.
+    pub(crate) fn finer(self) -> Self {
+        Self { decimals: self.decimals + 1, ..self }
+    }
+
     pub(crate) fn of(&self, value: f64) -> String {
         format!("{:.*}", self.decimals, self.unit.map_or(value, |unit| unit.of(value)))
     }

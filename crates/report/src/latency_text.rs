@@ -9,11 +9,14 @@ use crate::words::{joined, short};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::size_for_people;
-use numaio_schema::{LatencyRecord, LoadPoint, LoadedCurve, Reading, View};
+use numaio_schema::{IntervalKind, LatencyRecord, LoadPoint, LoadedCurve, Reading, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Readings by CPU node and memory node.
 type Readings<'a> = BTreeMap<(NodeId, NodeId), &'a Reading>;
+
+/// What a matrix shows of a reading from a CPU node.
+type Show<'a> = dyn Fn(NodeId, &Reading) -> Option<String> + 'a;
 
 /// The matrices of idle latency, median and best, and of NUMA factors; the views of these targets; and latency
 /// against bandwidth of the paths that were loaded.
@@ -48,11 +51,13 @@ fn write_matrices(page: &mut Page, readings: &Readings, views: &[View]) {
         let local = readings.get(&(cpu, cpu)).and_then(|local| local.median())?;
         Some(format!("{:.2}", reading.median()? / local))
     };
-    let shown: [(&str, &dyn Fn(NodeId, &Reading) -> Option<String>); 3] = [
+    let shown: [(&str, &Show); 3] = [
         ("Median idle latency in ns", &median),
         ("Best idle latency in ns", &best),
         ("NUMA factors (latency over that of the node itself)", &factor),
     ];
+    // The factor of a single pair is 1.
+    let shown = shown.into_iter().take(if readings.len() > 1 { 3 } else { 2 });
     for (what, show) in shown {
         page.heading(&format!("{what}: from a core of a node (rows) to memory of a node (columns)"));
         let matrix = Matrix {
@@ -81,9 +86,12 @@ fn name(cpu: NodeId, memory: NodeId) -> String {
 
 fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
     let LoadedCurve { cpu_node, cpu, placement, memory_node, points } = curve;
+    let loaders = match placement.cpus.len() {
+        1 => format!("CPU {} reads", placement.cpus),
+        _ => format!("CPUs {} read", placement.cpus),
+    };
     page.heading(&format!(
-        "Under load: CPU {cpu} of node {cpu_node} to memory of node {memory_node}, while CPUs {} read it",
-        placement.cpus
+        "Under load: CPU {cpu} of node {cpu_node} to memory of node {memory_node}, while {loaders} it"
     ));
     let unit = page.style().unit;
     let loads = points.iter().filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median));
@@ -100,7 +108,9 @@ fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
     ]);
     let mut row = |gap: String, load: String, reading: &Reading| {
         let latency = reading.median().map_or_else(|| "-".to_owned(), |value| ns.of(value));
-        let interval = reading.summary.as_ref().map(half_width).unwrap_or_default();
+        // The range of a few visits says nothing of 95 %.
+        let known = reading.summary.as_ref().filter(|summary| summary.interval != IntervalKind::Range);
+        let interval = known.map(half_width).unwrap_or_default();
         table.row([gap, load, latency, interval, note(reading)].map(Into::into));
     };
     if let Some(idle) = idle {

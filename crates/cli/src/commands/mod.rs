@@ -14,7 +14,6 @@ mod topology;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
-use measuring::{measure, Measured};
 use std::process::ExitCode;
 
 /// Runs the command that was typed.

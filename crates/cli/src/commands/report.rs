@@ -1,6 +1,6 @@
 //! `numaio report`: documents to a report that people hand around.
 
-use super::{measure, Measured};
+use super::measuring::{self, Measured};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_measure::Options;
+use numaio_measure::{LatencyOptions, Options, StreamOptions};
 use numaio_model::Rule;
 use numaio_report::Bundle;
 use numaio_schema::{Document, TopologyDocument};
@@ -125,22 +125,31 @@ fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     }
 }
 
-/// Measures again what the tape holds of every target.
+/// Measures again what the tape holds: copies of every target, STREAM's copy and idle latency.
 fn replay(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
     bundle: &mut Bundle,
 ) -> Result<(), Failure> {
-    let asked = Options { targets: topology.cpu_nodes(), seed: machine.time(), ..Options::default() };
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    match measure(common, setting, machine.time(), &asked) {
-        Ok(record) => {
-            let model = numaio_model::fit(record, topology, Rule::default());
-            bundle.add(Document::Model(Box::new(model))).map_err(Failure::new)?;
+    let now = machine.time();
+    let rule = numaio_measure::Rule { seed: now, ..numaio_measure::Rule::default() };
+    let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
+    let model = measuring::measure(common, setting.clone(), now, &copies)
+        .map(|record| Document::Model(Box::new(numaio_model::fit(record, topology, Rule::default()))));
+    let asked = StreamOptions { rule, ..StreamOptions::default() };
+    let stream = measuring::measure_stream(common, setting.clone(), now, &asked)
+        .map(|record| Document::Stream(Box::new(record)));
+    let asked = LatencyOptions { rule, ..LatencyOptions::default() };
+    let latency = measuring::measure_latency(common, setting, now, &asked)
+        .map(|record| Document::Latency(Box::new(record)));
+    for (what, document) in [("copies", model), ("STREAM", stream), ("latency", latency)] {
+        match document {
+            Ok(document) => bundle.add(document).map_err(Failure::new)?,
+            Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
+            Err(failure) => output::remark(common, &format!("no {what} in the report: {}", failure.message)),
         }
-        Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-        Err(failure) => output::remark(common, &format!("no copies on the tape: {}", failure.message)),
     }
     Ok(())
 }

@@ -5,11 +5,16 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::Residency;
 use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
+use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, Direction, Flow, Pages, Placement, StreamLoop, StreamOp};
+use numaio_measure::{campaign, LatencyOptions, Options, Setting, StreamOptions};
 use numaio_model::Rule;
 use numaio_schema::*;
-use numaio_sim::shapes;
+use numaio_sim::{shapes, Simulated};
+
+/// A time of measurement.
+pub const THEN: u64 = 1_795_000_000;
 
 /// A machine of a shape that `numaio_sim` knows.
 pub fn machine(shape: &str) -> Topology {
@@ -209,6 +214,32 @@ fn cell(topology: &Topology, target: NodeId, flow: Flow, value: f64) -> Cell {
         settled: true,
         failure: None,
     }
+}
+
+/// A tape of a simulated machine that holds all that a report tells.
+pub fn whole_tape(shape: &str) -> String {
+    let header = TapeHeader {
+        tape: TAPE_SCHEMA.into(),
+        numaio: "0".into(),
+        name: shape.into(),
+        note: "simulated".into(),
+        recorded_at: THEN,
+    };
+    let machine = Simulated::new(shapes::named(shape).expect("a shape")).expect("a machine");
+    // Files are read by several threads, and a simulation runs in one.
+    let seen = Recording::new(machine.tree(), header.clone());
+    let tried = Recording::new(machine, header);
+    let (topology, source) = (see(&seen), MachineSource::Simulated);
+    let setting =
+        Setting { root: &seen, probe: &tried, topology: &topology, source, now: THEN, stop: &|| false };
+    let rule = numaio_measure::Rule { least_visits: 6, ..Default::default() };
+    let copies = Options { targets: topology.cpu_nodes(), least_visits: 6, ..Default::default() };
+    campaign::run(&setting, &copies, &mut |_| {}).expect("copies");
+    let asked = StreamOptions { rule, ..Default::default() };
+    numaio_measure::stream::run(&setting, &asked, &mut |_| {}).expect("STREAM");
+    let asked = LatencyOptions { rule, ..Default::default() };
+    numaio_measure::latency::run(&setting, &asked, &mut |_| {}).expect("latency");
+    Tape { runs: tried.tape().runs, ..seen.tape() }.to_text()
 }
 
 /// Three views of a target: hop distance, which tells little, and the copy model in both directions.

@@ -1,6 +1,5 @@
 use super::*;
-use std::io::Write as _;
-use std::process::Command;
+use crate::disassembly;
 
 /// Bytes that look different at every place, so that a byte from the wrong place shows.
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -54,50 +53,12 @@ fn a_loop_of_another_architecture_is_not_available() {
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     let expected: &[(&str, &[&str])] = if cfg!(target_arch = "x86_64") {
         &[
-            ("copy::x86::avx512", &["vmovntdq", "zmm", "sfence"]),
-            ("copy::x86::avx2", &["vmovntdq", "ymm", "sfence"]),
-            ("copy::x86::rep_movsb", &["rep movs", "sfence"]),
-            ("stream::x86::avx512::triad", &["vmulpd", "vaddpd", "vmovntpd", "zmm", "sfence"]),
-            ("stream::x86::avx2::copy", &["vmovupd", "vmovntpd", "ymm", "sfence"]),
-            ("stream::x86::ordinary_avx2::add", &["vaddpd", "vmovupd", "ymm"]),
-            ("stream::x86::ordinary_sse2::scale", &["mulpd", "movupd", "xmm"]),
-            ("chase::read", &["movups", "xmm0"]),
+            ("x86::avx512", &["vmovntdq", "zmm", "sfence"]),
+            ("x86::avx2", &["vmovntdq", "ymm", "sfence"]),
+            ("x86::rep_movsb", &["rep movs", "sfence"]),
         ]
     } else {
-        &[
-            ("copy::aarch64::stnp", &["stnp", "dmb"]),
-            ("stream::aarch64::stnp::triad", &["fmul", "fadd", "stnp", "dmb"]),
-            ("stream::aarch64::ordinary::copy", &["ldp", "stp"]),
-            ("chase::read", &["ldp"]),
-        ]
+        &[("aarch64::stnp", &["stnp", "dmb"])]
     };
-    let Some(listing) = ["objdump", "llvm-objdump"].iter().find_map(|tool| listing(tool)) else {
-        return tell("skipped: neither objdump nor llvm-objdump reads this program");
-    };
-    for (name, instructions) in expected {
-        let body = function(&listing, name);
-        for instruction in *instructions {
-            assert!(body.contains(instruction), "{name} has no {instruction}:\n{body}");
-        }
-    }
-}
-
-/// This very program, disassembled; none if the tool is not there or cannot read it.
-fn listing(tool: &str) -> Option<String> {
-    let program = std::env::current_exe().expect("this program");
-    let output = Command::new(tool).args(["-d", "-C", "--no-show-raw-insn"]).arg(program).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The code of one function in a listing of objdump.
-fn function(listing: &str, name: &str) -> String {
-    let begins = |line: &&str| line.ends_with(">:") && line.contains(name) && line.contains("numaio_linux");
-    let lines = listing.lines().skip_while(|line| !begins(line));
-    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
-/// Tells the person who runs the tests why one did not run.
-fn tell(why: &str) {
-    // Past the capture of the test harness, so that it is seen and counted.
-    let _ = writeln!(std::io::stderr(), "{why}");
+    disassembly::expect("copy::", expected);
 }

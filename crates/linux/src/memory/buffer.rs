@@ -1,10 +1,8 @@
 //! Buffers bound to a node.
 
 use super::room::Room;
-use crate::copy::Copier;
 use crate::interrupt::interrupted;
 use crate::page_bytes;
-use crate::stream::Streamer;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;
@@ -41,82 +39,64 @@ struct Shape {
     bytes: usize,
 }
 
-/// What buffers are wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// Threads; each gets its own.
-    pub threads: usize,
-    /// Node and bytes of each of a thread's buffers: what is read first, what is written last.
-    pub buffers: &'a [(NodeId, u64)],
-    /// Pages behind them.
-    pub pages: Pages,
+/// A buffer that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Node to bind it to.
+    pub node: NodeId,
+    /// Its length.
+    pub bytes: u64,
+    /// Cache lines between the beginning of its first page and its own: see [`written_at`].
+    pub offset_lines: usize,
 }
 
-/// The buffers of each thread, mapped and bound, but not touched: the thread does that.
+/// Buffers, mapped and bound, but not touched: the threads that use them do that.
 ///
 /// Every call maps fresh memory, so that one run's luck with physical pages is not the next one's.
-pub fn sets(room: &Room, wanted: Wanted) -> Result<Vec<Vec<Buffer>>, ProbeError> {
-    let page = page_of(room, wanted.pages)?;
-    check(room, &[wanted])?;
-    let set = |thread| {
-        let buffers = wanted.buffers.iter().enumerate().map(|(index, (node, bytes))| {
-            let offset = offset(index, wanted.buffers.len(), thread);
-            let shape = Shape { pages: wanted.pages, page: page as usize, offset, bytes: *bytes as usize };
-            Buffer::new(room, *node, shape)
-        });
-        buffers.collect()
+pub fn buffers(room: &Room, pages: Pages, wanted: &[Wanted]) -> Result<Vec<Buffer>, ProbeError> {
+    let page = match pages {
+        Pages::Base => page_bytes() as u64,
+        Pages::Transparent => room.transparent_page_bytes(),
+        Pages::Huge => room.huge_page_bytes()?,
     };
-    (0..wanted.threads).map(set).collect()
+    check(room, pages, page, wanted)?;
+    let shape = |wanted: &Wanted| Shape {
+        pages,
+        page: page as usize,
+        offset: wanted.offset_lines * LINE,
+        bytes: wanted.bytes as usize,
+    };
+    wanted.iter().map(|wanted| Buffer::new(room, wanted.node, shape(wanted))).collect()
 }
 
-/// Size of the pages asked for.
-fn page_of(room: &Room, pages: Pages) -> Result<u64, ProbeError> {
-    match pages {
-        Pages::Base => Ok(page_bytes() as u64),
-        Pages::Transparent => Ok(room.transparent_page_bytes()),
-        Pages::Huge => room.huge_page_bytes(),
-    }
-}
-
-/// Offset of a thread's buffer in its first page, of `count` buffers.
+/// Offset of the buffer that a thread writes, in lines; what it reads has none, or a little one.
 ///
-/// A load that follows a store to the same place modulo 4 KiB waits for it, so what is written must not be like
-/// what is read there. An odd number of lines, from 21 to 63, keeps a load at least a third of a page from the
+/// A load that follows a store to the same place modulo 4 KiB waits for it, so what is read and what is written
+/// must not be alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the
 /// last stores, and does not put the buffers of all threads into the same sets of a cache.
-fn offset(index: usize, count: usize, thread: usize) -> usize {
-    let lines = match (index, count) {
-        (0, _) => 0,
-        (1, 2) => 33 + 2 * (thread % 16),
-        (1, _) => 22,
-        _ => 43 + 2 * (thread % 8),
-    };
-    lines * LINE
+pub fn written_at(thread: usize) -> usize {
+    33 + 2 * (thread % 16)
 }
 
-/// Whether the nodes exist and have memory for all buffers of all wishes together.
-pub fn check(room: &Room, wishes: &[Wanted]) -> Result<(), ProbeError> {
-    let mut needs: BTreeMap<(NodeId, bool), u64> = BTreeMap::new();
-    for wanted in wishes {
-        let page = page_of(room, wanted.pages)?;
-        for (node, bytes) in wanted.buffers {
-            if !room.has(*node) {
-                let what = format!("memory of node {node}");
-                let why = "this machine has no such node online".to_owned();
-                return Err(ProbeError::Refused { what, why });
-            }
-            let one = bytes.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
-            let need = needs.entry((*node, wanted.pages == Pages::Huge)).or_default();
-            *need = need.saturating_add(one.saturating_mul(wanted.threads as u64));
+/// Whether the nodes exist and have memory for all buffers.
+fn check(room: &Room, pages: Pages, page: u64, wanted: &[Wanted]) -> Result<(), ProbeError> {
+    let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for Wanted { node, bytes, .. } in wanted {
+        if !room.has(*node) {
+            let what = format!("memory of node {node}");
+            return Err(ProbeError::Refused { what, why: "this machine has no such node online".to_owned() });
         }
+        let whole = bytes.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
+        let need = needs.entry(*node).or_default();
+        *need = need.saturating_add(whole);
     }
-    let all = needs.iter().filter(|((_, huge), _)| !huge).map(|(_, bytes)| *bytes);
-    if let Some(((node, _), _)) = needs.iter().rfind(|((_, huge), _)| !huge) {
-        // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
-        room.check_limit(*node, all.fold(0, u64::saturating_add))?;
+    // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
+    if let Some(last) = wanted.last().filter(|_| pages != Pages::Huge) {
+        room.check_limit(last.node, needs.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))?;
     }
-    needs.into_iter().try_for_each(|((node, huge), bytes)| match huge {
-        true => room.check_huge(node, bytes, room.huge_page_bytes()?),
-        false => room.check(node, bytes),
+    needs.into_iter().try_for_each(|(node, bytes)| match pages {
+        Pages::Huge => room.check_huge(node, bytes, page),
+        Pages::Base | Pages::Transparent => room.check(node, bytes),
     })
 }
 
@@ -225,39 +205,6 @@ impl Buffer {
         // the kernel, and ours alone by `&mut self`.
         unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) }
     }
-
-    /// Copies a part of this buffer to the same part of another one; what reaches beyond either is left out.
-    pub fn copy_part(&self, copier: Copier, sink: &mut Self, at: usize, bytes: usize) {
-        let bytes = bytes.min(self.bytes.saturating_sub(at)).min(sink.bytes.saturating_sub(at));
-        if bytes == 0 {
-            return;
-        }
-        // SAFETY: both ranges lie in their buffers' mappings, which are distinct; the sink is ours alone by
-        // `&mut`, and nobody writes the source while it is borrowed.
-        unsafe { copier.copy_raw(self.start().add(at), sink.start().add(at), bytes) }
-    }
-
-    /// Runs an operation of STREAM on a part of these buffers and writes the same part of this one; what reaches
-    /// beyond any of them is left out, and what is less than a double. An operation with one input passes the
-    /// second one over.
-    pub fn stream_part(&mut self, streamer: Streamer, inputs: [&Self; 2], at: usize, bytes: usize) {
-        let shortest = inputs.iter().map(|input| input.bytes).fold(self.bytes, usize::min);
-        let bytes = bytes.min(shortest.saturating_sub(at)) & !7;
-        if bytes == 0 {
-            return;
-        }
-        let [a, b] = inputs.map(|input| input.start().wrapping_add(at).cast_const().cast());
-        // SAFETY: all ranges lie in their buffers' mappings, which are distinct and begin at a line; this one is
-        // ours alone by `&mut`, and nobody writes the others while they are borrowed. Whatever bytes lie there
-        // are doubles.
-        unsafe { streamer.run_raw(a, b, self.start().add(at).cast(), bytes) }
-    }
-
-    /// Its bytes, to be written.
-    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
-        let (start, bytes) = (self.start, self.bytes);
-        self.part(start..start + bytes)
-    }
 }
 
 impl Drop for Buffer {
@@ -343,26 +290,27 @@ mod tests {
     use crate::Root;
     use numaio_machine::sysfs::SysfsExt;
 
-    fn some_sets(threads: usize, pages: Pages, bytes: &[u64]) -> Vec<Vec<Buffer>> {
+    /// A buffer that is read and one that is written, for each of some threads.
+    fn some(threads: usize, pages: Pages, bytes: u64) -> Vec<Buffer> {
         let root = Root::live().expect("/");
         let status = root.text("/proc/self/status").expect("a status");
         let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).unwrap_or("0");
         let node = list.trim().split([',', '-']).next().and_then(|id| id.parse().ok()).map(NodeId);
         let node = node.expect("a node");
-        let buffers: Vec<(NodeId, u64)> = bytes.iter().map(|bytes| (node, *bytes)).collect();
-        sets(&Room::new(&root, None), Wanted { threads, buffers: &buffers, pages }).expect("buffers")
+        let wanted = |offset_lines| Wanted { node, bytes, offset_lines };
+        let wanted: Vec<Wanted> =
+            (0..threads).flat_map(|thread| [wanted(0), wanted(written_at(thread))]).collect();
+        buffers(&Room::new(&root, None), pages, &wanted).expect("buffers")
     }
 
     #[test]
-    fn what_is_written_is_never_alike_modulo_a_page() {
-        for (pages, count) in [(Pages::Base, 2), (Pages::Transparent, 2), (Pages::Base, 3)] {
-            for set in some_sets(17, pages, &[100, 100, 100][..count]) {
-                let places: Vec<usize> = set.iter().map(|buffer| buffer.start().addr()).collect();
-                assert!(places.iter().all(|place| place % LINE == 0), "whole lines");
-                for read in &places[..count - 1] {
-                    let lines = places[count - 1].wrapping_sub(*read) % 4096 / LINE;
-                    assert!(lines % 2 == 1 && (21..=63).contains(&lines), "{lines} lines apart");
-                }
+    fn source_and_sink_are_never_alike_modulo_a_page() {
+        for pages in [Pages::Base, Pages::Transparent] {
+            for pair in some(17, pages, 100).chunks(2) {
+                let (source, sink) = (pair[0].start().addr(), pair[1].start().addr());
+                assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
+                let lines = sink.wrapping_sub(source) % 4096 / LINE;
+                assert!(lines % 2 == 1 && lines >= 33, "{lines} lines apart");
             }
         }
     }
@@ -371,8 +319,9 @@ mod tests {
     fn pages_are_there_after_filling_and_touching_and_not_before() {
         for pages in [Pages::Base, Pages::Transparent] {
             for bytes in [1, 4096, 300_000, 5 << 20] {
-                let mut set = some_sets(1, pages, &[bytes, bytes]).remove(0);
-                let (mut sink, mut source) = (set.remove(1), set.remove(0));
+                let Ok([mut source, mut sink]) = <[Buffer; 2]>::try_from(some(1, pages, bytes)) else {
+                    unreachable!("two buffers")
+                };
                 for before in [look(&source), look(&sink)].map(|seen| merge([seen], 0)) {
                     assert_eq!(before.pages_misplaced, before.pages_checked.unwrap_or(0), "nothing is there");
                 }

@@ -4,6 +4,6 @@ mod buffer;
 mod residency;
 mod room;
 
-pub use buffer::{check, sets, Buffer, Wanted};
+pub use buffer::{buffers, written_at, Buffer, Wanted};
 pub use residency::{huge_bytes, look, merge, Seen};
 pub use room::Room;

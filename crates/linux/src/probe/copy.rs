@@ -1,7 +1,6 @@
-//! Copies between two nodes.
+//! Threads that copy from one node to another.
 
-use super::nanoseconds;
-use super::work::{self, Work};
+use super::work::{Task, Work};
 use crate::copy::Copier;
 use crate::memory::{self, Buffer, Room, Wanted};
 use crate::Root;
@@ -9,7 +8,7 @@ use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
 use numaio_machine::workload::CopyWorkload;
 use std::time::Instant;
 
-/// A thread that copies its source to its sink.
+/// A thread that copies.
 struct Copying {
     copier: Copier,
     source: Buffer,
@@ -17,7 +16,7 @@ struct Copying {
 }
 
 /// Runs a copy workload. `limit_bytes` is what the control group allows.
-pub fn run(
+pub fn copy(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &CopyWorkload,
@@ -25,25 +24,37 @@ pub fn run(
     let began = Instant::now();
     let what = format!("{} loop", workload.copy_loop);
     let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { what })?;
-    let cpus = &workload.placement.cpus;
-    work::within_limits(cpus, workload.sampling)?;
-    let bytes = workload.bytes_per_thread;
-    if bytes == 0 {
-        return Err(ProbeError::Refused { what: "copy".to_owned(), why: "no bytes to copy".to_owned() });
+    let CopyWorkload { placement, pages, sampling, .. } = workload;
+    let task = Task { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    task.within_limits()?;
+    if workload.bytes_per_thread == 0 {
+        return super::refused("copy", "no bytes to copy");
     }
-    let buffers = &[(workload.flow.source, bytes), (workload.flow.sink, bytes)];
-    let wanted = Wanted { threads: cpus.len(), buffers, pages: workload.pages };
-    let sets = memory::sets(&Room::new(root, limit_bytes), wanted)?;
-    let pairs = sets.into_iter().filter_map(|set| <[Buffer; 2]>::try_from(set).ok());
-    let mut works: Vec<Copying> = pairs.map(|[source, sink]| Copying { copier, source, sink }).collect();
-    let ran = work::run(cpus, workload.sampling, &mut works)?;
-    let buffers: Vec<&Buffer> = works.iter().flat_map(Work::buffers).collect();
-    let huge_bytes = memory::huge_bytes(root, workload.pages, &buffers);
-    let residency = memory::merge(ran.seen, huge_bytes);
+    let mut works = works(&Room::new(root, limit_bytes), copier, workload)?;
+    let ran = task.run(root, &mut works)?;
     drop(works);
-    let samples =
-        ran.samples.iter().map(|sample| CopySample { bytes_copied: sample.bytes, ns: sample.ns }).collect();
-    Ok(CopyOutcome { samples, elapsed_ns: nanoseconds(began), start_skew_ns: ran.start_skew_ns, residency })
+    let sample = |stretch: super::work::Stretch| CopySample { bytes_copied: stretch.bytes, ns: stretch.ns };
+    Ok(CopyOutcome {
+        samples: ran.stretches.into_iter().map(sample).collect(),
+        elapsed_ns: super::nanoseconds(began),
+        start_skew_ns: ran.start_skew_ns,
+        residency: ran.residency,
+    })
+}
+
+fn works(room: &Room, copier: Copier, workload: &CopyWorkload) -> Result<Vec<Copying>, ProbeError> {
+    let bytes = workload.bytes_per_thread;
+    let pair = |thread| {
+        let source = Wanted { node: workload.flow.source, bytes, offset_lines: 0 };
+        [source, Wanted { node: workload.flow.sink, bytes, offset_lines: memory::written_at(thread) }]
+    };
+    let wanted: Vec<Wanted> = (0..workload.placement.cpus.len()).flat_map(pair).collect();
+    let mut buffers = memory::buffers(room, workload.pages, &wanted)?.into_iter();
+    let mut works = Vec::new();
+    while let (Some(source), Some(sink)) = (buffers.next(), buffers.next()) {
+        works.push(Copying { copier, source, sink });
+    }
+    Ok(works)
 }
 
 impl Work for Copying {
@@ -57,14 +68,19 @@ impl Work for Copying {
     }
 
     fn bytes(&self) -> usize {
-        self.source.bytes()
+        self.source.bytes().min(self.sink.bytes())
     }
 
-    fn longest_call(&self) -> usize {
+    fn longest_part(&self) -> usize {
         self.copier.longest_call()
     }
 
-    fn run_part(&mut self, at: usize, bytes: usize) {
-        self.source.copy_part(self.copier, &mut self.sink, at, bytes);
+    fn part(&mut self, at: usize, bytes: usize) {
+        let bytes = bytes.min(self.bytes().saturating_sub(at));
+        if bytes == 0 {
+            return;
+        }
+        // SAFETY: both ranges lie in their buffers' mappings, which are distinct and ours alone by `&mut self`.
+        unsafe { self.copier.copy_raw(self.source.start().add(at), self.sink.start().add(at), bytes) }
     }
 }

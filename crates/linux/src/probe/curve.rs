@@ -1,18 +1,18 @@
-//! How many bytes a thread had copied, over time.
+//! How much a thread had done, over time.
 
-/// A moment and what was copied until then.
+/// A moment and what was done until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// Nanoseconds since the team was made.
     pub ns: u64,
-    /// Bytes copied until then.
-    pub bytes: u64,
+    /// Bytes, or whatever is counted, until then.
+    pub done: u64,
 }
 
 /// Points of one thread, ascending in time, never more than it was made for.
 #[derive(Debug)]
 pub struct Curve {
-    /// Room made and touched beforehand: the thread that copies never allocates.
+    /// Room made and touched beforehand: the thread at work never allocates.
     points: Vec<Point>,
     used: usize,
     /// Time between two points, at least.
@@ -20,15 +20,15 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve that begins at `ns` with nothing copied; of at least two points.
+    /// A curve that begins at `ns` with nothing done; of at least two points.
     pub fn new(capacity: usize, spacing_ns: u64) -> Self {
         // Not zero: memory of zeroes comes untouched, and would be touched while time is taken.
-        let points = vec![Point { ns: u64::MAX, bytes: u64::MAX }; capacity.max(2)];
+        let points = vec![Point { ns: u64::MAX, done: u64::MAX }; capacity.max(2)];
         Self { points, used: 0, spacing_ns }
     }
 
     /// Adds a point if it is far enough from the one before. When there is no room, every second point goes,
-    /// and from then on they are twice as far apart: a thread may have to copy long before the others start.
+    /// and from then on they are twice as far apart: a thread may be at work long before the others start.
     pub fn add(&mut self, point: Point) {
         let last = self.used.checked_sub(1).map(|last| self.points[last]);
         if last.is_some_and(|last| point.ns < last.ns.saturating_add(self.spacing_ns)) {
@@ -58,17 +58,17 @@ impl Curve {
         self.spacing_ns = self.spacing_ns.saturating_mul(2);
     }
 
-    /// Bytes copied until `ns`, evenly between two points; outside of the curve those of its end.
+    /// What was done until `ns`, evenly between two points; outside of the curve those of its end.
     pub fn at(&self, ns: u64) -> f64 {
         let points = &self.points[..self.used];
         let next = points.partition_point(|point| point.ns <= ns);
         match (next.checked_sub(1).map(|before| points[before]), points.get(next)) {
             (Some(before), Some(after)) => {
                 let part = (ns - before.ns) as f64 / (after.ns - before.ns) as f64;
-                before.bytes as f64 + (after.bytes - before.bytes) as f64 * part
+                before.done as f64 + (after.done - before.done) as f64 * part
             }
-            (Some(end), None) => end.bytes as f64,
-            (None, first) => first.map_or(0.0, |first| first.bytes as f64),
+            (Some(end), None) => end.done as f64,
+            (None, first) => first.map_or(0.0, |first| first.done as f64),
         }
     }
 }
@@ -77,18 +77,18 @@ impl Curve {
 mod tests {
     use super::*;
 
-    fn point(ns: u64, bytes: u64) -> Point {
-        Point { ns, bytes }
+    fn point(ns: u64, done: u64) -> Point {
+        Point { ns, done }
     }
 
     #[test]
-    fn bytes_between_two_points_are_even() {
+    fn what_is_done_between_two_points_is_even() {
         let mut curve = Curve::new(8, 1);
-        for (ns, bytes) in [(100, 0), (200, 1000), (400, 1000), (500, 5000)] {
-            curve.add(point(ns, bytes));
+        for (ns, done) in [(100, 0), (200, 1000), (400, 1000), (500, 5000)] {
+            curve.add(point(ns, done));
         }
-        for (ns, bytes) in [(0, 0.0), (100, 0.0), (150, 500.0), (300, 1000.0), (475, 4000.0), (900, 5000.0)] {
-            assert_eq!(curve.at(ns), bytes, "at {ns}");
+        for (ns, done) in [(0, 0.0), (100, 0.0), (150, 500.0), (300, 1000.0), (475, 4000.0), (900, 5000.0)] {
+            assert_eq!(curve.at(ns), done, "at {ns}");
         }
         assert_eq!(Curve::new(0, 1).at(7), 0.0);
     }

@@ -1,241 +1,241 @@
-//! Latency of loads, idle and while other threads read.
+//! One thread that follows pointers, and threads that load the memory meanwhile.
 
-use super::nanoseconds;
-use super::team::{Leave, Team};
-use super::work::{all_or_first_failure, within_limits, STACK_BYTES};
+use super::chain::Chain;
+use super::curve::{Curve, Point};
+use super::team::{self, Leave, Team};
+use super::window::Plan;
+use super::{refused, work};
 use crate::interrupt::interrupted;
-use crate::memory::{self, look, Buffer, Room, Seen, Wanted};
-use crate::{affinity, chase, Root};
-use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError};
-use numaio_machine::set::CpuSet;
-use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Sampling};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use crate::loads::{Reader, LINE};
+use crate::memory::{self, Buffer, Room, Seen, Wanted};
+use crate::Root;
+use numaio_machine::ids::CpuId;
+use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError, Residency};
+use numaio_machine::workload::{LatencyWorkload, LoadWorkload};
+use std::ops::Range;
 use std::time::Instant;
 
-/// Longest warm-up in nanoseconds: of a long chain a part is enough.
-const LONGEST_WARM_UP_NS: u64 = 200_000_000;
+/// Time between two readings of the clock, at least: reading it takes some tens of nanoseconds, or a
+/// microsecond where it is a system call.
+const CLOCK_EVERY_NS: u64 = 20_000;
 
-/// Seed of the chain's order: no two machines need another.
-const SEED: u64 = 1;
+/// Bytes that a thread under full load reads between two looks at the clock.
+const READ_AT_ONCE: usize = 256 << 10;
 
-/// What a loading thread shares: it alone writes, so it has a cache line of its own.
-#[repr(align(128))]
-#[derive(Default)]
-struct Loaded(AtomicU64);
+/// Points of time that a loading thread keeps, and the time between two at first.
+const POINTS: usize = 4096;
+const POINT_EVERY_NS: u64 = 10_000;
 
-/// What all threads of a run share.
-struct Shared<'a> {
-    team: &'a Team,
-    loaded: &'a [Loaded],
-    over: AtomicBool,
-}
-
-/// What the chain's thread brings back.
-struct Followed {
-    samples: Vec<LatencySample>,
-    /// Bytes read by the others while samples were taken, and for how long.
-    bytes_read: u64,
-    ns: u64,
-    seen: Vec<Seen>,
+/// What a thread does.
+enum Role<'a> {
+    /// Follows the chain.
+    Chase(&'a mut Buffer),
+    /// Reads its buffer over and over.
+    Load(&'a mut Buffer),
 }
 
 /// What a thread brings back.
-enum Brought {
-    Chain(Followed),
-    /// Where a loading thread's buffer lay.
-    Load(Vec<Seen>),
+enum Log {
+    /// The chain's thread.
+    Chase(Chased),
+    /// What a loading thread had read, over time.
+    Load(Curve),
+}
+
+/// A thread's log, and where its buffer lay before and after.
+type Brought = (Log, [Seen; 2]);
+
+/// What the chain gave, and when.
+struct Chased {
+    samples: Vec<LatencySample>,
+    from_ns: u64,
+    to_ns: u64,
 }
 
 /// Runs a latency workload. `limit_bytes` is what the control group allows.
-pub fn run(
+pub fn latency(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &LatencyWorkload,
 ) -> Result<LatencyOutcome, ProbeError> {
     let began = Instant::now();
-    within(workload)?;
-    let chain_of = [(workload.memory, workload.bytes)];
-    let chain = Wanted { threads: 1, buffers: &chain_of, pages: workload.pages };
-    let load_of: Vec<(NodeId, u64)> =
-        workload.load.iter().map(|load| (load.memory, load.bytes_per_thread)).collect();
-    let threads = workload.load.as_ref().map_or(0, |load| load.placement.cpus.len());
-    let loads = Wanted { threads, buffers: &load_of, pages: workload.pages };
+    within_limits(workload)?;
     let room = Room::new(root, limit_bytes);
-    // Each fits alone; both together must, too.
-    memory::check(&room, &[chain, loads])?;
-    let mut buffers: Vec<Buffer> = memory::sets(&room, chain)?.into_iter().flatten().collect();
-    let mut load_buffers: Vec<Buffer> = memory::sets(&room, loads)?.into_iter().flatten().collect();
-    let Some(buffer) = buffers.first_mut() else {
-        return Err(ProbeError::Refused { what: "chase".to_owned(), why: "no buffer".to_owned() });
+    room.check_limit(workload.memory, workload.bytes.saturating_add(order_bytes(workload)))?;
+    let mut buffers = memory::buffers(&room, workload.pages, &wanted(workload))?;
+    let work = |team: &Team, role| member(team, workload, role);
+    let brought = team::together("latency", members(workload, &mut buffers), work)?;
+    // The chain's is the first of all.
+    let residency = |which: Range<usize>| {
+        let looks = brought[which.clone()].iter().flat_map(|(_, seen)| *seen);
+        let of: Vec<&Buffer> = buffers[which].iter().collect();
+        memory::merge(looks, memory::huge_bytes(root, workload.pages, &of))
     };
-    let (followed, load_seen) = run_threads(workload, buffer, &mut load_buffers)?;
-    let residency = |seen: Vec<Seen>, buffers: &[Buffer]| {
-        let buffers: Vec<&Buffer> = buffers.iter().collect();
-        memory::merge(seen, memory::huge_bytes(root, workload.pages, &buffers))
-    };
-    let load = workload.load.as_ref().map(|_| LoadOutcome {
-        bytes_read: followed.bytes_read,
-        ns: followed.ns,
-        residency: residency(load_seen, &load_buffers),
-    });
-    let residency = residency(followed.seen, &buffers);
-    drop((buffers, load_buffers));
-    Ok(LatencyOutcome { samples: followed.samples, elapsed_ns: nanoseconds(began), residency, load })
+    let of_chain = residency(0..1);
+    let of_load = workload.load.as_ref().map(|_| residency(1..buffers.len()));
+    drop(buffers);
+    outcome(brought.into_iter().map(|(log, _)| log), of_chain, of_load, began)
 }
 
-/// Refuses what would give no sample.
-fn within(workload: &LatencyWorkload) -> Result<(), ProbeError> {
-    let refused =
-        |what: &str, why: &str| Err(ProbeError::Refused { what: what.to_owned(), why: why.to_owned() });
-    let LatencyWorkload { milliseconds, slices, .. } = *workload;
-    within_limits(&CpuSet::one(workload.cpu), Sampling::Window { milliseconds, slices })?;
-    let stride = u64::from(workload.stride_bytes);
-    if stride < 8 || stride % 8 != 0 || workload.bytes / stride.max(1) < 2 {
-        return refused("chase", "a chain needs two places or more, each of whole words");
+/// Refuses what would give no sample, or fill our own memory.
+fn within_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
+    work::within_window(workload.milliseconds, workload.slices)?;
+    let stride = workload.stride_bytes as usize;
+    if stride == 0 || !stride.is_multiple_of(LINE) {
+        return refused("latency", format!("places {stride} bytes apart; whole lines of {LINE} can be had"));
     }
-    match &workload.load {
-        Some(load) if load.placement.cpus.contains(workload.cpu) => {
-            refused("load", "the CPU of the chain cannot load too")
+    if workload.bytes < stride as u64 {
+        return refused("latency", format!("no place in {} bytes", workload.bytes));
+    }
+    let Some(load) = &workload.load else { return Ok(()) };
+    if load.placement.cpus.is_empty() || load.bytes_per_thread == 0 {
+        return refused("load", "no CPU to run on, or no bytes to read");
+    }
+    if load.placement.cpus.contains(workload.cpu) {
+        return refused("load", format!("CPU {} is the chain's", workload.cpu));
+    }
+    Ok(())
+}
+
+/// Bytes of the order of a chain while it is laid.
+fn order_bytes(workload: &LatencyWorkload) -> u64 {
+    workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64
+}
+
+fn wanted(workload: &LatencyWorkload) -> Vec<Wanted> {
+    let chain = Wanted { node: workload.memory, bytes: workload.bytes, offset_lines: 0 };
+    let of_load = |load: &LoadWorkload| {
+        let one = Wanted { node: load.memory, bytes: load.bytes_per_thread, offset_lines: 0 };
+        vec![one; load.placement.cpus.len()]
+    };
+    let loads = workload.load.as_ref().map(of_load).unwrap_or_default();
+    std::iter::once(chain).chain(loads).collect()
+}
+
+/// The chain's thread first, and then those of the load.
+fn members<'a>(workload: &LatencyWorkload, buffers: &'a mut [Buffer]) -> Vec<(CpuId, Role<'a>)> {
+    let loading = workload.load.iter().flat_map(|load| load.placement.cpus.iter());
+    let mut buffers = buffers.iter_mut();
+    let chain = buffers.next().map(|buffer| (workload.cpu, Role::Chase(buffer)));
+    chain.into_iter().chain(loading.zip(buffers.map(Role::Load))).collect()
+}
+
+/// What each thread does.
+fn member(team: &Team, workload: &LatencyWorkload, role: Role) -> Result<Brought, Leave> {
+    match role {
+        Role::Chase(buffer) => {
+            buffer.touch()?;
+            let mut chain = Chain::lay(buffer, workload.stride_bytes as usize)?;
+            let before = memory::look(chain.buffer());
+            team.meet()?;
+            let chased = chase(team, &mut chain, Plan::new(workload.milliseconds, workload.slices))?;
+            team.stop();
+            Ok((Log::Chase(chased), [before, memory::look(chain.buffer())]))
         }
-        Some(load) if load.placement.cpus.is_empty() => refused("load", "no CPU to run on"),
-        Some(load) if load.bytes_per_thread < LoadWorkload::PIECE_BYTES => {
-            refused("load", "buffers shorter than what is read at a time")
+        Role::Load(buffer) => {
+            buffer.fill()?;
+            let before = memory::look(buffer);
+            team.meet()?;
+            let gap_ns = workload.load.as_ref().map_or(0, |load| load.gap_ns);
+            let curve = load(team, buffer, u64::from(gap_ns))?;
+            Ok((Log::Load(curve), [before, memory::look(buffer)]))
         }
-        _ => Ok(()),
     }
 }
 
-/// One thread that follows the chain, and the loading ones.
-fn run_threads(
-    workload: &LatencyWorkload,
-    buffer: &mut Buffer,
-    load_buffers: &mut [Buffer],
-) -> Result<(Followed, Vec<Seen>), ProbeError> {
-    let loaded: Vec<Loaded> = load_buffers.iter().map(|_| Loaded::default()).collect();
-    let team = Team::new(load_buffers.len() + 1);
-    let shared = &Shared { team: &team, loaded: &loaded, over: AtomicBool::new(false) };
-    thread::scope(|scope| {
-        let spawn = |cpu: CpuId| thread::Builder::new().name(format!("numaio-{cpu}")).stack_size(STACK_BYTES);
-        let not_started = |cpu: CpuId, error: std::io::Error| {
-            team.abandon();
-            let what = format!("start a thread for CPU {cpu}");
-            Leave::Failed(ProbeError::Refused { what, why: error.to_string() })
-        };
-        let cpu = workload.cpu;
-        let chase = spawn(cpu).spawn_scoped(scope, move || follow(shared, workload, buffer));
-        let mut loads = Vec::new();
-        if let Some(load) = &workload.load {
-            for ((cpu, buffer), loaded) in load.placement.cpus.iter().zip(load_buffers).zip(&loaded) {
-                let work = move || load_memory(shared, load, cpu, buffer, loaded);
-                loads.push(spawn(cpu).spawn_scoped(scope, work).map_err(|error| not_started(cpu, error)));
-            }
-        }
-        let chase = chase.map_err(|error| not_started(cpu, error)).and_then(|thread| {
-            let followed = thread.join().unwrap_or(Err(Leave::Abandoned));
-            shared.over.store(true, Ordering::Release);
-            followed.map(Brought::Chain)
-        });
-        let loads = loads.into_iter().map(|thread| {
-            let seen = thread?.join().unwrap_or(Err(Leave::Abandoned));
-            seen.map(Brought::Load)
-        });
-        let (mut followed, mut all_seen) = (None, Vec::new());
-        for brought in all_or_first_failure(std::iter::once(chase).chain(loads).collect())? {
-            match brought {
-                Brought::Chain(chain) => followed = Some(chain),
-                Brought::Load(seen) => all_seen.extend(seen),
-            }
-        }
-        // All of them brought something, the chain's thread among them.
-        followed.map(|followed| (followed, all_seen)).ok_or(ProbeError::Interrupted)
-    })
-}
-
-/// Follows the chain, alone on its CPU.
-fn follow(shared: &Shared, workload: &LatencyWorkload, buffer: &mut Buffer) -> Result<Followed, Leave> {
-    let presence = shared.team.presence();
-    affinity::pin(workload.cpu)?;
-    buffer.fill()?;
-    let first = chase::chain(buffer.as_mut_bytes(), workload.stride_bytes as usize, SEED);
-    let Some(mut place) = first else {
-        let why = "a chain of more than 2^32 places".to_owned();
-        return Err(Leave::Failed(ProbeError::Refused { what: "chase".to_owned(), why }));
-    };
-    let mut seen = vec![look(buffer)];
-    shared.team.meet()?;
-    let places = workload.bytes / u64::from(workload.stride_bytes);
-    let run = |place: &mut usize, least_ns: u64, most_loads: u64| -> Result<LatencySample, Leave> {
-        let start = shared.team.now();
-        let (mut loads, mut ns) = (0, 0);
-        while ns < least_ns && loads < most_loads {
-            // SAFETY: the chain was made in this buffer, which is borrowed for the whole run.
-            *place = unsafe { chase::follow(*place) };
-            loads += chase::LOADS;
-            ns = shared.team.now() - start;
+/// Follows the chain while all others load the memory.
+fn chase(team: &Team, chain: &mut Chain, plan: Plan) -> Result<Chased, Leave> {
+    let mut samples = vec![LatencySample { loads: u64::MAX, ns: u64::MAX }; plan.slices as usize];
+    team.line_up()?;
+    team.note_start(team.now());
+    let turns = warm_up(team, chain, plan)?;
+    let from_ns = team.now();
+    let (mut start, mut until) = (from_ns, from_ns);
+    for sample in &mut samples {
+        until += plan.slice_ns;
+        let mut loads = 0;
+        let end = loop {
+            loads += chain.follow(turns);
+            let now = team.now();
             if interrupted() {
                 return Err(Leave::Failed(ProbeError::Interrupted));
             }
-        }
-        Ok(LatencySample { loads, ns })
-    };
-    run(&mut place, LONGEST_WARM_UP_NS, places)?;
-    let (began, before) = (shared.team.now(), shared.bytes_read());
-    let slice_ns = (u64::from(workload.milliseconds) * 1_000_000 / u64::from(workload.slices)).max(1);
-    let mut samples = Vec::with_capacity(workload.slices as usize);
-    for _ in 0..workload.slices {
-        samples.push(run(&mut place, slice_ns, u64::MAX)?);
-    }
-    let (bytes_read, ns) = (shared.bytes_read() - before, shared.team.now() - began);
-    shared.over.store(true, Ordering::Release);
-    seen.push(look(buffer));
-    presence.done();
-    Ok(Followed { samples, bytes_read, ns, seen })
-}
-
-impl Shared<'_> {
-    fn bytes_read(&self) -> u64 {
-        self.loaded.iter().map(|loaded| loaded.0.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Whether a loading thread is to end: the chain's thread is done, or left.
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) || self.team.is_abandoned()
-    }
-}
-
-/// Reads a buffer over and over, with gaps, until the chain's thread is done.
-fn load_memory(
-    shared: &Shared,
-    load: &LoadWorkload,
-    cpu: CpuId,
-    buffer: &mut Buffer,
-    loaded: &Loaded,
-) -> Result<Vec<Seen>, Leave> {
-    let presence = shared.team.presence();
-    affinity::pin(cpu)?;
-    buffer.fill()?;
-    let mut seen = vec![look(buffer)];
-    shared.team.meet()?;
-    let bytes = &*buffer.as_mut_bytes();
-    let pieces = bytes.chunks_exact(LoadWorkload::PIECE_BYTES as usize).cycle();
-    let mut read = 0;
-    for piece in pieces {
-        chase::read(piece);
-        read += LoadWorkload::PIECE_BYTES;
-        loaded.0.store(read, Ordering::Relaxed);
-        if load.gap_ns > 0 {
-            let until = shared.team.now() + u64::from(load.gap_ns);
-            while shared.team.now() < until {
-                std::hint::spin_loop();
+            if now >= until {
+                break now;
             }
+        };
+        *sample = LatencySample { loads, ns: (end - start).max(1) };
+        start = end;
+    }
+    Ok(Chased { samples, from_ns, to_ns: start })
+}
+
+/// Follows the chain once, but for no longer than the run itself, and until all others load the memory. Gives
+/// the turns that take long enough for reading the clock to cost nothing beside them.
+fn warm_up(team: &Team, chain: &mut Chain, plan: Plan) -> Result<usize, Leave> {
+    let enough_ns = CLOCK_EVERY_NS.min(plan.slice_ns / 8);
+    let until = team.now() + plan.slice_ns.saturating_mul(u64::from(plan.slices));
+    let (mut turns, mut loads) = (1, 0);
+    loop {
+        let began = team.now();
+        loads += chain.follow(turns);
+        let now = team.now();
+        if interrupted() {
+            return Err(Leave::Failed(ProbeError::Interrupted));
         }
-        if shared.is_over() {
-            break;
+        let warm = loads >= chain.places() as u64 || now >= until;
+        if now - began < enough_ns {
+            turns *= 2;
+        } else if warm && team.latest_start().is_some() {
+            return Ok(turns);
+        }
+        team.goes_on()?;
+    }
+}
+
+/// Reads a buffer over and over, with a gap after each piece, until the chain's thread is done.
+fn load(team: &Team, buffer: &Buffer, gap_ns: u64) -> Result<Curve, Leave> {
+    let reader = Reader::new();
+    let mut curve = Curve::new(POINTS, POINT_EVERY_NS);
+    let piece = if gap_ns == 0 { READ_AT_ONCE } else { LoadWorkload::PIECE_BYTES as usize };
+    let (mut at, mut done) = (0, 0u64);
+    team.line_up()?;
+    let start_ns = team.now();
+    team.note_start(start_ns);
+    curve.add(Point { ns: start_ns, done });
+    while team.goes_on()? {
+        let bytes = piece.min(buffer.bytes() - at);
+        // SAFETY: the range lies in the buffer's mapping.
+        unsafe { reader.read(buffer.start().add(at), bytes) };
+        done += bytes as u64;
+        at = if at + bytes == buffer.bytes() { 0 } else { at + bytes };
+        let read_ns = team.now();
+        curve.add(Point { ns: read_ns, done });
+        while team.now() < read_ns.saturating_add(gap_ns) && team.goes_on()? {}
+    }
+    curve.end(Point { ns: team.now(), done });
+    Ok(curve)
+}
+
+fn outcome(
+    logs: impl Iterator<Item = Log>,
+    residency: Residency,
+    of_load: Option<Residency>,
+    began: Instant,
+) -> Result<LatencyOutcome, ProbeError> {
+    let (mut chased, mut curves) = (None, Vec::new());
+    for log in logs {
+        match log {
+            Log::Chase(of_chain) => chased = Some(of_chain),
+            Log::Load(curve) => curves.push(curve),
         }
     }
-    seen.push(look(buffer));
-    presence.done();
-    Ok(seen)
+    let Some(Chased { samples, from_ns, to_ns }) = chased else {
+        return refused("latency", "no thread followed the chain");
+    };
+    let load = of_load.map(|residency| {
+        let read: f64 = curves.iter().map(|curve| curve.at(to_ns) - curve.at(from_ns)).sum();
+        LoadOutcome { bytes_read: read.round() as u64, ns: (to_ns - from_ns).max(1), residency }
+    });
+    Ok(LatencyOutcome { samples, elapsed_ns: super::nanoseconds(began), residency, load })
 }

@@ -1,15 +1,26 @@
 //! Running workloads on this machine.
 
-pub mod copy;
+mod chain;
+mod copy;
 mod curve;
-pub mod latency;
+mod latency;
 mod repetitions;
-pub mod stream;
+mod stream;
 mod team;
 mod window;
 mod work;
 
+pub use copy::copy;
+pub use latency::latency;
+pub use stream::stream;
+
+use numaio_machine::probe::ProbeError;
 use std::time::Instant;
+
+/// Refuses what makes no sense, as the kernel refuses what cannot be.
+fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
+    Err(ProbeError::Refused { what: what.to_owned(), why: why.into() })
+}
 
 /// Nanoseconds since a moment.
 fn nanoseconds(since: Instant) -> u64 {

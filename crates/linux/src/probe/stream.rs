@@ -1,7 +1,6 @@
-//! STREAM on one node's memory.
+//! Threads that run an operation of STREAM.
 
-use super::nanoseconds;
-use super::work::{self, Work};
+use super::work::{Stretch, Task, Work};
 use crate::memory::{self, Buffer, Room, Wanted};
 use crate::stream::Streamer;
 use crate::Root;
@@ -9,71 +8,89 @@ use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
 use numaio_machine::workload::StreamWorkload;
 use std::time::Instant;
 
-/// A thread with its arrays, the one that is written last.
+/// Offset in lines of the second array that is read, the first having none: even, so that both are an odd number
+/// of lines away from what is written, and small, so that both stay far from the last stores.
+const SECOND_READ_AT: usize = 10;
+
+/// A thread that runs STREAM. Doubles that do not fit whole into an array are left out.
 struct Streaming {
     streamer: Streamer,
-    inputs: Vec<Buffer>,
-    output: Buffer,
+    written: Buffer,
+    /// One array, or two.
+    read: Vec<Buffer>,
 }
 
 /// Runs a STREAM workload. `limit_bytes` is what the control group allows.
-pub fn run(
+pub fn stream(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &StreamWorkload,
 ) -> Result<StreamOutcome, ProbeError> {
     let began = Instant::now();
-    let what = format!("{} loop of STREAM", workload.stream_loop);
+    let what = format!("{} loop", workload.stream_loop);
     let streamer =
-        Streamer::new(workload.op, workload.stream_loop).ok_or(ProbeError::Unsupported { what })?;
-    let cpus = &workload.placement.cpus;
-    work::within_limits(cpus, workload.sampling)?;
-    if workload.bytes_per_array < 8 {
-        let why = "an array of less than one double".to_owned();
-        return Err(ProbeError::Refused { what: "STREAM".to_owned(), why });
+        Streamer::new(workload.stream_loop, workload.op).ok_or(ProbeError::Unsupported { what })?;
+    let StreamWorkload { placement, pages, sampling, .. } = workload;
+    let task = Task { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    task.within_limits()?;
+    if workload.bytes_per_array < size_of::<f64>() as u64 {
+        return super::refused("stream", format!("no double fits into {} bytes", workload.bytes_per_array));
     }
-    let arrays = workload.op.arrays();
-    let buffers = vec![(workload.memory, workload.bytes_per_array); arrays as usize];
-    let wanted = Wanted { threads: cpus.len(), buffers: &buffers, pages: workload.pages };
-    let sets = memory::sets(&Room::new(root, limit_bytes), wanted)?;
-    let work = |mut set: Vec<Buffer>| Some(Streaming { streamer, output: set.pop()?, inputs: set });
-    let mut works: Vec<Streaming> = sets.into_iter().filter_map(work).collect();
-    let ran = work::run(cpus, workload.sampling, &mut works)?;
-    let buffers: Vec<&Buffer> = works.iter().flat_map(Work::buffers).collect();
-    let huge_bytes = memory::huge_bytes(root, workload.pages, &buffers);
-    let residency = memory::merge(ran.seen, huge_bytes);
+    let mut works = works(&Room::new(root, limit_bytes), streamer, workload)?;
+    let ran = task.run(root, &mut works)?;
     drop(works);
-    // A pass goes once over each array.
-    let counted = |bytes: u64| bytes.saturating_mul(u64::from(arrays));
-    let samples = ran
-        .samples
-        .iter()
-        .map(|sample| StreamSample { bytes: counted(sample.bytes), ns: sample.ns })
-        .collect();
-    Ok(StreamOutcome { samples, elapsed_ns: nanoseconds(began), start_skew_ns: ran.start_skew_ns, residency })
+    let arrays = u64::from(workload.op.arrays());
+    let sample = |stretch: Stretch| StreamSample { bytes: stretch.bytes * arrays, ns: stretch.ns };
+    Ok(StreamOutcome {
+        samples: ran.stretches.into_iter().map(sample).collect(),
+        elapsed_ns: super::nanoseconds(began),
+        start_skew_ns: ran.start_skew_ns,
+        residency: ran.residency,
+    })
+}
+
+fn works(room: &Room, streamer: Streamer, workload: &StreamWorkload) -> Result<Vec<Streaming>, ProbeError> {
+    let arrays = workload.op.arrays() as usize;
+    let offsets = |thread| [memory::written_at(thread), 0, SECOND_READ_AT].into_iter().take(arrays);
+    let array =
+        |offset_lines| Wanted { node: workload.memory, bytes: workload.bytes_per_array, offset_lines };
+    let wanted: Vec<Wanted> =
+        (0..workload.placement.cpus.len()).flat_map(|thread| offsets(thread).map(array)).collect();
+    let mut buffers = memory::buffers(room, workload.pages, &wanted)?.into_iter();
+    let mut works = Vec::new();
+    while let Some(written) = buffers.next() {
+        works.push(Streaming { streamer, written, read: buffers.by_ref().take(arrays - 1).collect() });
+    }
+    Ok(works)
 }
 
 impl Work for Streaming {
     fn prepare(&mut self) -> Result<(), ProbeError> {
-        self.inputs.iter_mut().try_for_each(Buffer::fill)?;
-        self.output.touch()
+        self.read.iter_mut().try_for_each(Buffer::fill)?;
+        self.written.touch()
     }
 
     fn buffers(&self) -> Vec<&Buffer> {
-        self.inputs.iter().chain([&self.output]).collect()
+        std::iter::once(&self.written).chain(&self.read).collect()
     }
 
     fn bytes(&self) -> usize {
-        self.output.bytes() & !7
+        let shortest = self.buffers().into_iter().map(Buffer::bytes).min().unwrap_or(0);
+        shortest / size_of::<f64>() * size_of::<f64>()
     }
 
-    fn longest_call(&self) -> usize {
-        self.streamer.longest_call()
+    fn longest_part(&self) -> usize {
+        self.streamer.longest_call() * size_of::<f64>()
     }
 
-    fn run_part(&mut self, at: usize, bytes: usize) {
-        if let (Some(first), Some(last)) = (self.inputs.first(), self.inputs.last()) {
-            self.output.stream_part(self.streamer, [first, last], at, bytes);
+    fn part(&mut self, at: usize, bytes: usize) {
+        let count = bytes.min(self.bytes().saturating_sub(at)) / size_of::<f64>();
+        let (Some(first), Some(last)) = (self.read.first(), self.read.last()) else { return };
+        // SAFETY: the doubles lie in their buffers' mappings, which are distinct, whole lines from a page's
+        // beginning, and ours alone by `&mut self`.
+        unsafe {
+            let of = |buffer: &Buffer| buffer.start().add(at).cast::<f64>();
+            self.streamer.run_raw(of(&self.written), of(first), of(last), count);
         }
     }
 }

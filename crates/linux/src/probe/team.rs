@@ -1,5 +1,7 @@
 //! Threads that wait for each other, and that none can leave waiting.
 
+use crate::affinity;
+use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,6 +11,9 @@ use std::time::Instant;
 /// Turns of a waiting loop before the CPU is offered to others: where a virtual machine has fewer CPUs than
 /// it shows, the one waited for may need this one.
 const TURNS_BEFORE_YIELDING: u32 = 10_000;
+
+/// Stack of a thread. It needs little; a signal with AVX-512 state on it needs 4 KiB more.
+const STACK_BYTES: usize = 128 << 10;
 
 /// Why a thread ends early.
 pub enum Leave {
@@ -24,6 +29,53 @@ impl From<ProbeError> for Leave {
     }
 }
 
+/// Runs `work` on a thread for each member, pinned to its CPU; gives what all of them brought, or why one of
+/// them failed.
+pub fn together<M: Send, B: Send>(
+    name: &str,
+    members: Vec<(CpuId, M)>,
+    work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
+) -> Result<Vec<B>, ProbeError> {
+    let (team, work) = (&Team::new(members.len()), &work);
+    let results: Vec<Result<B, Leave>> = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (cpu, member) in members {
+            let run = move || {
+                // Whatever ends this thread early, a panic too, the others do not wait for it.
+                let presence = team.presence();
+                affinity::pin(cpu)?;
+                let brought = work(team, member)?;
+                presence.done();
+                Ok(brought)
+            };
+            let builder = thread::Builder::new().name(format!("{name}-{cpu}")).stack_size(STACK_BYTES);
+            match builder.spawn_scoped(scope, run) {
+                Ok(thread) => threads.push(Ok(thread)),
+                Err(error) => {
+                    team.abandon();
+                    let what = format!("start a thread for CPU {cpu}");
+                    threads.push(Err(Leave::Failed(ProbeError::Refused { what, why: error.to_string() })));
+                    break;
+                }
+            }
+        }
+        let joined = threads.into_iter().map(|thread| thread?.join().unwrap_or(Err(Leave::Abandoned)));
+        joined.collect()
+    });
+    let failure = results.iter().find_map(|result| match result {
+        Err(Leave::Failed(error)) => Some(error.clone()),
+        _ => None,
+    });
+    let all: Result<Vec<B>, Leave> = results.into_iter().collect();
+    all.map_err(|_| {
+        let why = || ProbeError::Refused {
+            what: name.to_owned(),
+            why: "a thread ended before its time".to_owned(),
+        };
+        failure.unwrap_or_else(why)
+    })
+}
+
 /// Threads that work together.
 pub struct Team {
     size: usize,
@@ -36,6 +88,7 @@ pub struct Team {
     round: AtomicUsize,
     started: AtomicUsize,
     latest_start: AtomicU64,
+    stopped: AtomicBool,
 }
 
 /// A thread's promise to the team: dropped before [`Presence::done`], it sets the others free.
@@ -54,6 +107,7 @@ impl Team {
             round: AtomicUsize::new(0),
             started: AtomicUsize::new(0),
             latest_start: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
         }
     }
 
@@ -73,11 +127,6 @@ impl Team {
         let _ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         self.abandoned.store(true, Ordering::Release);
         self.all_ready.notify_all();
-    }
-
-    /// Whether one left before its time.
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
     }
 
     /// Sleeps until all threads are prepared, which may take long.
@@ -119,10 +168,23 @@ impl Team {
         Ok(())
     }
 
-    /// Notes that a thread starts to copy now.
+    /// Notes that a thread starts its work now.
     pub fn note_start(&self, ns: u64) {
         self.latest_start.fetch_max(ns, Ordering::AcqRel);
         self.started.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Tells those who only accompany the work of others that it is done.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether the work that the caller accompanies goes on.
+    pub fn goes_on(&self) -> Result<bool, Leave> {
+        if self.abandoned.load(Ordering::Relaxed) {
+            return Err(Leave::Abandoned);
+        }
+        Ok(!self.stopped.load(Ordering::Relaxed))
     }
 
     /// When the last thread started; none while one has not.

@@ -1,110 +1,84 @@
-//! STREAM of aarch64: pairs of 16-byte registers.
+//! Loops of STREAM on aarch64, with pairs of 16-byte vectors.
 
-use super::{one_by_one, Loops, Parts, SCALAR};
-use numaio_machine::workload::StreamOp;
+use super::{Turns, SCALAR};
+use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
-/// Bytes of an array in one turn.
-const TURN: usize = 64;
+/// The loop of an operation; none if this CPU cannot run it.
+pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
+    let all: &[Turns; 4] = match stream_loop {
+        StreamLoop::Ordinary => &ORDINARY,
+        StreamLoop::Stnp => &STNP,
+        StreamLoop::Avx512 | StreamLoop::Avx2 => return None,
+    };
+    Some(all[op as usize])
+}
 
-macro_rules! one {
-    ($name:ident, $op:expr, $store:literal, [$($line:literal),*]) => {
+/// A loop: its steps at the offsets of the pairs in a turn, `\at` (Arm ARM, C7.2: `LDP`, `STNP`, `FMUL (by
+/// element)`, `FADD (vector)`).
+macro_rules! turns {
+    ($name:ident, $($step:expr),+) => {
         /// # Safety
-        /// As [`super::super::Loop`].
-        pub unsafe fn $name(a: *const f64, b: *const f64, out: *mut f64, bytes: usize) {
-            // SAFETY: head, whole turns and tail lie within the ranges that the caller vouches for; a pointer
-            // that the operation does not read is only added to. Every aarch64 CPU that runs Linux has these
-            // registers.
+        /// As [`Turns`].
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for.
+            // Every aarch64 CPU that runs Linux in user space has these registers.
             unsafe {
-                let parts = Parts::new(out, bytes, TURN);
-                one_by_one($op, a, b, out, parts.head);
-                let (head, done) = (parts.head / 8, (parts.head + parts.turns * TURN) / 8);
-                if parts.turns > 0 {
-                    asm!(
-                        "ld1r {{v16.2d}}, [{scalar}]",
-                        "2:",
-                        $($line,)*
-                        concat!($store, " q0, q1, [{out}]"),
-                        concat!($store, " q2, q3, [{out}, #32]"),
-                        "add {a}, {a}, #64",
-                        "add {b}, {b}, #64",
-                        "add {out}, {out}, #64",
-                        "subs {turns}, {turns}, #1",
-                        "b.ne 2b",
-                        a = inout(reg) a.wrapping_add(head) => _,
-                        b = inout(reg) b.wrapping_add(head) => _,
-                        out = inout(reg) out.add(head) => _,
-                        turns = inout(reg) parts.turns => _,
-                        scalar = in(reg) &SCALAR,
-                        out("v0") _, out("v1") _, out("v2") _, out("v3") _,
-                        out("v4") _, out("v5") _, out("v6") _, out("v7") _, out("v16") _,
-                        options(nostack)
-                    );
-                }
-                one_by_one($op, a.wrapping_add(done), b.wrapping_add(done), out.add(done), parts.tail);
-                // Order the stores before anything that says they are done.
-                asm!("dmb ish", options(nostack, preserves_flags));
+                asm!(
+                    "2:",
+                    ".irp at, 0, 32, 64, 96, 128, 160, 192, 224",
+                    $($step,)+
+                    ".endr",
+                    "add {x}, {x}, #256",
+                    "add {y}, {y}, #256",
+                    "add {to}, {to}, #256",
+                    "subs {turns}, {turns}, #1",
+                    "b.ne 2b",
+                    to = inout(reg) to => _,
+                    x = inout(reg) x => _,
+                    y = inout(reg) y => _,
+                    turns = inout(reg) turns => _,
+                    inout("v0") SCALAR => _,
+                    out("v1") _, out("v2") _, out("v3") _, out("v4") _,
+                    options(nostack)
+                );
             }
         }
     };
 }
 
-macro_rules! loops {
-    ($module:ident, $store:literal) => {
-        pub mod $module {
-            use super::*;
-            pub const LOOPS: Loops = [copy, scale, add, triad];
-            one!(copy, StreamOp::Copy, $store, ["ldp q0, q1, [{a}]", "ldp q2, q3, [{a}, #32]"]);
-            one!(
-                scale,
-                StreamOp::Scale,
-                $store,
-                [
-                    "ldp q0, q1, [{a}]",
-                    "ldp q2, q3, [{a}, #32]",
-                    "fmul v0.2d, v0.2d, v16.2d",
-                    "fmul v1.2d, v1.2d, v16.2d",
-                    "fmul v2.2d, v2.2d, v16.2d",
-                    "fmul v3.2d, v3.2d, v16.2d"
-                ]
-            );
-            one!(
-                add,
-                StreamOp::Add,
-                $store,
-                [
-                    "ldp q0, q1, [{a}]",
-                    "ldp q2, q3, [{a}, #32]",
-                    "ldp q4, q5, [{b}]",
-                    "ldp q6, q7, [{b}, #32]",
-                    "fadd v0.2d, v0.2d, v4.2d",
-                    "fadd v1.2d, v1.2d, v5.2d",
-                    "fadd v2.2d, v2.2d, v6.2d",
-                    "fadd v3.2d, v3.2d, v7.2d"
-                ]
-            );
-            one!(
-                triad,
-                StreamOp::Triad,
-                $store,
-                [
-                    "ldp q0, q1, [{a}]",
-                    "ldp q2, q3, [{a}, #32]",
-                    "ldp q4, q5, [{b}]",
-                    "ldp q6, q7, [{b}, #32]",
-                    "fmul v4.2d, v4.2d, v16.2d",
-                    "fmul v5.2d, v5.2d, v16.2d",
-                    "fmul v6.2d, v6.2d, v16.2d",
-                    "fmul v7.2d, v7.2d, v16.2d",
-                    "fadd v0.2d, v0.2d, v4.2d",
-                    "fadd v1.2d, v1.2d, v5.2d",
-                    "fadd v2.2d, v2.2d, v6.2d",
-                    "fadd v3.2d, v3.2d, v7.2d"
-                ]
-            );
-        }
+/// The four operations with one kind of store, in the order of [`StreamOp`].
+macro_rules! operations {
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $store:literal) => {
+        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
+        turns!($copy, "ldp q1, q2, [{x}, #\\at]", concat!($store, " q1, q2, [{to}, #\\at]"));
+        turns!(
+            $scale,
+            "ldp q1, q2, [{x}, #\\at]",
+            "fmul v1.2d, v1.2d, v0.d[0]",
+            "fmul v2.2d, v2.2d, v0.d[0]",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
+        turns!(
+            $add,
+            "ldp q1, q2, [{x}, #\\at]",
+            "ldp q3, q4, [{y}, #\\at]",
+            "fadd v1.2d, v1.2d, v3.2d",
+            "fadd v2.2d, v2.2d, v4.2d",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
+        turns!(
+            $triad,
+            "ldp q1, q2, [{x}, #\\at]",
+            "ldp q3, q4, [{y}, #\\at]",
+            "fmul v3.2d, v3.2d, v0.d[0]",
+            "fmul v4.2d, v4.2d, v0.d[0]",
+            "fadd v1.2d, v1.2d, v3.2d",
+            "fadd v2.2d, v2.2d, v4.2d",
+            concat!($store, " q1, q2, [{to}, #\\at]")
+        );
     };
 }
 
-loops!(ordinary, "stp");
-loops!(stnp, "stnp");
+operations!(STNP = [stnp_copy, stnp_scale, stnp_add, stnp_triad], "stnp");
+operations!(ORDINARY = [ordinary_copy, ordinary_scale, ordinary_add, ordinary_triad], "stp");

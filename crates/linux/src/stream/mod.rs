@@ -1,4 +1,4 @@
-//! Loops of STREAM (McCalpin, 1995) on arrays of doubles.
+//! Loops of STREAM (McCalpin, 1995).
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -7,136 +7,123 @@ mod x86;
 
 use numaio_machine::workload::{StreamLoop, StreamOp};
 
-/// The number that scale and triad multiply by, as in STREAM.
+/// The number that scale and triad multiply with, as in STREAM.
 pub const SCALAR: f64 = 3.0;
 
-/// Bytes of an array that one call should get at most, so that between two calls time can be taken and an
-/// interrupt noticed. Long enough that the fence at a call's end costs nothing beside it.
-const CALL: usize = 1 << 20;
+/// A cache line: non-temporal stores go to memory by whole lines.
+const LINE: usize = 64;
 
-/// Runs one operation: reads `bytes` of the first pointer, and for add and triad of the second, and writes as many
-/// to the third.
+/// Doubles that one turn of a loop writes.
+const TURN: usize = 4 * LINE / size_of::<f64>();
+
+/// Doubles of each array that a call gets at most, so that between two calls time can be taken and an interrupt
+/// noticed: long enough that the fence at its end costs nothing.
+const CALL: usize = (1 << 20) / size_of::<f64>();
+
+/// Writes `TURN` doubles to the first array in each turn, from those of the other two.
 ///
 /// # Safety
-/// All ranges are valid and aligned to a double, the written one overlaps none of the others, and nobody else
-/// writes the first two or touches the third meanwhile. `bytes` is a multiple of 8. The CPU has what the loop is
-/// made of.
-type Loop = unsafe fn(*const f64, *const f64, *mut f64, usize);
-
-/// The loops of one kind, in the order of [`StreamOp::ALL`].
-type Loops = [Loop; 4];
+/// As [`Streamer::run_raw`], for that many turns, and the first array begins with a cache line.
+type Turns = unsafe fn(*mut f64, *const f64, *const f64, usize);
 
 /// A loop that this CPU can run.
 #[derive(Debug, Clone, Copy)]
 pub struct Streamer {
     op: StreamOp,
-    run: Loop,
+    turns: Turns,
 }
 
-/// Whether this CPU can run loops of a kind.
+/// Whether this CPU can run a loop.
 pub fn available(stream_loop: StreamLoop) -> bool {
-    loops(stream_loop).is_some()
+    Streamer::new(stream_loop, StreamOp::Copy).is_some()
 }
 
 impl Streamer {
     /// The loop; none if this CPU cannot run it.
-    pub fn new(op: StreamOp, stream_loop: StreamLoop) -> Option<Self> {
-        let index = StreamOp::ALL.iter().position(|other| *other == op)?;
-        Some(Self { op, run: loops(stream_loop)?[index] })
+    pub fn new(stream_loop: StreamLoop, op: StreamOp) -> Option<Self> {
+        Some(Self { op, turns: of_this_architecture(stream_loop, op)? })
     }
 
-    /// Arrays that the operation reads.
-    pub fn inputs(&self) -> usize {
-        self.op.arrays() as usize - 1
-    }
-
-    /// Bytes of an array that one call should get at most.
+    /// Doubles of each array that one call should get at most.
     pub(crate) fn longest_call(&self) -> usize {
         CALL
     }
 
-    /// Runs the operation on as many elements as all slices have; copy and scale pass `b` over. When it
-    /// returns, the results are on their way to memory and seen by every CPU.
-    pub fn run(&self, a: &[f64], b: &[f64], out: &mut [f64]) {
-        let elements = a.len().min(out.len());
-        let elements = if self.inputs() == 2 { elements.min(b.len()) } else { elements };
-        // SAFETY: the slices have that many elements each, and a mutable one overlaps no other; `new` has made
-        // sure of the CPU.
-        unsafe { (self.run)(a.as_ptr(), b.as_ptr(), out.as_mut_ptr(), elements * 8) }
+    /// Writes as many doubles as all slices have: from `x`, or from `x` and `y`. When it returns, they are on
+    /// their way to memory and seen by every CPU: non-temporal stores are fenced.
+    ///
+    /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is the other
+    /// array that add and triad read, and does not matter to copy and scale.
+    pub fn run(&self, to: &mut [f64], x: &[f64], y: &[f64]) {
+        let count = to.len().min(x.len()).min(y.len());
+        // SAFETY: all slices have that many doubles, and a mutable one overlaps no other.
+        unsafe { self.run_raw(to.as_mut_ptr(), x.as_ptr(), y.as_ptr(), count) }
     }
 
-    /// Runs the operation between places.
+    /// As [`Streamer::run`], between places.
     ///
     /// # Safety
-    /// As [`Loop`], but for the CPU.
-    pub(crate) unsafe fn run_raw(&self, a: *const f64, b: *const f64, out: *mut f64, bytes: usize) {
-        // SAFETY: the caller's promise; `new` has made sure of the CPU.
-        unsafe { (self.run)(a, b, out, bytes) }
+    /// All arrays have that many doubles, the first overlaps no other, nobody else writes any or reads the
+    /// first meanwhile.
+    pub(crate) unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
+        let head = to.align_offset(LINE).min(count);
+        let turns = (count - head) / TURN;
+        let tail = head + turns * TURN;
+        // SAFETY: head, whole turns and tail lie within the arrays that the caller vouches for; after the head
+        // the first one begins with a line. `new` has made sure of the CPU.
+        unsafe {
+            self.one_by_one(to, x, y, 0..head);
+            if turns > 0 {
+                (self.turns)(to.add(head), x.add(head), y.add(head), turns);
+            }
+            self.one_by_one(to, x, y, tail..count);
+        }
+        fence();
     }
+
+    /// The definition.
+    ///
+    /// # Safety
+    /// As [`Streamer::run_raw`].
+    unsafe fn one_by_one(&self, to: *mut f64, x: *const f64, y: *const f64, places: std::ops::Range<usize>) {
+        for place in places {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (x, y) = (*x.add(place), *y.add(place));
+                *to.add(place) = match self.op {
+                    StreamOp::Copy => x,
+                    StreamOp::Scale => SCALAR * x,
+                    StreamOp::Add => x + y,
+                    StreamOp::Triad => x + SCALAR * y,
+                };
+            }
+        }
+    }
+}
+
+/// Orders the stores before anything that says they are done.
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier changes nothing.
+    unsafe {
+        std::arch::asm!("dmb ish", options(nostack, preserves_flags))
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
-fn loops(stream_loop: StreamLoop) -> Option<Loops> {
-    let (avx512, avx2) = (is_x86_feature_detected!("avx512f"), is_x86_feature_detected!("avx2"));
-    match stream_loop {
-        StreamLoop::Ordinary if avx512 => Some(x86::ordinary_avx512::LOOPS),
-        StreamLoop::Ordinary if avx2 => Some(x86::ordinary_avx2::LOOPS),
-        StreamLoop::Ordinary => Some(x86::ordinary_sse2::LOOPS),
-        StreamLoop::Avx512 if avx512 => Some(x86::avx512::LOOPS),
-        StreamLoop::Avx2 if avx2 => Some(x86::avx2::LOOPS),
-        _ => None,
-    }
-}
+use x86::of_this_architecture;
 
 #[cfg(target_arch = "aarch64")]
-fn loops(stream_loop: StreamLoop) -> Option<Loops> {
-    match stream_loop {
-        StreamLoop::Ordinary => Some(aarch64::ordinary::LOOPS),
-        StreamLoop::Stnp => Some(aarch64::stnp::LOOPS),
-        StreamLoop::Avx512 | StreamLoop::Avx2 => None,
-    }
-}
+use aarch64::of_this_architecture;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn loops(_: StreamLoop) -> Option<Loops> {
+fn of_this_architecture(_: StreamLoop, _: StreamOp) -> Option<Turns> {
     None
-}
-
-/// A cache line: non-temporal stores go to memory by whole lines.
-const LINE: usize = 64;
-
-/// How an array is cut: up to the first whole line of the output, whole turns, and what is left; in bytes.
-struct Parts {
-    head: usize,
-    turns: usize,
-    tail: usize,
-}
-
-impl Parts {
-    fn new(out: *const f64, bytes: usize, turn: usize) -> Self {
-        let head = (out.addr().next_multiple_of(LINE) - out.addr()).min(bytes);
-        let turns = (bytes - head) / turn;
-        Self { head, turns, tail: bytes - head - turns * turn }
-    }
-}
-
-/// One element after the other: what vectors leave over.
-///
-/// # Safety
-/// As [`Loop`].
-unsafe fn one_by_one(op: StreamOp, a: *const f64, b: *const f64, out: *mut f64, bytes: usize) {
-    for index in 0..bytes / 8 {
-        // SAFETY: within the ranges that the caller vouches for; `b` is only read by operations that have it.
-        unsafe {
-            let value = match op {
-                StreamOp::Copy => *a.add(index),
-                StreamOp::Scale => SCALAR * *a.add(index),
-                StreamOp::Add => *a.add(index) + *b.add(index),
-                StreamOp::Triad => *a.add(index) + SCALAR * *b.add(index),
-            };
-            *out.add(index) = value;
-        }
-    }
 }
 
 #[cfg(test)]

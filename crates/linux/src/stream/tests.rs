@@ -1,52 +1,107 @@
 use super::*;
+use crate::disassembly;
 
-fn all() -> Vec<(StreamOp, StreamLoop, Streamer)> {
-    let pairs = StreamOp::ALL.into_iter().flat_map(|op| StreamLoop::ALL.map(|stream_loop| (op, stream_loop)));
-    pairs.filter_map(|(op, stream_loop)| Some((op, stream_loop, Streamer::new(op, stream_loop)?))).collect()
+/// Doubles that differ at every place, as many below zero as above.
+fn numbers(count: usize, seed: u32) -> Vec<f64> {
+    let number = |at: u32| f64::from(at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 3) / 1e3 - 2e5;
+    (0..count as u32).map(number).collect()
 }
 
-fn wanted(op: StreamOp, a: f64, b: f64) -> f64 {
+fn defined(op: StreamOp, x: f64, y: f64) -> f64 {
     match op {
-        StreamOp::Copy => a,
-        StreamOp::Scale => 3.0 * a,
-        StreamOp::Add => a + b,
-        StreamOp::Triad => a + 3.0 * b,
+        StreamOp::Copy => x,
+        StreamOp::Scale => SCALAR * x,
+        StreamOp::Add => x + y,
+        StreamOp::Triad => x + SCALAR * y,
     }
 }
 
+/// Every loop this CPU can run; on x86-64 the ordinary ones of all lengths of vectors.
+fn loops(op: StreamOp) -> Vec<(String, Streamer)> {
+    let public = StreamLoop::ALL.into_iter().filter_map(|stream_loop| {
+        Streamer::new(stream_loop, op).map(|streamer| (stream_loop.to_string(), streamer))
+    });
+    #[cfg(target_arch = "x86_64")]
+    let inner =
+        x86::ordinary().map(|(name, all)| (name.to_owned(), Streamer { op, turns: all[op as usize] }));
+    #[cfg(not(target_arch = "x86_64"))]
+    let inner = std::iter::empty();
+    public.chain(inner).collect()
+}
+
 #[test]
-fn every_loop_computes_its_operation_and_nothing_beside_it() {
-    const GUARD: f64 = -7.25;
-    const MOST: usize = 20_003;
-    let a: Vec<f64> = (0..MOST + 16).map(|index| index as f64 * 0.5 + 0.1).collect();
-    let b: Vec<f64> = (0..MOST + 16).map(|index| 1e6 - index as f64).collect();
-    for (op, stream_loop, streamer) in all() {
-        for length in (0..100).chain([127, 128, 129, 1023, MOST]) {
-            for (a_at, b_at, out_at) in [(0, 0, 0), (1, 2, 3), (7, 0, 5), (0, 3, 8)] {
-                let mut out = vec![GUARD; length + 24];
-                let (a, b) = (&a[a_at..a_at + length], &b[b_at..b_at + length]);
-                streamer.run(a, b, &mut out[out_at..out_at + length]);
-                let right = (0..length).all(|index| out[out_at + index] == wanted(op, a[index], b[index]));
-                assert!(right, "{op} by {stream_loop}, {length} at {a_at}, {b_at}, {out_at}");
-                let beside = out[..out_at].iter().chain(&out[out_at + length..]);
-                assert!(beside.into_iter().all(|value| *value == GUARD), "{op} by {stream_loop}, {length}");
+fn every_loop_gives_what_the_definition_says_and_nothing_beside() {
+    const GUARD: f64 = -777.25;
+    const ROOM: usize = 24;
+    let lengths = (0..=100).chain([127, 128, 129, 255, 256, 257, 511, 512, 513, 9_001]);
+    let (x, y) = (numbers(9_001 + ROOM, 1), numbers(9_001 + ROOM, 77));
+    for (op, length) in lengths.flat_map(|length| StreamOp::ALL.map(|op| (op, length))) {
+        for (name, streamer) in loops(op) {
+            for (to_at, x_at, y_at) in [(0, 0, 0), (1, 0, 0), (0, 1, 3), (7, 8, 1), (8, 5, 16), (3, 3, 3)] {
+                let mut to = vec![GUARD; length + ROOM];
+                streamer.run(
+                    &mut to[to_at..to_at + length],
+                    &x[x_at..x_at + length],
+                    &y[y_at..y_at + length],
+                );
+                let case = format!("{op} ({name}), {length} doubles, {x_at} and {y_at} to {to_at}");
+                let right = (0..length).all(|at| to[to_at + at] == defined(op, x[x_at + at], y[y_at + at]));
+                assert!(right, "{case}");
+                assert!(
+                    to[..to_at].iter().chain(&to[to_at + length..]).all(|guard| *guard == GUARD),
+                    "{case}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn what_an_operation_does_not_read_may_be_short() {
-    for (op, stream_loop, streamer) in all() {
-        let mut out = [0.0; 100];
-        streamer.run(&[1.0; 90], &[2.0; 50], &mut out);
-        let written = if streamer.inputs() == 2 { 50 } else { 90 };
-        assert_eq!(out.iter().filter(|value| **value != 0.0).count(), written, "{op} by {stream_loop}");
+fn the_shortest_slice_decides() {
+    for (name, streamer) in loops(StreamOp::Add) {
+        let mut to = [0.0; 300];
+        streamer.run(&mut to, &[1.0; 200], &[2.0; 250]);
+        assert_eq!(to.iter().filter(|sum| **sum == 3.0).count(), 200, "{name}");
+        streamer.run(&mut to, &[3.0; 300], &[4.0; 20]);
+        assert_eq!(to.iter().filter(|sum| **sum == 7.0).count(), 20, "{name}");
     }
 }
 
 #[test]
-fn ordinary_stores_are_always_there() {
+fn an_ordinary_loop_is_available_and_none_of_another_architecture() {
     assert!(available(StreamLoop::Ordinary));
     assert!(!(available(StreamLoop::Stnp) && available(StreamLoop::Avx2)));
+}
+
+#[test]
+fn the_loops_consist_of_the_instructions_they_are_named_for() {
+    if cfg!(target_arch = "x86_64") {
+        disassembly::expect(
+            "stream::x86::",
+            &[
+                ("avx512_copy", &["vmovupd", "vmovntpd", "zmm"]),
+                ("avx512_scale", &["vmulpd", "vmovntpd", "zmm"]),
+                ("avx512_add", &["vaddpd", "vmovntpd", "zmm"]),
+                ("avx512_triad", &["vmulpd", "vaddpd", "vmovntpd", "zmm"]),
+                ("avx2_copy", &["vmovupd", "vmovntpd", "ymm"]),
+                ("avx2_scale", &["vmulpd", "vmovntpd", "ymm"]),
+                ("avx2_add", &["vaddpd", "vmovntpd", "ymm"]),
+                ("avx2_triad", &["vmulpd", "vaddpd", "vmovntpd", "ymm"]),
+                ("ordinary_avx512_triad", &["vmulpd", "vaddpd", "vmovapd", "zmm"]),
+                ("ordinary_avx2_triad", &["vmulpd", "vaddpd", "vmovapd", "ymm"]),
+                ("ordinary_sse2_copy", &["movupd", "movapd", "xmm"]),
+                ("ordinary_sse2_triad", &["mulpd", "addpd", "movapd", "xmm"]),
+            ],
+        );
+    } else {
+        disassembly::expect(
+            "stream::aarch64::",
+            &[
+                ("stnp_copy", &["ldp", "stnp"]),
+                ("stnp_triad", &["ldp", "fmul", "fadd", "stnp"]),
+                ("ordinary_scale", &["ldp", "fmul", "stp"]),
+                ("ordinary_add", &["ldp", "fadd", "stp"]),
+            ],
+        );
+    }
 }

@@ -1,194 +1,163 @@
-//! STREAM of x86-64.
+//! Loops of STREAM on x86-64, in assembly for the same reasons as the copy loops.
 //!
-//! In assembly, as the copy loops are: the same instructions run in every build, and no optimiser takes a copy
-//! for a memcpy.
+//! One line after the other is read, computed and written, four lines a turn. Multiplication and addition stay
+//! apart, as the definition has them; memory is slower than both.
 
-use super::{one_by_one, Loops, Parts, SCALAR};
-use numaio_machine::workload::StreamOp;
+use super::{Turns, SCALAR};
+use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
-use std::arch::x86_64::_mm_sfence;
 
-/// A loop over turns of four vectors, with the lines before and after them.
+/// The loop of an operation; none if this CPU cannot run it.
+pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
+    let all: &[Turns; 4] = match stream_loop {
+        StreamLoop::Avx512 if is_x86_feature_detected!("avx512f") => &AVX512,
+        StreamLoop::Avx2 if is_x86_feature_detected!("avx2") => &AVX2,
+        StreamLoop::Ordinary => ordinary().next()?.1,
+        StreamLoop::Avx512 | StreamLoop::Avx2 | StreamLoop::Stnp => return None,
+    };
+    Some(all[op as usize])
+}
+
+/// The loops with ordinary stores that this CPU can run, the widest vectors first.
+pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [Turns; 4])> {
+    let avx512 = is_x86_feature_detected!("avx512f").then_some(("avx512", &ORDINARY_AVX512));
+    let avx2 = is_x86_feature_detected!("avx2").then_some(("avx2", &ORDINARY_AVX2));
+    [avx512, avx2, Some(("sse2", &ORDINARY_SSE2))].into_iter().flatten()
+}
+
+/// A loop: what it does before the first turn and after the last one, the offsets of the vectors in a turn, and
+/// the steps at each of these, `\at`.
 macro_rules! turns {
-    ($name:ident, $feature:literal, $op:expr, $turn:literal, [$($line:expr),* $(,)?], [$($reg:tt),*]) => {
+    ($name:ident, $feature:literal, $before:expr, $after:literal, $at:literal, $($step:expr),+) => {
         /// # Safety
-        /// As [`super::super::Loop`]; the CPU has the feature.
+        /// As [`Turns`]; the CPU has what the loop is named for.
         #[target_feature(enable = $feature)]
-        pub unsafe fn $name(a: *const f64, b: *const f64, out: *mut f64, bytes: usize) {
-            // SAFETY: head, whole turns and tail lie within the ranges that the caller vouches for, and behind
-            // the head the output is aligned to a line. A pointer that the operation does not read is only
-            // added to. The fence orders the stores before anything that says they are done.
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for, and
+            // what is written begins with a line, as these stores demand.
             unsafe {
-                let parts = Parts::new(out, bytes, $turn);
-                one_by_one($op, a, b, out, parts.head);
-                let (head, done) = (parts.head / 8, (parts.head + parts.turns * $turn) / 8);
-                if parts.turns > 0 {
-                    asm!(
-                        $($line,)*
-                        a = inout(reg) a.wrapping_add(head) => _,
-                        b = inout(reg) b.wrapping_add(head) => _,
-                        out = inout(reg) out.add(head) => _,
-                        turns = inout(reg) parts.turns => _,
-                        scalar = in(reg) &SCALAR,
-                        $(out($reg) _,)*
-                        options(nostack)
-                    );
-                }
-                one_by_one($op, a.wrapping_add(done), b.wrapping_add(done), out.add(done), parts.tail);
-                _mm_sfence();
+                asm!(
+                    $before,
+                    ".p2align 5",
+                    "2:",
+                    concat!(".irp at, ", $at),
+                    $($step,)+
+                    ".endr",
+                    "add {x}, 256",
+                    "add {y}, 256",
+                    "add {to}, 256",
+                    "dec {turns}",
+                    "jnz 2b",
+                    $after,
+                    to = inout(reg) to => _,
+                    x = inout(reg) x => _,
+                    y = inout(reg) y => _,
+                    turns = inout(reg) turns => _,
+                    inout("xmm0") SCALAR => _,
+                    out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
+                    out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _,
+                    out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack)
+                );
             }
         }
     };
 }
 
-/// The four operations with three-operand instructions on registers of one width.
-macro_rules! vex {
-    ($module:ident, $feature:literal, $turn:literal, $step:literal, $offsets:tt, $store:literal, $end:literal,
-     $v:literal, $regs:tt) => {
-        pub mod $module {
-            use super::*;
-            pub const LOOPS: Loops = [copy, scale, add, triad];
-            vex!(@op copy, $feature, StreamOp::Copy, $turn, $step, $offsets, $store, $end, $v, $regs,
-                ["vmovupd ", "", "0, [{a}"], []);
-            vex!(@op scale, $feature, StreamOp::Scale, $turn, $step, $offsets, $store, $end, $v, $regs,
-                ["vmulpd ", "", "4, [{a}"], []);
-            vex!(@op add, $feature, StreamOp::Add, $turn, $step, $offsets, $store, $end, $v, $regs,
-                ["vmovupd ", "", "0, [{a}"], ["vaddpd ", "[{b}"]);
-            vex!(@op triad, $feature, StreamOp::Triad, $turn, $step, $offsets, $store, $end, $v, $regs,
-                ["vmulpd ", "", "4, [{b}"], ["vaddpd ", "[{a}"]);
-        }
-    };
-    (@op $name:ident, $feature:literal, $op:expr, $turn:literal, $step:literal, [$o1:literal, $o2:literal, $o3:literal],
-     $store:literal, $end:literal, $v:literal, $regs:tt, $first:tt, $second:tt) => {
-        turns!($name, $feature, $op, $turn, [
-            concat!("vbroadcastsd ", $v, "4, [{scalar}]"),
-            ".p2align 5",
-            "2:",
-            vex!(@first $v, "0", "", $first), vex!(@second $v, "0", "", $second),
-            vex!(@first $v, "1", $o1, $first), vex!(@second $v, "1", $o1, $second),
-            vex!(@first $v, "2", $o2, $first), vex!(@second $v, "2", $o2, $second),
-            vex!(@first $v, "3", $o3, $first), vex!(@second $v, "3", $o3, $second),
-            concat!($store, " [{out}], ", $v, "0"),
-            concat!($store, " [{out}", $o1, "], ", $v, "1"),
-            concat!($store, " [{out}", $o2, "], ", $v, "2"),
-            concat!($store, " [{out}", $o3, "], ", $v, "3"),
-            concat!("add {a}, ", $step),
-            concat!("add {b}, ", $step),
-            concat!("add {out}, ", $step),
-            "dec {turns}",
-            "jnz 2b",
-            $end,
-        ], $regs);
-    };
-    (@first $v:literal, $n:literal, $o:literal, ["vmovupd ", "", "0, [{a}"]) => {
-        concat!("vmovupd ", $v, $n, ", [{a}", $o, "]")
-    };
-    (@first $v:literal, $n:literal, $o:literal, ["vmulpd ", "", $from:literal]) => {
-        concat!("vmulpd ", $v, $n, ", ", $v, $from, $o, "]")
-    };
-    (@second $v:literal, $n:literal, $o:literal, []) => { "" };
-    (@second $v:literal, $n:literal, $o:literal, [$what:literal, $from:literal]) => {
-        concat!($what, $v, $n, ", ", $v, $n, ", ", $from, $o, "]")
+/// The four operations with one kind of vectors, `$v`, and one kind of store, in the order of [`StreamOp`].
+macro_rules! operations {
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $feature:literal, $v:literal, $at:literal,
+        $store:literal) => {
+        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
+        turns!(
+            $copy,
+            $feature,
+            "",
+            "vzeroupper",
+            $at,
+            concat!("vmovupd ", $v, "1, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $scale,
+            $feature,
+            concat!("vbroadcastsd ", $v, "0, xmm0"),
+            "vzeroupper",
+            $at,
+            concat!("vmulpd ", $v, "1, ", $v, "0, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $add,
+            $feature,
+            "",
+            "vzeroupper",
+            $at,
+            concat!("vmovupd ", $v, "1, [{x} + \\at]"),
+            concat!("vaddpd ", $v, "1, ", $v, "1, [{y} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
+        turns!(
+            $triad,
+            $feature,
+            concat!("vbroadcastsd ", $v, "0, xmm0"),
+            "vzeroupper",
+            $at,
+            concat!("vmulpd ", $v, "1, ", $v, "0, [{y} + \\at]"),
+            concat!("vaddpd ", $v, "1, ", $v, "1, [{x} + \\at]"),
+            concat!($store, " [{to} + \\at], ", $v, "1")
+        );
     };
 }
 
-vex!(
-    avx512,
+operations!(
+    AVX512 = [avx512_copy, avx512_scale, avx512_add, avx512_triad],
     "avx512f",
-    256,
-    "256",
-    [" + 64", " + 128", " + 192"],
-    "vmovntpd",
-    "vzeroupper",
     "zmm",
-    ["zmm0", "zmm1", "zmm2", "zmm3", "zmm4"]
+    "0, 64, 128, 192",
+    "vmovntpd"
 );
-vex!(
-    ordinary_avx512,
+operations!(
+    ORDINARY_AVX512 =
+        [ordinary_avx512_copy, ordinary_avx512_scale, ordinary_avx512_add, ordinary_avx512_triad],
     "avx512f",
-    256,
-    "256",
-    [" + 64", " + 128", " + 192"],
-    "vmovupd",
-    "vzeroupper",
     "zmm",
-    ["zmm0", "zmm1", "zmm2", "zmm3", "zmm4"]
+    "0, 64, 128, 192",
+    "vmovapd"
 );
-vex!(
-    avx2,
+operations!(
+    AVX2 = [avx2_copy, avx2_scale, avx2_add, avx2_triad],
     "avx2",
-    128,
-    "128",
-    [" + 32", " + 64", " + 96"],
-    "vmovntpd",
-    "vzeroupper",
     "ymm",
-    ["ymm0", "ymm1", "ymm2", "ymm3", "ymm4"]
+    "0, 32, 64, 96, 128, 160, 192, 224",
+    "vmovntpd"
 );
-vex!(
-    ordinary_avx2,
+operations!(
+    ORDINARY_AVX2 = [ordinary_avx2_copy, ordinary_avx2_scale, ordinary_avx2_add, ordinary_avx2_triad],
     "avx2",
-    128,
-    "128",
-    [" + 32", " + 64", " + 96"],
-    "vmovupd",
-    "vzeroupper",
     "ymm",
-    ["ymm0", "ymm1", "ymm2", "ymm3", "ymm4"]
+    "0, 32, 64, 96, 128, 160, 192, 224",
+    "vmovapd"
 );
 
-/// Ordinary stores with what every x86-64 CPU has.
-pub mod ordinary_sse2 {
-    use super::*;
-    pub const LOOPS: Loops = [copy, scale, add, triad];
-    macro_rules! sse2 {
-        ($name:ident, $op:expr, [$($line:literal),*]) => {
-            turns!($name, "sse2", $op, 32, [
-                "movsd xmm4, [{scalar}]",
-                "unpcklpd xmm4, xmm4",
-                ".p2align 5",
-                "2:",
-                $($line,)*
-                "movupd [{out}], xmm0",
-                "movupd [{out} + 16], xmm1",
-                "add {a}, 32",
-                "add {b}, 32",
-                "add {out}, 32",
-                "dec {turns}",
-                "jnz 2b",
-            ], ["xmm0", "xmm1", "xmm2", "xmm3", "xmm4"]);
-        };
-    }
-    sse2!(copy, StreamOp::Copy, ["movupd xmm0, [{a}]", "movupd xmm1, [{a} + 16]"]);
-    sse2!(
-        scale,
-        StreamOp::Scale,
-        ["movupd xmm0, [{a}]", "movupd xmm1, [{a} + 16]", "mulpd xmm0, xmm4", "mulpd xmm1, xmm4"]
-    );
-    sse2!(
-        add,
-        StreamOp::Add,
-        [
-            "movupd xmm0, [{a}]",
-            "movupd xmm1, [{a} + 16]",
-            "movupd xmm2, [{b}]",
-            "movupd xmm3, [{b} + 16]",
-            "addpd xmm0, xmm2",
-            "addpd xmm1, xmm3"
-        ]
-    );
-    sse2!(
-        triad,
-        StreamOp::Triad,
-        [
-            "movupd xmm0, [{b}]",
-            "movupd xmm1, [{b} + 16]",
-            "mulpd xmm0, xmm4",
-            "mulpd xmm1, xmm4",
-            "movupd xmm2, [{a}]",
-            "movupd xmm3, [{a} + 16]",
-            "addpd xmm0, xmm2",
-            "addpd xmm1, xmm3"
-        ]
-    );
+static ORDINARY_SSE2: [Turns; 4] =
+    [ordinary_sse2_copy, ordinary_sse2_scale, ordinary_sse2_add, ordinary_sse2_triad];
+
+/// A loop with 16-byte vectors, which every x86-64 CPU has.
+macro_rules! sse2 {
+    ($name:ident, $($step:literal),+) => {
+        turns!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",
+            $($step,)+ "movapd [{to} + \\at], xmm1");
+    };
 }
+
+sse2!(ordinary_sse2_copy, "movupd xmm1, [{x} + \\at]");
+sse2!(ordinary_sse2_scale, "movupd xmm1, [{x} + \\at]", "mulpd xmm1, xmm0");
+sse2!(ordinary_sse2_add, "movupd xmm1, [{x} + \\at]", "movupd xmm2, [{y} + \\at]", "addpd xmm1, xmm2");
+sse2!(
+    ordinary_sse2_triad,
+    "movupd xmm1, [{y} + \\at]",
+    "mulpd xmm1, xmm0",
+    "movupd xmm2, [{x} + \\at]",
+    "addpd xmm1, xmm2"
+);

@@ -21,7 +21,7 @@ const CACHES_FILLED: u64 = 8;
 /// With less than this many times the cache, latency would be as much the cache's as the memory's.
 const LEAST_CACHES_FILLED: u64 = 4;
 /// The buffer where caches are small: beyond what a TLB of base pages reaches.
-const LEAST_BYTES: u64 = 64 << 20;
+const LEAST_BYTES: u64 = 16 << 20;
 /// Time that a load is taken to need when the length of a run is chosen, in nanoseconds.
 const NS_PER_LOAD: u64 = 100;
 /// Length of a run in milliseconds: one pass over the chain, within these bounds.

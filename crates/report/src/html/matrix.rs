@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) ->
         figure.matrix {
             (choice(grid))
             div.scroll role="region" aria-label=(grid.what) tabindex="0" {
-                table.heat.small[many] id=(grid.id) aria-describedby=(note) {
+                table.heat.small[many] style={ "--n:" (grid.columns.len()) } id=(grid.id) aria-describedby=(note) {
                     caption { (caption) }
                     thead { tr {
                         th.corner scope="col" { (axes.row) "\u{a0}↓" br; (axes.column) "\u{a0}→" }

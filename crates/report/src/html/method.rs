@@ -200,7 +200,7 @@ fn ends(precision: f64, time_limit_s: f64) -> String {
 
 fn visits_words(visits: usize, set_aside: usize) -> String {
     match set_aside {
-        0 => format!("{visits}, the pages of each where they were bound"),
+        0 => format!("{visits}, none set aside"),
         _ => format!("{visits}, of which {set_aside} set aside, as pages were not where they were bound"),
     }
 }

@@ -4,6 +4,7 @@ mod bars;
 mod comparison;
 mod curves;
 mod figures;
+mod glance;
 mod latency;
 mod machine;
 mod matrix;
@@ -73,9 +74,7 @@ fn without_marks(page: &str) -> String {
 }
 
 fn head(title: &str) -> Markup {
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src '{SCRIPT_HASH}'; base-uri 'none'; form-action 'none'"
-    );
+    let policy = include_str!("policy.txt").trim().replace("SCRIPT", SCRIPT_HASH);
     html! {
         head {
             meta charset="utf-8";
@@ -112,7 +111,7 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> M
     let id = if listed { page.listed(0, &name) } else { page.id("machine") };
     let mut parts = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
-        parts.push(model::glance(page, &machine.models));
+        parts.push(glance::write(page, &machine.models));
     }
     if let Some(topology) = &machine.topology {
         parts.push(machine::findings(page, topology));

@@ -2,6 +2,7 @@
 
 use super::bars::{self, Bar, Group};
 use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::glance::{in_order, worst_of_best};
 use super::matrix::{self, Axes};
 use super::method;
 use super::page::Page;
@@ -9,6 +10,7 @@ use crate::listing::members;
 use crate::model_text::head::{date, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
+use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, Flow};
@@ -17,76 +19,6 @@ use std::collections::BTreeSet;
 
 /// Rows and columns of the matrices of targets and nodes.
 const AXES: Axes = Axes { row: "Target", column: "node", by_class: true };
-
-/// What I/O of each target gets, in a table; the section that most readers need.
-pub(super) fn glance(page: &mut Page, models: &[Model]) -> Markup {
-    page.section(1, "At a glance", |page| html! {
-        @for model in models { (glance_table(page, model)) }
-        p.how {
-            "A device write takes data from a node's memory to a device on the target, a device read the "
-            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as "
-            "the device's DMA engine would. Worst / best is what the worst class gets of what the best gets."
-        }
-    })
-}
-
-fn glance_table(page: &Page, model: &Model) -> Markup {
-    html! {
-        div.scroll role="region" aria-label="Classes of every target" tabindex="0" {
-            table.glance {
-                caption {
-                    "Nodes by bandwidth class toward each target, best first, with the mean of each class in "
-                    (page.unit.name()) "; measured " (date(model.record.provenance.measured_at))
-                }
-                thead { tr {
-                    @for title in ["Target", "Devices", "Direction", "Classes", "Worst / best"] {
-                        th scope="col" { (title) }
-                    }
-                } }
-                @for target in in_order(model) { tbody { (glance_rows(page, target)) } }
-            }
-        }
-    }
-}
-
-/// Targets with devices first: for them it matters.
-fn in_order(model: &Model) -> Vec<&TargetModel> {
-    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
-    targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
-    targets
-}
-
-fn glance_rows(page: &Page, target: &TargetModel) -> Markup {
-    let span = target.directions.len().max(1);
-    html! {
-        @for (index, model) in target.directions.iter().enumerate() {
-            @let scale = scale_of(page, [model]);
-            tr {
-                @if index == 0 {
-                    th scope="rowgroup" rowspan=(span) { (target.target) }
-                    td rowspan=(span) { (devices(target)) }
-                }
-                td { (model.direction.name()) }
-                td { ul.classes {
-                    @for class in &model.classes {
-                        li.{ "c" (class.rank.clamp(1, 5)) } {
-                            b { (class.rank) } (nodes_of(class, target.target))
-                            small { (scale.show(class.mean_bytes_copied_per_s)) }
-                        }
-                    }
-                } }
-                td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
-            }
-        }
-    }
-}
-
-/// The mean of the worst class over that of the best; none without classes.
-fn worst_of_best(model: &DirectionModel) -> Option<f64> {
-    let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
-    let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
-    Some(least / most).filter(|share| share.is_finite())
-}
 
 /// Matrices of all targets, where there are several, then each target.
 pub(super) fn write(page: &mut Page, model: &Model) -> Markup {
@@ -389,10 +321,13 @@ pub(super) fn nodes_of(class: &Class, target: NodeId) -> String {
     }
 }
 
-fn devices(target: &TargetModel) -> String {
-    const MOST: usize = 12;
-    let more = target.devices.len().saturating_sub(MOST);
-    let names = words::joined(target.devices.iter().take(MOST).map(|name| words::short(name)), ", ");
+/// Names of a target's devices, those first that people know; PCI functions without a name after them.
+pub(super) fn devices(target: &TargetModel) -> String {
+    const MOST: usize = 6;
+    let mut names: Vec<&String> = target.devices.iter().collect();
+    names.sort_by_key(|name| name.parse::<PciAddress>().is_ok());
+    let more = names.len().saturating_sub(MOST);
+    let names = words::joined(names.into_iter().take(MOST).map(|name| words::short(name)), ", ");
     match (names.is_empty(), more) {
         (true, _) => "no devices".to_owned(),
         (_, 0) => names,
@@ -400,7 +335,7 @@ fn devices(target: &TargetModel) -> String {
     }
 }
 
-fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
+pub(super) fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
     let nodes = models.into_iter().flat_map(|model| &model.nodes);
     Scale::bandwidth(page.unit, greatest(nodes.map(|node| node.bytes_copied_per_s)))
 }

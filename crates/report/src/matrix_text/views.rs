@@ -8,10 +8,11 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{Quantity, View, ViewClass};
 
-/// The views of these targets, one target after the other.
+/// The views of these targets, one target after the other. A view of one node alone offers no choice.
 pub(crate) fn write(page: &mut Page, views: &[View], targets: &NodeSet) {
     for target in targets.iter() {
-        let of_target: Vec<&View> = views.iter().filter(|view| view.target == target).collect();
+        let of_target = views.iter().filter(|view| view.target == target && view.nodes.len() > 1);
+        let of_target: Vec<&View> = of_target.collect();
         if of_target.is_empty() {
             continue;
         }

@@ -1,0 +1,63 @@
+//! Loads of aarch64.
+
+use super::Read;
+use std::arch::asm;
+
+/// # Safety
+/// As [`super::follow`], with one turn at least.
+pub unsafe fn follow(mut place: *const u8, turns: usize) -> *const u8 {
+    // SAFETY: only loads of places that the caller vouches for.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 64",
+            "ldr {place}, [{place}]",
+            ".endr",
+            "subs {turns}, {turns}, #1",
+            "b.ne 2b",
+            place = inout(reg) place,
+            turns = inout(reg) turns => _,
+            options(nostack, readonly)
+        );
+    }
+    place
+}
+
+/// The loop of this CPU.
+pub fn reader() -> Read {
+    pairs
+}
+
+/// # Safety
+/// As [`Read`].
+unsafe fn pairs(from: *const u8, turns: usize) {
+    // SAFETY: every turn reads the next 256 bytes of a range that the caller vouches for.
+    unsafe {
+        asm!(
+            "2:",
+            ".irp at, 0, 32, 64, 96, 128, 160, 192, 224",
+            "ldp q0, q1, [{from}, #\\at]",
+            ".endr",
+            "add {from}, {from}, #256",
+            "subs {turns}, {turns}, #1",
+            "b.ne 2b",
+            from = inout(reg) from => _,
+            turns = inout(reg) turns => _,
+            out("v0") _, out("v1") _,
+            options(nostack, readonly)
+        );
+    }
+}
+
+/// # Safety
+/// As [`super::evict`].
+pub unsafe fn evict(place: *const u8) {
+    // SAFETY: the caller's promise; Linux lets user space clean and invalidate lines
+    // (`Documentation/arch/arm64/cpu-feature-registers.rst`, SCTLR_EL1.UCI).
+    unsafe { asm!("dc civac, {place}", place = in(reg) place, options(nostack, preserves_flags)) }
+}
+
+pub fn barrier() {
+    // SAFETY: a barrier changes nothing.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
+}
