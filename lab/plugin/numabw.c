@@ -33,8 +33,9 @@
 #include <x86intrin.h>
 
 /*
- * The part of QEMU's plugin API (version 1) used here.  Distributions ship
- * QEMU without <qemu-plugin.h>, so it is declared here.
+ * The part of QEMU's plugin API used here, the same in versions 1 and 2; lab/run
+ * gives the one that its QEMU wants.  Distributions ship QEMU without
+ * <qemu-plugin.h>, so it is declared here.
  */
 #define EXPORT __attribute__((visibility("default")))
 typedef uint64_t qemu_plugin_id_t;
@@ -66,7 +67,7 @@ struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t,
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
 
-EXPORT int qemu_plugin_version = 1;
+EXPORT int qemu_plugin_version = API_VERSION;
 
 enum {
     MAX_NODES = 32,

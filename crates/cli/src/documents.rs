@@ -1,14 +1,14 @@
 //! Stored documents, read from files.
 
 use crate::failure::{self, Failure};
+use crate::input;
 use crate::store::{self, Kind};
 use numaio_schema::Document;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
 pub fn read(path: &Path) -> Result<Document, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    let text = input::text(path)?;
     Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
 }
 

@@ -33,7 +33,9 @@ impl Progress {
             }
         };
         // Back to the first column, write, clear to the end of the line (ECMA-48 EL).
-        let _ = write!(io::stderr(), "\r{line}\x1b[K").and_then(|()| io::stderr().flush());
+        // A line beyond the terminal's width would stay there.
+        let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+        let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
 }
 

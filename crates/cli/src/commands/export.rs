@@ -4,7 +4,7 @@ use super::json;
 use crate::args::{node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{documents, interleave, output, store};
+use crate::{documents, interleave, output};
 use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
@@ -90,7 +90,7 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
         Form::Weights => weights_text(common, args, &found)?,
     };
     match &args.output {
-        Some(path) => store::write_file(path, text.as_bytes())?,
+        Some(path) => output::write(path, &text).map(drop)?,
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -24,7 +24,7 @@ pub struct LatencyArgs {
     #[arg(long)]
     pub loaded: bool,
     /// Bytes from place to place of the chain, a multiple of 64; one line lets a prefetcher help
-    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride)]
+    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride, allow_negative_numbers = true)]
     pub stride: u32,
     #[command(flatten)]
     pub matrix: MatrixArgs,
@@ -45,19 +45,19 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         rule: measuring::rule(&args.rounds, machine.time()),
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
-    let paused = pause(common, args.rounds.pause_balancing, &machine, &topology.identity.fingerprint)?;
+    let fingerprint = &topology.identity.fingerprint;
+    let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
+    let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_latency(common, setting, machine.time(), &options)?;
     drop(paused);
-    if machine.is_live() && !args.matrix.no_save {
-        measuring::save(common, Kind::Latency, &record.provenance, &record, &topology)?;
-    }
+    let saved = keep.then(|| measuring::save(common, Kind::Latency, &record.provenance, &record, &topology));
     let views = args.matrix.views(&topology, |subject| latency_views(&record, subject));
     let style = TextStyle { stats: args.matrix.stats, ..output::style(common) };
     output::print(&match args.matrix.json {
         true => json(&record)?,
         false => numaio_report::latency_text(&record, &views, &targets, &style),
     })?;
-    Ok(measuring::exit())
+    measuring::exit(saved)
 }
 
 /// Nodes whose paths are loaded: the targets that have CPUs, and every node with CPUs if no device's is known.

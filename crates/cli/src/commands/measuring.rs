@@ -120,11 +120,21 @@ fn run<T>(
     let record = campaign(&setting, &mut |event| progress.show(event));
     drop(progress);
     match record {
-        Err(error) if interrupt::interrupted() => {
-            Err(Failure { code: failure::INTERRUPTED, ..Failure::new(format!("interrupted: {error}")) })
-        }
+        Err(_) if interrupt::interrupted() => Err(Failure {
+            code: failure::INTERRUPTED,
+            ..Failure::new("interrupted before anything was measured")
+        }),
         record => Ok(record?),
     }
+}
+
+/// Whether what is measured is to be saved; that it can be is found out before the long work.
+pub fn keep(machine: &Machine, no_save: bool, kind: Kind, fingerprint: &str) -> Result<bool, Failure> {
+    let keep = machine.is_live() && !no_save;
+    if keep {
+        store::check(kind, fingerprint)?;
+    }
+    Ok(keep)
 }
 
 /// Saves what was measured, and the machine as it was seen, for later reports.
@@ -147,11 +157,9 @@ pub fn save(
     Ok(())
 }
 
-/// Exit status of a command that did what it was asked for, or was interrupted.
-pub fn exit() -> ExitCode {
-    if interrupt::interrupted() {
-        ExitCode::from(failure::INTERRUPTED)
-    } else {
-        ExitCode::SUCCESS
-    }
+/// Exit status of a command that did what it was asked for, or was interrupted. What was measured has been
+/// shown by now, even if it could not be `saved`.
+pub fn exit(saved: Option<Result<(), Failure>>) -> Result<ExitCode, Failure> {
+    saved.transpose()?;
+    Ok(if interrupt::interrupted() { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
 }

@@ -5,8 +5,8 @@ use super::measuring::{self, measure, options, Measured};
 use crate::args::{Common, Format, ModelArgs, TargetArgs};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
-use crate::output;
 use crate::store::Kind;
+use crate::{input, output};
 use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -19,8 +19,8 @@ use std::process::ExitCode;
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let rule = Rule { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        let model = Model::from_json(&text).map_err(|error| failure::not_that_document(path, &error))?;
+        let text = input::text(path)?;
+        let model = Model::from_json(&text).map_err(|error| failure::no_model(path, &text, &error))?;
         print(common, args, &numaio_model::refit(model, rule))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -34,15 +34,15 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
+    let keep = measuring::keep(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &asked)?;
     drop(paused);
     let model = numaio_model::fit(record, &topology, rule);
-    if machine.is_live() && !args.no_save {
-        measuring::save(common, Kind::Model, &model.record.provenance, &model, &topology)?;
-    }
+    let provenance = &model.record.provenance;
+    let saved = keep.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
     print(common, args, &model)?;
-    Ok(measuring::exit())
+    measuring::exit(saved)
 }
 
 fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<NodeSet, Failure> {

@@ -5,7 +5,7 @@ use crate::args::{Common, RecordArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::output;
 use numaio_linux::interrupt;
 use numaio_machine::see::see;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
@@ -18,6 +18,11 @@ const LEAST_VISITS: u32 = 6;
 
 pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
+    if let (Machine::Copied(_), false) = (&machine, args.no_measure) {
+        return Err(Failure::usage("a copied tree of files can be seen and not measured")
+            .hint("add --no-measure: the tape then holds the topology alone"));
+    }
+    output::check(&args.output)?;
     let (source, now) = (machine.source(), machine.time());
     let header = TapeHeader {
         tape: TAPE_SCHEMA.to_owned(),
@@ -43,11 +48,12 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     // What was recorded is kept, even if the measurements failed or were interrupted.
     let text = tape.to_text();
-    store::write_file(&args.output, text.as_bytes())?;
+    let file = output::write(&args.output, &text)?;
     measured?;
     let size = size_for_people(text.len() as u64);
-    output::remark(common, &format!("{} holds {} runs, {size}", args.output.display(), tape.runs.len()));
-    Ok(measuring::exit())
+    let name = if file { args.output.display().to_string() } else { "the tape".to_owned() };
+    output::remark(common, &format!("{name} holds {} runs, {size}", tape.runs.len()));
+    measuring::exit(None)
 }
 
 /// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on

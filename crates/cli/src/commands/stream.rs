@@ -3,7 +3,7 @@
 use super::json;
 use super::matrix::MatrixArgs;
 use super::measuring::{self, Measured};
-use crate::args::{Common, RoundsArgs};
+use crate::args::{count, Common, RoundsArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
 use crate::output;
@@ -26,7 +26,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "OP", default_value = "copy", value_parser = ops)]
     pub op: Ops,
     /// Threads on each CPU node; without it one on each core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub threads: Option<u32>,
     /// Each core alone to every node, and whether the cores of one node agree
     #[arg(long, conflicts_with = "threads")]
@@ -61,19 +61,19 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
         rule: measuring::rule(&args.rounds, machine.time()),
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
-    let paused = pause(common, args.rounds.pause_balancing, &machine, &topology.identity.fingerprint)?;
+    let fingerprint = &topology.identity.fingerprint;
+    let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
+    let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_stream(common, setting, machine.time(), &options)?;
     drop(paused);
-    if machine.is_live() && !args.matrix.no_save {
-        measuring::save(common, Kind::Stream, &record.provenance, &record, &topology)?;
-    }
+    let saved = keep.then(|| measuring::save(common, Kind::Stream, &record.provenance, &record, &topology));
     let views = args.matrix.views(&topology, |subject| stream_views(&record, subject));
     let style = TextStyle { stats: args.matrix.stats, ..output::style(common) };
     output::print(&match args.matrix.json {
         true => json(&record)?,
         false => numaio_report::stream_text(&record, &views, &targets, &style),
     })?;
-    Ok(measuring::exit())
+    measuring::exit(saved)
 }
 
 fn ops(text: &str) -> Result<Ops, String> {

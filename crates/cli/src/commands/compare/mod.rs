@@ -5,8 +5,9 @@ mod missing;
 mod target;
 
 use super::json;
+use super::measuring;
 use crate::args::{node, percent, seconds, Common};
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, output};
@@ -85,6 +86,8 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
         (true, _) => add_saved(&mut found, args.all, &fingerprint)?,
     }
     let replay = matches!(machine, Machine::Recorded(_)) && args.from.is_empty();
+    let keep =
+        measuring::keep(&machine, args.no_save || !args.from.is_empty(), Kind::Comparison, &fingerprint)?;
     if let Some(topology) = topology.as_ref().filter(|_| args.measure || replay) {
         missing::measure(common, args, &machine, topology, &mut found)?;
     }
@@ -95,12 +98,9 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     }
     missing::say(&mut found);
     let comparison = compared(identity, target, devices, found)?;
-    if machine.is_live() && args.from.is_empty() && !args.no_save {
-        save(common, &comparison)?;
-    }
+    let saved = keep.then(|| save(common, &comparison));
     print(common, args, &comparison)?;
-    let interrupted = numaio_linux::interrupt::interrupted();
-    Ok(if interrupted { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
+    measuring::exit(saved)
 }
 
 /// Documents, the newest first.
