@@ -8,6 +8,7 @@ mod matrix;
 mod measuring;
 mod model;
 mod record;
+mod replayed;
 pub mod report;
 pub mod stream;
 mod topology;

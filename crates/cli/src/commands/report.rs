@@ -1,14 +1,13 @@
 //! `numaio report`: documents to a report that people hand around.
 
-use super::measuring::{self, Measured};
+use super::replayed;
 use crate::args::Common;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_measure::{LatencyOptions, Options, StreamOptions};
 use numaio_model::Rule;
 use numaio_report::Bundle;
 use numaio_schema::{Document, TopologyDocument};
@@ -99,7 +98,11 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     let mut bundle = Bundle::default();
     add_topology(&mut bundle, &topology)?;
     match &machine {
-        Machine::Recorded(_) => replay(common, &machine, &topology, &mut bundle)?,
+        Machine::Recorded(_) => {
+            for document in replayed::documents(common, &machine, &topology)? {
+                bundle.add(document).map_err(Failure::new)?;
+            }
+        }
         Machine::Live(_) => add_saved(common, &topology, &mut bundle),
         Machine::Copied(_) => {}
     }
@@ -123,35 +126,6 @@ fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
     }
-}
-
-/// Measures again what the tape holds: copies of every target, STREAM's copy and idle latency.
-fn replay(
-    common: &Common,
-    machine: &Machine,
-    topology: &Topology,
-    bundle: &mut Bundle,
-) -> Result<(), Failure> {
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    let now = machine.time();
-    let rule = numaio_measure::Rule { seed: now, ..numaio_measure::Rule::default() };
-    let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
-    let model = measuring::measure(common, setting.clone(), now, &copies)
-        .map(|record| Document::Model(Box::new(numaio_model::fit(record, topology, Rule::default()))));
-    let asked = StreamOptions { rule, ..StreamOptions::default() };
-    let stream = measuring::measure_stream(common, setting.clone(), now, &asked)
-        .map(|record| Document::Stream(Box::new(record)));
-    let asked = LatencyOptions { rule, ..LatencyOptions::default() };
-    let latency = measuring::measure_latency(common, setting, now, &asked)
-        .map(|record| Document::Latency(Box::new(record)));
-    for (what, document) in [("copies", model), ("STREAM", stream), ("latency", latency)] {
-        match document {
-            Ok(document) => bundle.add(document).map_err(Failure::new)?,
-            Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-            Err(failure) => output::remark(common, &format!("no {what} in the report: {}", failure.message)),
-        }
-    }
-    Ok(())
 }
 
 /// Documents that were named. A machine named beside them adds its topology, and no file may be of another.

@@ -103,6 +103,22 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     measuring::exit(saved)
 }
 
+/// Views of a target that a machine and documents about it hold, beside each other.
+pub fn of_documents(
+    topology: &Topology,
+    documents: &[Document],
+    target: NodeId,
+) -> Result<Comparison, Failure> {
+    let identity = topology.identity.clone();
+    let subject = Subject { machine: &identity.fingerprint, target, level: LEVEL };
+    let mut found = Collected::new(subject, Some(topology));
+    for document in documents.iter().filter(|document| !matches!(document, Document::Comparison(_))) {
+        found.add(Path::new(""), document, Again::Drop)?;
+    }
+    let devices = topology.devices_on(target).map(|device| device.name()).collect();
+    compared(identity.clone(), target, devices, found)
+}
+
 /// Documents, the newest first.
 fn read(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
     let read = |path: &PathBuf| Ok((path.clone(), documents::read(path)?));
@@ -149,6 +165,9 @@ fn nothing_of(path: &Path, target: NodeId) -> Failure {
     Failure::file(path, format!("it holds no view of node {target}"))
         .hint("a measurement by single cores is no view; --node chooses another target")
 }
+
+/// How far below a class's best its members may be, where nobody chooses.
+const LEVEL: f64 = 0.1;
 
 /// Saved documents of each kind that are looked at, the newest first.
 const MOST_SAVED: usize = 50;
