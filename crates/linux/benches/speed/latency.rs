@@ -11,8 +11,12 @@ use std::process::Command;
 /// Time for which a contender runs in each round, in milliseconds.
 const RUN_MS: u32 = 200;
 
-/// Distance between two places: two lines.
-const STRIDE: u32 = 128;
+/// Distance between two places: four lines, so that no prefetcher of neighbours helps.
+const STRIDE: u32 = 256;
+
+/// Bytes of the chain for each of an array: its places alone, a line each, are as large as one array. In a
+/// smaller one, caches keep places from one pass to the next.
+const BYTES_PER_ARRAY_BYTE: usize = STRIDE as usize / 64;
 
 pub const FIGURE: Figure =
     Figure { what: "load that waits for the one before", unit: "ns", divisor: 1.0, less: true };
@@ -27,7 +31,7 @@ pub fn all(place: &Place, pages: Pages, workshop: &Workshop) -> Vec<Contender> {
     let kind = if pages == Pages::Transparent { "transparent" } else { "base" };
     let arguments = [
         place.cpus[0].to_string(),
-        place.array_bytes.to_string(),
+        chain_bytes(place).to_string(),
         STRIDE.to_string(),
         seconds,
         kind.to_owned(),
@@ -38,12 +42,17 @@ pub fn all(place: &Place, pages: Pages, workshop: &Workshop) -> Vec<Contender> {
     vec![numaio, Contender { name: "as multichase, gcc -O3".to_owned(), ours: false, run }]
 }
 
+/// Bytes of the chain.
+pub fn chain_bytes(place: &Place) -> usize {
+    place.array_bytes * BYTES_PER_ARRAY_BYTE
+}
+
 /// numaio's own measurement, as it ships.
 fn probe(place: &Place, pages: Pages) -> Result<f64, String> {
     let workload = LatencyWorkload {
         cpu: place.cpus[0],
         memory: place.node,
-        bytes: place.array_bytes as u64,
+        bytes: chain_bytes(place) as u64,
         stride_bytes: STRIDE,
         pages,
         milliseconds: RUN_MS,

@@ -34,30 +34,31 @@ fn main() {
     let places = Place::all(&kernel);
     if asked("copy") {
         for place in &places {
-            title(place, place.pages, rounds, "all sources and again in all sinks");
+            title(place, place.array_bytes, place.pages, rounds, "all sources and again in all sinks");
             contest::hold(copy::FIGURE, rounds, copy::all(place));
         }
     }
     if asked("stream") {
         for (op, place) in stream::OPS.into_iter().flat_map(|op| places.iter().map(move |place| (op, place)))
         {
-            title(place, place.pages, rounds, "each array of all threads");
+            title(place, place.array_bytes, place.pages, rounds, "each array of all threads");
             contest::hold(stream::figure(op), rounds, stream::all(place, op, &workshop));
         }
     }
     if asked("latency") {
         for pages in [Pages::Base, Pages::Transparent] {
-            title(&places[0], pages, rounds, "the chain");
-            contest::hold(latency::FIGURE, rounds, latency::all(&places[0], pages, &workshop));
+            let place = &places[0];
+            title(place, latency::chain_bytes(place), pages, rounds, "the chain");
+            contest::hold(latency::FIGURE, rounds, latency::all(place, pages, &workshop));
         }
     }
 }
 
-fn title(place: &Place, pages: Pages, rounds: usize, of: &str) {
+fn title(place: &Place, bytes: usize, pages: Pages, rounds: usize, of: &str) {
     println!(
         "\n{} thread(s) on node {}, {:.0} MB in {of}, {pages:?} pages, {rounds} rounds\n",
         place.cpus.len(),
         place.node,
-        place.array_bytes as f64 / 1e6,
+        bytes as f64 / 1e6,
     );
 }
