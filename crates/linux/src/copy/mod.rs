@@ -75,6 +75,25 @@ impl Copier {
     }
 }
 
+/// The C library whose `memcpy` this program calls, with its version where it tells: `glibc 2.36`, `musl`. Two
+/// programs of which it differs copy by different means.
+pub fn c_library() -> String {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: gives a constant string of the library, which ends with a zero.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        format!("glibc {}", version.to_string_lossy())
+    }
+    #[cfg(target_env = "musl")]
+    {
+        "musl".to_owned()
+    }
+    #[cfg(not(any(target_env = "gnu", target_env = "musl")))]
+    {
+        "unknown C library".to_owned()
+    }
+}
+
 /// `memcpy` of the C library this program is linked with: glibc's chooses non-temporal stores for copies
 /// longer than about three quarters of a thread's share of the last-level cache, musl's is `rep movsq`.
 unsafe fn memcpy(from: *const u8, to: *mut u8, bytes: usize) {

@@ -48,6 +48,15 @@ fn a_loop_of_another_architecture_is_not_available() {
     assert!(!(available(CopyLoop::Stnp) && available(CopyLoop::RepMovsb)));
 }
 
+#[test]
+fn the_c_library_has_a_name_and_glibc_a_version() {
+    let library = c_library();
+    match library.strip_prefix("glibc ") {
+        Some(version) => assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{library}"),
+        None => assert_eq!((library.as_str(), cfg!(target_env = "musl")), ("musl", true)),
+    }
+}
+
 /// The optimiser may not replace a loop by another: its instructions stand in this very program.
 #[test]
 fn the_loops_consist_of_the_instructions_they_are_named_for() {

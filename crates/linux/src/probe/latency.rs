@@ -11,7 +11,7 @@ use crate::memory::{self, Buffer, Room, Seen, Wanted};
 use crate::Root;
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError, Residency};
-use numaio_machine::workload::{LatencyWorkload, LoadWorkload};
+use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -61,7 +61,7 @@ pub fn latency(
     let began = Instant::now();
     within_limits(workload)?;
     let room = Room::new(root, limit_bytes);
-    room.check_limit(workload.memory, workload.bytes.saturating_add(order_bytes(workload)))?;
+    room.check_limit(workload.memory, laying_bytes(workload))?;
     let mut buffers = memory::buffers(&room, workload.pages, &wanted(workload))?;
     let work = |team: &Team, role| member(team, workload, role);
     let brought = team::together("latency", members(workload, &mut buffers), work)?;
@@ -97,9 +97,15 @@ fn within_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// Bytes of the order of a chain while it is laid.
-fn order_bytes(workload: &LatencyWorkload) -> u64 {
-    workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64
+/// Bytes that the control group must allow while a chain is laid: its order, and the chain itself where its pages
+/// count there.
+fn laying_bytes(workload: &LatencyWorkload) -> u64 {
+    let order = workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64;
+    if workload.pages == Pages::Huge {
+        order
+    } else {
+        order.saturating_add(workload.bytes)
+    }
 }
 
 fn wanted(workload: &LatencyWorkload) -> Vec<Wanted> {

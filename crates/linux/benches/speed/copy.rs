@@ -1,10 +1,16 @@
 //! Who copies.
+//!
+//! Figures are bytes copied per second, each byte once. likwid-bench and numademo count a byte when it is read and
+//! again when it is written: theirs is halved.
 
+use super::contest::{Contender, Figure};
+use super::peers;
+use super::place::Place;
 use numaio_linux::{affinity, copy, Kernel};
-use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeExt;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
-use std::io;
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Sampling};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -13,63 +19,40 @@ use std::time::{Duration, Instant};
 /// Time for which a contender of this program copies in each round.
 const RUN: Duration = Duration::from_millis(150);
 
-/// Passes that likwid-bench makes in each round; some tenths of a second.
-const LIKWID_PASSES: u32 = 16;
-
-/// What all contenders have in common.
-#[derive(Clone)]
-pub struct Setup {
-    /// Node of CPUs and memory.
-    pub node: NodeId,
-    /// One thread on each.
-    pub cpus: Vec<CpuId>,
-    /// Bytes of all threads' sources, and again of their sinks.
-    pub array_bytes: usize,
-    /// Pages behind the buffers.
-    pub pages: Pages,
-}
-
-/// One way to copy.
-pub struct Contender {
-    /// Its name in the table.
-    pub name: String,
-    /// Whether it is numaio's.
-    pub ours: bool,
-    /// Copies for a while; gives bytes copied per second, or why it could not.
-    pub run: Box<dyn FnMut() -> Result<f64, String>>,
-}
+pub const FIGURE: Figure = Figure { what: "copy", unit: "GB/s", divisor: 1e9, less: false };
 
 /// Everyone, whether able to run here or not.
-pub fn all(setup: &Setup) -> Vec<Contender> {
+pub fn all(place: &Place) -> Vec<Contender> {
     let mut all: Vec<Contender> = Vec::new();
     for copy_loop in CopyLoop::ALL.into_iter().filter(|copy_loop| copy::available(*copy_loop)) {
-        let setup = setup.clone();
-        let run = Box::new(move || probe(&setup, copy_loop));
+        let place = place.clone();
+        let run = Box::new(move || probe(&place, copy_loop));
         all.push(Contender { name: format!("numaio {copy_loop}"), ours: true, run });
     }
-    all.push(in_process(setup, "STREAM copy (ordinary stores)", stream_copy));
-    all.push(in_process(setup, "memcpy of the whole array", |from, to| to.copy_from_slice(from)));
-    for test in likwid_tests() {
-        let setup = setup.clone();
-        let run = Box::new(move || likwid(&setup, test));
-        all.push(Contender { name: format!("likwid-bench {test}"), ours: false, run });
+    all.push(in_process(place, "STREAM copy (ordinary stores)", stream_copy));
+    all.push(in_process(place, "memcpy of the whole array", |from, to| to.copy_from_slice(from)));
+    for variant in peers::likwid_variants() {
+        let (place, test) = (place.clone(), format!("copy{variant}"));
+        let name = format!("likwid-bench {test}");
+        let run = Box::new(move || Ok(peers::likwid(&place, &test, 2)? / 2.0));
+        all.push(Contender { name, ours: false, run });
     }
-    if setup.cpus.len() == 1 {
-        let setup = setup.clone();
-        let run = Box::new(move || numademo(&setup));
+    if place.cpus.len() == 1 {
+        let place = place.clone();
+        let run = Box::new(move || numademo(&place));
         all.push(Contender { name: "numademo memcpy, local memory".to_owned(), ours: false, run });
     }
     all
 }
 
 /// numaio's own measurement, as it ships.
-fn probe(setup: &Setup, copy_loop: CopyLoop) -> Result<f64, String> {
+fn probe(place: &Place, copy_loop: CopyLoop) -> Result<f64, String> {
     let workload = CopyWorkload {
-        flow: Flow { source: setup.node, sink: setup.node },
-        placement: Placement { cpus: setup.cpus.iter().copied().collect() },
+        flow: Flow { source: place.node, sink: place.node },
+        placement: place.placement(),
         copy_loop,
-        bytes_per_thread: (setup.array_bytes / setup.cpus.len()) as u64,
-        pages: setup.pages,
+        bytes_per_thread: place.bytes_per_thread(),
+        pages: place.pages,
         sampling: Sampling::Window { milliseconds: RUN.as_millis() as u32, slices: 10 },
     };
     let kernel = Kernel::new().map_err(|error| error.to_string())?;
@@ -82,9 +65,9 @@ fn probe(setup: &Setup, copy_loop: CopyLoop) -> Result<f64, String> {
 /// A thread's source and sink, touched first by the thread on its CPU.
 type Arrays = (Vec<f64>, Vec<f64>);
 
-fn in_process(setup: &Setup, name: &str, copy: fn(&[f64], &mut [f64])) -> Contender {
-    let cpus = setup.cpus.clone();
-    let words = setup.array_bytes / size_of::<f64>() / cpus.len();
+fn in_process(place: &Place, name: &str, copy: fn(&[f64], &mut [f64])) -> Contender {
+    let cpus = place.cpus.clone();
+    let words = place.array_bytes / size_of::<f64>() / cpus.len();
     let mut arrays: Vec<Option<Arrays>> = cpus.iter().map(|_| None).collect();
     let run = Box::new(move || run_in_process(&cpus, words, &mut arrays, copy));
     Contender { name: name.to_owned(), ours: false, run }
@@ -159,47 +142,16 @@ fn stream_copy_plain(from: &[f64], to: &mut [f64]) {
     }
 }
 
-/// Tests of likwid-bench that this CPU can run.
-#[cfg(target_arch = "x86_64")]
-fn likwid_tests() -> Vec<&'static str> {
-    let avx = is_x86_feature_detected!("avx").then_some(["copy_avx", "copy_mem_avx"]);
-    let avx512 = is_x86_feature_detected!("avx512f").then_some(["copy_avx512", "copy_mem_avx512"]);
-    std::iter::once("copy").chain(avx.into_iter().flatten()).chain(avx512.into_iter().flatten()).collect()
-}
-
-/// Tests of likwid-bench that this CPU can run.
-#[cfg(not(target_arch = "x86_64"))]
-fn likwid_tests() -> Vec<&'static str> {
-    vec!["copy"]
-}
-
-fn likwid(setup: &Setup, test: &str) -> Result<f64, String> {
-    // Size of both arrays of all threads together.
-    let workgroup = format!("M{}:{}kB:{}", setup.node, 2 * setup.array_bytes / 1000, setup.cpus.len());
-    let passes = LIKWID_PASSES.to_string();
-    let said = output_of("likwid-bench", &["-t", test, "-w", &workgroup, "-i", &passes])?;
-    let figure = said.lines().find_map(|line| line.strip_prefix("MByte/s:")?.trim().parse::<f64>().ok());
-    let figure = figure.ok_or_else(|| said.lines().last().unwrap_or("it said nothing").to_owned())?;
-    Ok(figure * 1e6 / 2.0)
-}
-
-fn numademo(setup: &Setup) -> Result<f64, String> {
-    let bytes = (2 * setup.array_bytes).to_string();
-    let said = output_of("numademo", &["-c", &bytes, "memcpy"])?;
+/// numademo of the path, or the one that `tools/numademo` builds.
+fn numademo(place: &Place) -> Result<f64, String> {
+    let bytes = (2 * place.array_bytes).to_string();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let run = |program: &Path| peers::output_of(Command::new(program).args(["-c", &bytes, "memcpy"]));
+    let said = run(Path::new("numademo")).or_else(|_| {
+        let built = peers::output_of(&mut Command::new(root.join("tools/numademo")))?;
+        run(&root.join(built.trim()))
+    })?;
     let line = said.lines().find_map(|line| line.strip_prefix("local memory,memcpy,Avg,"));
     let figure = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
-    Ok(figure.ok_or_else(|| "it said nothing of memcpy".to_owned())? * 1e6 / 2.0)
-}
-
-fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "not installed".to_owned(),
-        _ => error.to_string(),
-    })?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(said);
-    }
-    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(if why.is_empty() { output.status.to_string() } else { why.lines().next().unwrap_or("").to_owned() })
+    Ok(figure.ok_or_else(|| said.lines().next().unwrap_or("it said nothing").to_owned())? * 1e6 / 2.0)
 }
