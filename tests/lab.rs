@@ -6,7 +6,9 @@
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_model::Rule;
-use numaio_schema::{ClassRule, Model, TargetModel};
+use numaio_schema::{
+    Agreement, ClassRule, Comparison, Inversion, LatencyRecord, Model, StreamRecord, TargetModel,
+};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -133,6 +135,83 @@ fn the_dl585_has_the_papers_classes() {
     let seven = target(&paper, 7);
     assert_eq!(classes(seven, Direction::Write), ["6-7", "0-1,4-5", "2-3"]);
     assert_eq!(classes(seven, Direction::Read), ["6-7", "2-3", "0-1,5", "4"]);
+}
+
+/// The paper's own conclusion (Li et al., ICPP 2013, section III): STREAM tells device write and not device read.
+/// STREAM's rates are a table of their own in the machine's description, as remote loads and stores to one node
+/// run otherwise than copies between two.
+#[test]
+fn stream_agrees_with_device_write_and_not_with_device_read() {
+    let Some(lab) = Lab::open("stream_agrees_with_device_write_and_not_with_device_read") else { return };
+    let folder = Folder::new("compare");
+    let script = "numaio compare --measure --node 7 --json >/out/comparison.json &&
+        numaio report --format csv -o /out/report.csv";
+    let output = lab.run("amd-dl585-g7", &folder.0, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(folder.0.join("comparison.json")).expect("a comparison");
+    let comparison = Comparison::from_json(&text).expect("a comparison");
+    let classes = |name: &str| {
+        let view = comparison.views.iter().find(|view| view.name == name).expect(name);
+        view.classes.iter().map(|class| class.nodes.to_string()).collect::<Vec<String>>()
+    };
+    for stream in ["stream-copy-cpu-centric", "stream-copy-memory-centric"] {
+        assert_eq!(classes(stream), ["7", "0-1,4-6", "2-3"], "{stream}");
+        let with = |other: &str| {
+            let both = |it: &&Agreement| it.first == stream && it.second == other;
+            comparison.agreements.iter().find(both).expect("every pair is compared")
+        };
+        let (write, read) = (with("copy-write"), with("copy-read"));
+        assert!(write.same_classes && write.tau_b.is_some_and(|tau| tau > 0.6), "{write:?}");
+        assert!(!read.same_classes && read.tau_b.is_some_and(|tau| tau < 0.4), "{read:?}");
+        let misled = |pair: &Inversion| {
+            [0, 1, 4, 5].contains(&pair.better_in_first.0) && [2, 3].contains(&pair.better_in_second.0)
+        };
+        assert!(read.inversions.iter().filter(|pair| misled(pair)).count() >= 6, "{read:?}");
+    }
+    // What was measured for the comparison was saved, and is reported.
+    let csv = fs::read_to_string(folder.0.join("report.csv")).expect("a report");
+    assert!(
+        ["copy", "stream", "latency", "view"].iter().all(|what| csv.contains(&format!(",{what},"))),
+        "{csv}"
+    );
+}
+
+/// Latency of each pair is the one written down, loads of others raise it, and STREAM's triad gets what its loads
+/// and stores allow.
+#[test]
+fn the_r820_has_its_latencies_and_triads() {
+    let Some(lab) = Lab::open("the_r820_has_its_latencies_and_triads") else { return };
+    let folder = Folder::new("latency");
+    let script = "numaio latency --loaded --node 1 --json --no-save >/out/latency.json &&
+        numaio stream --op triad --node 1 --json --no-save >/out/stream.json";
+    let output = lab.run("intel-r820", &folder.0, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| fs::read_to_string(folder.0.join(name)).expect(name);
+    let latency = LatencyRecord::from_json(&read("latency.json")).expect("a record");
+    let stream = StreamRecord::from_json(&read("stream.json")).expect("a record");
+    let machine: serde_json::Value = {
+        let path = lab.root.join("lab/machines/intel-r820.json");
+        serde_json::from_str(&fs::read_to_string(path).expect("a machine")).expect("JSON")
+    };
+    let given = |table: &str, row: NodeId, column: NodeId, scale: &str| {
+        let value = machine[table][row.0 as usize][column.0 as usize].as_f64().expect("a number");
+        value * machine[scale].as_f64().expect("a scale")
+    };
+    assert_eq!(latency.cells.len(), 7, "a row and a column of four");
+    for cell in &latency.cells {
+        let wanted = given("latency_ns", cell.cpu_node, cell.memory_node, "ns_scale");
+        // The lab itself is off by up to 5 % on a busy host (lab/README.md).
+        assert_near(&[cell.ns_per_load.median().expect("a figure")], &[wanted], 0.1);
+    }
+    for cell in &stream.cells {
+        let [load, store] =
+            ["load", "store"].map(|table| given(table, cell.cpu_node, cell.memory_node, "mb_per_s_per_unit"));
+        let wanted = (1.5 * load).min(3.0 * store) * 1e6;
+        assert_near(&[cell.bytes_per_s.median().expect("a figure")], &[wanted], 0.05);
+    }
+    let local = latency.curves.iter().find(|curve| curve.memory_node == curve.cpu_node).expect("a curve");
+    let at = |index: usize| local.points[index].ns_per_load.median().expect("a figure");
+    assert!(at(local.points.len() - 1) > 1.2 * at(0), "full load raises latency: {local:?}");
 }
 
 #[test]

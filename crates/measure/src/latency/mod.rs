@@ -16,10 +16,11 @@ use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Workload};
 use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
 
-/// The buffer is this many times the last-level cache, so that seven loads of eight leave it at the least.
-const CACHES_FILLED: u64 = 8;
-/// With less than this many times the cache, latency would be as much the cache's as the memory's.
-const LEAST_CACHES_FILLED: u64 = 4;
+/// The lines that the chain touches are this many times the last-level cache, so that three loads of four leave it
+/// at the least, whatever lines the cache keeps.
+const CACHES_FILLED: u64 = 4;
+/// With fewer lines than this many times the cache, latency would be as much the cache's as the memory's.
+const LEAST_CACHES_FILLED: u64 = 2;
 /// The buffer where caches are small: beyond what a TLB of base pages reaches.
 const LEAST_BYTES: u64 = 16 << 20;
 /// Time that a load is taken to need when the length of a run is chosen, in nanoseconds.
@@ -118,8 +119,11 @@ fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<
         let Some(cpu) = topology.cores(cpu_node).first() else { continue };
         let caches = Caches::of(topology, &CpuSet::one(cpu));
         let step = |bytes: u64| bytes.checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX);
-        let wanted = step(caches.bytes.saturating_mul(CACHES_FILLED).max(LEAST_BYTES));
-        let least = step(caches.bytes.saturating_mul(LEAST_CACHES_FILLED));
+        // A place is a line, and between two places lie as many bytes as the stride says.
+        let lines = |times: u64| caches.bytes.saturating_mul(times) / u64::from(LINE_BYTES);
+        let long = |times: u64| lines(times).saturating_mul(u64::from(options.stride_bytes.max(LINE_BYTES)));
+        let wanted = step(long(CACHES_FILLED).max(LEAST_BYTES));
+        let least = step(long(LEAST_CACHES_FILLED));
         let rooms = pairs.memory_nodes.iter().map(|memory| usable_bytes(topology, memory));
         let room = rooms.filter(|room| *room >= least).min();
         let bytes = match room {
