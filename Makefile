@@ -14,7 +14,7 @@ model: build
 
 build:
 	@tools/setup build
-	cargo build --release --quiet -p numaio-cli
+	cargo build --release -p numaio-cli
 
 test:
 	@tools/setup test

@@ -1,15 +1,24 @@
 /*
- * numabw: a QEMU TCG plugin that gives each (CPU node, memory node, load or
- * store) of an emulated machine its own bandwidth.
+ * numabw: a QEMU TCG plugin that gives each (CPU node, memory node) of an
+ * emulated machine its own bandwidth and latency.
  *
- * Every access of user code is counted; when a vCPU has collected CHUNK bytes
- * for one triple it books them on the bucket that all vCPUs share for that
- * triple and sleeps until the booking is paid.  Kernel code runs unthrottled.
+ * Bandwidth: every access of user code is counted; when a vCPU has collected
+ * CHUNK bytes for one (CPU node, memory node, load or store) it books them on
+ * the bucket that all vCPUs share for that triple and sleeps until the booking
+ * is paid.  Loops that both load from and store to one node have a bucket of
+ * their own where a rate is given for them: see is_stream().
+ *
+ * Latency: a load from a line that no stream foretold makes its vCPU wait, and
+ * is not booked: see foretold().
+ *
+ * Kernel code runs unthrottled.
  *
  *   -plugin libnumabw.so,conf=FILE     lines of FILE:
  *     cpu INDEX NODE                   vCPU INDEX belongs to NODE
  *     mem NODE SIZE                    nodes' memory in order, SIZE in bytes
- *     rate CPUNODE MEMNODE load|store BYTES_PER_SECOND
+ *     rate CPUNODE MEMNODE load|store|stream BYTES_PER_SECOND
+ *     latency CPUNODE MEMNODE NANOSECONDS
+ *     queue SHARE MAX                  see watch()
  *     slack NANOSECONDS                see charge()
  */
 #define _GNU_SOURCE
@@ -24,8 +33,9 @@
 #include <x86intrin.h>
 
 /*
- * The part of QEMU's plugin API (version 1) used here.  Distributions ship
- * QEMU without <qemu-plugin.h>, so it is declared here.
+ * The part of QEMU's plugin API used here, the same in versions 1 and 2; lab/run
+ * gives the one that its QEMU wants.  Distributions ship QEMU without
+ * <qemu-plugin.h>, so it is declared here.
  */
 #define EXPORT __attribute__((visibility("default")))
 typedef uint64_t qemu_plugin_id_t;
@@ -57,7 +67,7 @@ struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t,
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
 
-EXPORT int qemu_plugin_version = 1;
+EXPORT int qemu_plugin_version = API_VERSION;
 
 enum {
     MAX_NODES = 32,
@@ -65,12 +75,17 @@ enum {
     CHUNK = 16 << 10,
     PAGE_SHIFT = 12,
     PAGES = 64, /* cached page translations per vCPU */
+    LINE_SHIFT = 6,
+    STREAMS = 16,      /* that a vCPU's prefetcher follows */
+    WAIT_NS = 100000,  /* latency is slept off in pieces of this */
+    WATCH_NS = 20000000,
 };
-enum { LOAD, STORE };
+enum { LOAD, STORE, STREAM, KINDS };
 
 struct bucket {
     int64_t next; /* when all bytes booked so far are paid, ns */
     int64_t late; /* how far behind the host's scheduler has put it, ns */
+    int64_t booked; /* ns, in all */
     double ns_per_byte; /* 0: no limit */
 } __attribute__((aligned(64)));
 
@@ -80,14 +95,25 @@ struct page {
     int32_t left;    /* bytes until the translation is looked up again */
 };
 
+struct path { /* from a vCPU to a memory node */
+    int64_t since, booked;
+    double slower; /* how many times the idle latency */
+};
+
 struct vcpu {
     int node;
-    bool ready;
     struct page pages[PAGES];
     uint32_t bytes[MAX_NODES + 1][2]; /* not yet booked; last: no node */
+    uint32_t old[MAX_NODES + 1][2];   /* what was left at the last booking */
+    uint64_t lines[STREAMS];          /* last line of each, newest first */
+    int64_t wait_ns;                  /* latency not yet slept off */
+    struct bucket latency;
+    struct path paths[MAX_NODES];
 } __attribute__((aligned(64)));
 
-static struct bucket buckets[MAX_NODES][MAX_NODES][2];
+static struct bucket buckets[MAX_NODES][MAX_NODES][KINDS];
+static int64_t latency_ns[MAX_NODES][MAX_NODES + 1]; /* last: no node */
+static double queue_share, queue_max = 1;
 static struct vcpu vcpus[MAX_CPUS];
 static struct { uint64_t start, size; } memory[MAX_NODES];
 static int nodes;
@@ -109,11 +135,14 @@ static int64_t now_ns(void)
  * good, and no credit for a burst; but for the time that a thread needs to
  * collect its next bytes.
  */
-static void charge(struct bucket *b, uint32_t bytes)
+static void charge(struct bucket *b, int64_t cost)
 {
-    if (b->ns_per_byte == 0)
-        return;
-    int64_t cost = bytes * b->ns_per_byte;
+    static __thread bool ready;
+    if (!ready) { /* first call on this vCPU's own thread */
+        prctl(PR_SET_TIMERSLACK, 1);
+        ready = true;
+    }
+    __atomic_fetch_add(&b->booked, cost, __ATOMIC_RELAXED);
     int64_t now = now_ns(), end;
     int64_t late = __atomic_load_n(&b->late, __ATOMIC_RELAXED);
     int64_t earliest = now - work_ns - late;
@@ -157,17 +186,89 @@ static void look_up(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
     p->left = 1 << PAGE_SHIFT;
 }
 
-static void book(struct vcpu *v, struct page *p, int kind)
+static int node_of_page(const struct vcpu *v, const struct page *p)
 {
-    int n = (uint32_t (*)[2])p->bytes - v->bytes;
-    uint32_t bytes = p->bytes[kind];
-    p->bytes[kind] = 0;
-    if (!v->ready) { /* first call on this vCPU's own thread */
-        prctl(PR_SET_TIMERSLACK, 1);
-        v->ready = true;
+    return (uint32_t (*)[2])p->bytes - v->bytes;
+}
+
+/*
+ * Whether a vCPU works as STREAM does: since its last booking nine tenths of
+ * its bytes were on node n, and a fifth or more each loads from it and stores
+ * to it.  (A copy has a half of each, a sum of two arrays a third of stores.)
+ */
+static bool is_stream(const struct vcpu *v, int n)
+{
+    uint32_t all = 0;
+    uint32_t loads = v->bytes[n][LOAD] - v->old[n][LOAD];
+    uint32_t stores = v->bytes[n][STORE] - v->old[n][STORE];
+    for (int i = 0; i < nodes; i++)
+        for (int kind = LOAD; kind <= STORE; kind++)
+            all += v->bytes[i][kind] - v->old[i][kind];
+    return all >= CHUNK && 10 * (loads + stores) >= 9 * all &&
+           5 * loads >= all && 5 * stores >= all;
+}
+
+static void book(struct vcpu *v, int n, int kind)
+{
+    struct bucket *b = n < nodes ? buckets[v->node][n] : NULL;
+    uint32_t bytes = v->bytes[n][kind];
+    if (b && b[STREAM].ns_per_byte > 0 && is_stream(v, n)) {
+        bytes = v->bytes[n][LOAD] + v->bytes[n][STORE];
+        v->bytes[n][LOAD] = v->bytes[n][STORE] = 0;
+        kind = STREAM;
+    } else {
+        v->bytes[n][kind] = 0;
     }
-    if (n < nodes)
-        charge(&buckets[v->node][n][kind], bytes);
+    memcpy(v->old, v->bytes, nodes * sizeof v->old[0]);
+    if (b && b[kind].ns_per_byte > 0)
+        charge(&b[kind], bytes * b[kind].ns_per_byte);
+}
+
+/*
+ * A prefetcher follows STREAMS streams: it foretells the lines beside the last
+ * one of each. Any other line starts a stream in place of the oldest.
+ */
+static bool foretold(uint64_t *lines, uint64_t line)
+{
+    uint64_t last = line;
+    for (int i = 0; i < STREAMS; i++) {
+        uint64_t old = lines[i];
+        lines[i] = last;
+        if (line - old + 1 <= 2) /* -1, 0 or 1 */
+            return true;
+        last = old;
+    }
+    return false;
+}
+
+/*
+ * Loads queue where others load, too: of a path whose load and stream buckets
+ * give the share u of what they can, latency is 1 + SHARE * u / (1 - u) times
+ * the idle one, at most MAX times.
+ */
+static void watch(struct path *path, const struct bucket *b)
+{
+    int64_t now = now_ns(), time = now - path->since;
+    if (time < WATCH_NS)
+        return;
+    int64_t booked = b[LOAD].booked + b[STREAM].booked;
+    double used = (double)(booked - path->booked) / time;
+    double slower = used < 1 ? 1 + queue_share * used / (1 - used) : queue_max;
+    *path = (struct path){ now, booked, slower < queue_max ? slower : queue_max };
+}
+
+/* A vCPU waits by its own clock: loads of others do not delay it. */
+static bool waits_for_line(struct vcpu *v, int n)
+{
+    if (latency_ns[v->node][n] == 0)
+        return false;
+    v->wait_ns += latency_ns[v->node][n] * v->paths[n].slower;
+    if (v->wait_ns >= WAIT_NS) {
+        charge(&v->latency, v->wait_ns);
+        v->wait_ns = 0;
+        watch(&v->paths[n], buckets[v->node][n]);
+    }
+    return true;
 }
 
 /* AVX accesses arrive here as several accesses of at most 16 bytes. */
@@ -181,8 +282,11 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
     if (p->number != vaddr >> PAGE_SHIFT || p->left <= 0)
         look_up(v, p, info, vaddr);
     p->left -= size;
+    if (kind == LOAD && !foretold(v->lines, vaddr >> LINE_SHIFT) &&
+        waits_for_line(v, node_of_page(v, p)))
+        return;
     if ((p->bytes[kind] += size) >= CHUNK)
-        book(v, p, kind);
+        book(v, node_of_page(v, p), kind);
 }
 
 /*
@@ -217,6 +321,11 @@ static void add_memory(int node, uint64_t size)
     nodes = node + 1;
 }
 
+static int kind_named(const char *name)
+{
+    return !strcmp(name, "load") ? LOAD : !strcmp(name, "store") ? STORE : STREAM;
+}
+
 static int read_conf(const char *name)
 {
     FILE *f = fopen(name, "r");
@@ -233,7 +342,12 @@ static int read_conf(const char *name)
             add_memory(a, n);
         else if (sscanf(line, "rate %u %u %7s %lf", &a, &b, kind, &rate) == 4 &&
                  a < MAX_NODES && b < MAX_NODES && rate > 0)
-            buckets[a][b][!strcmp(kind, "store")].ns_per_byte = 1e9 / rate;
+            buckets[a][b][kind_named(kind)].ns_per_byte = 1e9 / rate;
+        else if (sscanf(line, "latency %u %u %" SCNu64, &a, &b, &n) == 3 &&
+                 a < MAX_NODES && b < MAX_NODES)
+            latency_ns[a][b] = n;
+        else if (sscanf(line, "queue %lf %lf", &queue_share, &queue_max) == 2)
+            continue;
         else if (sscanf(line, "slack %" SCNu64, &n) == 1)
             slack_ns = n;
         else {
@@ -255,9 +369,12 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
     }
     if (info->system.max_vcpus > MAX_CPUS)
         return -1;
-    for (int c = 0; c < MAX_CPUS; c++)
+    for (int c = 0; c < MAX_CPUS; c++) {
         for (int p = 0; p < PAGES; p++)
             vcpus[c].pages[p].number = UINT64_MAX;
+        for (int n = 0; n < MAX_NODES; n++)
+            vcpus[c].paths[n].slower = 1;
+    }
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
     return 0;
 }

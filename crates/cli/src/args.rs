@@ -66,8 +66,14 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Measure the bandwidth between nodes and class them per target and direction
     Model(ModelArgs),
+    /// Measure STREAM between every two nodes
+    Stream(crate::commands::stream::StreamArgs),
+    /// Measure latency between every two nodes, idle and under load
+    Latency(crate::commands::latency::LatencyArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
+    /// Compare hop distance, latency, STREAM and the copy model of one target
+    Compare(crate::commands::compare::CompareArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
@@ -98,7 +104,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "RULE", default_value = "measured", value_parser = ["measured", "paper", "kmeans"])]
     pub classes: String,
     /// How far below a class's best its members may be, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent, allow_negative_numbers = true)]
     pub level: f64,
     /// Form of the output; listing is that of the paper
     #[arg(long, value_name = "FORM", default_value = "table")]
@@ -107,8 +113,11 @@ pub struct ModelArgs {
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
     /// Class a saved model anew and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "node", "device", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub from: Option<PathBuf>,
+    /// Show number of visits, interval and drift of every figure
+    #[arg(long, conflicts_with_all = ["json", "format"])]
+    pub stats: bool,
     /// Do not save the model
     #[arg(long)]
     pub no_save: bool,
@@ -117,6 +126,24 @@ pub struct ModelArgs {
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
+
+/// What says nothing with `--from`.
+const MEASURING: [&str; 14] = [
+    "machine",
+    "sysroot",
+    "node",
+    "device",
+    "all",
+    "direction",
+    "threads",
+    "hyper_threads",
+    "copy_loop",
+    "hugepages",
+    "precision",
+    "time_limit",
+    "repetitions",
+    "pause_balancing",
+];
 
 /// Form of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,7 +157,7 @@ pub enum Format {
 #[command(next_help_heading = "Targets")]
 pub struct TargetArgs {
     /// Target node; may be given several times
-    #[arg(long, short = 'k', value_name = "K", value_parser = node)]
+    #[arg(long, short = 'k', value_name = "K", value_parser = node, allow_negative_numbers = true)]
     pub node: Vec<NodeId>,
     /// Target is the node of this device: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
     #[arg(long, short, value_name = "DEV")]
@@ -168,7 +195,7 @@ impl Directions {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
     /// Threads on the target; without it one on each core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub threads: Option<u32>,
     /// One thread on each hardware thread
     #[arg(long, conflicts_with = "threads")]
@@ -176,18 +203,26 @@ pub struct MeasuringArgs {
     /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb; without it the fastest here
     #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
     pub copy_loop: Option<CopyLoop>,
+    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
+    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
+}
+
+/// What every measurement in rounds can be told.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Measuring")]
+pub struct RoundsArgs {
     /// Use reserved huge pages in place of transparent ones
     #[arg(long)]
     pub hugepages: bool,
     /// Measure until the 95 % interval of each median is within this, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub precision: f64,
     /// Time to spend on the machine, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: f64,
-    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub repetitions: Option<u32>,
     /// Switch automatic NUMA balancing off meanwhile, and back on after (needs root)
     #[arg(long)]
     pub pause_balancing: bool,
@@ -210,6 +245,9 @@ pub struct RecordArgs {
     /// Record what the machine is and measure nothing
     #[arg(long)]
     pub no_measure: bool,
+    /// Record copies alone, without STREAM and latency
+    #[arg(long)]
+    pub no_baselines: bool,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
@@ -240,15 +278,20 @@ fn copy_loop(text: &str) -> Result<CopyLoop, String> {
 }
 
 /// A share from a percentage, above 0 and below 100.
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let number = number.filter(|number| *number > 0.0 && *number < 100.0);
     number.map(|number| number / 100.0).ok_or_else(|| format!("{text:?} is no percentage between 0 and 100"))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn count(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no whole number from 1 to 10000"))
+}
+
+pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| format!("{text:?} is no time in seconds"))
+    number.ok_or_else(|| format!("{text:?} is no number of seconds above 0"))
 }
 
 impl ModelArgs {

@@ -1,21 +1,14 @@
 //! Stored documents, read from files.
 
 use crate::failure::{self, Failure};
-use crate::store::{self, Kind};
+use crate::input;
 use numaio_schema::Document;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Reads a document of any kind.
 pub fn read(path: &Path) -> Result<Document, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    let text = input::text(path)?;
     Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
-}
-
-/// The newest saved document of each kind of measurement on a machine.
-pub fn newest(fingerprint: &str) -> Vec<PathBuf> {
-    let kinds = [Kind::Model, Kind::Stream, Kind::Latency].into_iter();
-    kinds.filter_map(|kind| store::saved(kind, fingerprint).into_iter().next()).collect()
 }
 
 /// Fingerprint of the machine that a document is about.

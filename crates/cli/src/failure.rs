@@ -1,7 +1,7 @@
 //! Errors in words: the one place where they become message, hint and exit status.
 
 use numaio_machine::probe::ProbeError;
-use numaio_machine::tape::NotATape;
+use numaio_machine::tape::{NotATape, Tape};
 use numaio_measure::CampaignError;
 use numaio_schema::NotThatDocument;
 use std::fmt;
@@ -86,6 +86,15 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
 /// A file that is not the document wanted.
 pub fn not_that_document(path: &Path, error: &NotThatDocument) -> Failure {
     Failure::file(path, error).hint("numaio model --json writes such a file")
+}
+
+/// A file that is no model; a tape is often meant for one.
+pub fn no_model(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
+    match Tape::parse(text) {
+        Ok(_) => Failure::file(path, "it is a tape, and no model")
+            .hint(format!("numaio model --machine {} makes a model of it", path.display())),
+        Err(_) => not_that_document(path, error),
+    }
 }
 
 /// A file that is no tape.

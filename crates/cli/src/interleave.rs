@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::input;
 use crate::machine::Machine;
 use crate::{output, store};
 use numaio_linux::Kernel;
@@ -101,7 +102,7 @@ fn keep(path: &Path, receipt: &Receipt) -> Result<(), Failure> {
 }
 
 fn take_back(common: &Common, kernel: &Kernel, machine: &str, path: &Path) -> Result<(), Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    let text = input::text(path)?;
     let receipt =
         Receipt::from_json(&text).map_err(|error| crate::failure::not_that_document(path, &error))?;
     let left = numaio_place::undo(kernel, machine, receipt).map_err(Failure::new)?;

@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::failure::{self, Failure};
+use crate::input;
 use numaio_linux::{Kernel, Root};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
@@ -34,7 +35,7 @@ impl Machine {
         if let Some(dir) = &common.sysroot {
             let root = Root::open(dir).map_err(|error| Failure::file(dir, error))?;
             if !numaio_machine::see::is_machine(&root) {
-                return Err(Failure::file(dir, "holds neither sys nor proc")
+                return Err(Failure::file(dir, "holds neither sys/devices/system nor proc/cpuinfo")
                     .hint("--sysroot wants the folder above the copied sys and proc"));
             }
             return Ok(Self::Copied(root));
@@ -75,15 +76,20 @@ impl Machine {
 fn recorded(name: &str) -> Result<Machine, Failure> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
     let read = || {
-        std::fs::read_to_string(Path::new(name)).map_err(|error| {
+        input::bytes(Path::new(name)).map_err(|error| {
             let names = SHIPPED.map(|(name, _)| name).join(", ");
-            Failure::usage(format!("--machine {name}: {error}"))
+            Failure::usage(format!("--machine {name:?}: {error}"))
                 .hint(format!("give the file of a tape, or one of {names}"))
         })
     };
-    let text = shipped.map_or_else(read, |(_, text)| Ok((*text).to_owned()))?;
-    let tape = Tape::parse(&text).map_err(|error| failure::not_a_tape(name, &error))?;
-    Ok(Machine::Recorded(Box::new(Replay::new(tape))))
+    let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
+    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &error))?;
+    let replay = Replay::new(tape);
+    if !numaio_machine::see::is_machine(&replay) {
+        return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))
+            .hint("it was cut short: copy it again, or record it anew"));
+    }
+    Ok(Machine::Recorded(Box::new(replay)))
 }
 
 impl Sysfs for Machine {

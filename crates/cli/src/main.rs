@@ -5,6 +5,7 @@ mod balancing;
 mod commands;
 mod documents;
 mod failure;
+mod input;
 mod interleave;
 mod machine;
 mod output;

@@ -2,8 +2,10 @@
 
 use crate::args::{Color, Common};
 use crate::failure::Failure;
+use crate::store;
 use numaio_report::TextStyle;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Writes a result to standard output. A reader that went away, as `head` does, is no failure.
@@ -15,6 +17,23 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a text into a file, whole or not at all, or to standard output if its name is `-`; tells whether it
+/// was a file.
+pub fn write(path: &Path, text: &str) -> Result<bool, Failure> {
+    if path == Path::new("-") {
+        return print(text).map(|()| false);
+    }
+    store::write_file(path, text.as_bytes()).map(|()| true)
+}
+
+/// Finds out, before long work, whether [`write()`] will be able to.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    store::check_file(path)
 }
 
 /// A remark for people on standard error.

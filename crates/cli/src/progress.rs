@@ -20,17 +20,22 @@ impl Progress {
         }
         let line = match event {
             Event::LoopChosen(copy_loop) => format!("copying by {copy_loop}"),
-            Event::Visited { round, settled, cells, elapsed_s, remaining_s } => {
-                let bar = bar(*settled, *cells);
-                format!(
-                    "{bar} {settled} of {cells} settled, round {round}, {}, about {} left",
-                    time(*elapsed_s),
-                    time(*remaining_s)
-                )
+            Event::StreamLoopChosen(op, stream_loop) => format!("STREAM {op} by {stream_loop}"),
+            Event::Visited { round, reached, settled, cells, elapsed_s, remaining_s } => {
+                let bar = bar(*elapsed_s, *remaining_s);
+                // In the first round nothing can be settled yet.
+                let done = match round {
+                    1 => format!("{reached} of {cells} visited"),
+                    _ => format!("{settled} of {cells} settled"),
+                };
+                let times = format!("{}, about {} left", time(*elapsed_s), time(*remaining_s));
+                format!("{bar} {done}, round {round}, {times}")
             }
         };
         // Back to the first column, write, clear to the end of the line (ECMA-48 EL).
-        let _ = write!(io::stderr(), "\r{line}\x1b[K").and_then(|()| io::stderr().flush());
+        // A line beyond the terminal's width would stay there.
+        let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+        let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
 }
 
@@ -42,9 +47,11 @@ impl Drop for Progress {
     }
 }
 
-fn bar(done: usize, all: usize) -> String {
+/// How much of the time has passed.
+fn bar(elapsed_s: f64, remaining_s: f64) -> String {
     const WIDTH: usize = 20;
-    let filled = done * WIDTH / all.max(1);
+    let share = elapsed_s / (elapsed_s + remaining_s).max(f64::MIN_POSITIVE);
+    let filled = ((share * WIDTH as f64) as usize).min(WIDTH);
     format!("[{}{}]", "#".repeat(filled), ".".repeat(WIDTH - filled))
 }
 
@@ -61,7 +68,7 @@ mod tests {
     #[test]
     fn times_and_bars_are_short() {
         assert_eq!((super::time(99.4), super::time(150.0)), ("99 s".into(), "2 min 30 s".into()));
-        assert_eq!(super::bar(1, 2), "[##########..........]");
-        assert_eq!(super::bar(0, 0), "[....................]");
+        assert_eq!(super::bar(1.0, 1.0), "[##########..........]");
+        assert_eq!(super::bar(0.0, 0.0), "[....................]");
     }
 }

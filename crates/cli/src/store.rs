@@ -1,9 +1,8 @@
 //! Where documents are kept: `$XDG_STATE_HOME/numaio` (XDG Base Directory Specification).
 
 use crate::failure::Failure;
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder of our state; none if there is neither XDG_STATE_HOME nor HOME.
@@ -15,19 +14,84 @@ pub fn state_dir() -> Option<PathBuf> {
 }
 
 /// Writes a file whole or not at all: under a temporary name, on disk, then renamed.
+///
+/// A symbolic link stays one, and the file that it leads to is written. What is no file, as a pipe or
+/// /dev/null, is written to and never replaced.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let mut name =
-        path.file_name().map(OsString::from).ok_or_else(|| Failure::file(path, "is no file name"))?;
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
+    let written = match place(path) {
+        Ok(Place::Stream) => {
+            OpenOptions::new().write(true).open(path).and_then(|mut to| to.write_all(content))
+        }
+        Ok(Place::File(file)) => replace(&file, content),
+        Err(error) => Err(error),
+    };
+    written.map_err(|error| Failure::file(path, error))
+}
+
+/// Finds out, before long work, whether [`write_file`] will be able to.
+pub fn check_file(path: &Path) -> Result<(), Failure> {
+    let checked = match place(path) {
+        Ok(Place::Stream) => Ok(()),
+        Ok(Place::File(file)) => {
+            let temporary = temporary(&file);
+            File::create(&temporary).and_then(|_| fs::remove_file(&temporary))
+        }
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| Failure::file(path, error))
+}
+
+/// What is behind the name of a file to write.
+enum Place {
+    /// A file, or nothing yet; its name without links.
+    File(PathBuf),
+    /// A device, a pipe or a socket.
+    Stream,
+}
+
+fn place(path: &Path) -> io::Result<Place> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
+        Ok(_) => Ok(Place::Stream),
+        Err(_) => Ok(Place::File(path.to_owned())),
+    }
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, |temporary| fs::rename(temporary, path))
+}
+
+/// Writes a file whole, if there is none of that name; false if there is one, which another process that runs
+/// at the same time may have made.
+fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
+    beside(path, content, |temporary| match fs::hard_link(temporary, path) {
+        Ok(()) => fs::remove_file(temporary).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(temporary).map(|()| false)
+        }
+        // A file system without hard links.
+        Err(_) => fs::rename(temporary, path).map(|()| true),
+    })
+}
+
+/// Writes a file beside another, on disk, and does something with it; nothing is left of it if that fails.
+fn beside<T>(path: &Path, content: &[u8], then: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let temporary = temporary(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()
     });
-    written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
+    written.and_then(|()| then(&temporary)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
-        Failure::file(path, error)
     })
+}
+
+/// A name beside the file that no other process uses.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    name.into()
 }
 
 /// A kind of stored document, each in a folder of its own.
@@ -54,20 +118,38 @@ impl Kind {
 
 /// Saves a document as the newest of its kind and machine, and tells where.
 ///
-/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement.
+/// `models/FINGERPRINT/SECONDS.json`: one machine's documents sort by the time of their measurement. Another
+/// document of the same second is kept, and this one is the next second's.
 pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Result<PathBuf, Failure> {
+    let dir = folder(kind, fingerprint)?;
+    let mut at = measured_at;
+    loop {
+        let path = dir.join(format!("{at:012}.json"));
+        let same = fs::read(&path).is_ok_and(|there| there == json.as_bytes());
+        if same || create(&path, json.as_bytes()).map_err(|error| Failure::file(&path, error))? {
+            return Ok(path);
+        }
+        at = at.saturating_add(1);
+    }
+}
+
+/// Finds out, before long measurements, whether [`save`] will be able to.
+pub fn check(kind: Kind, fingerprint: &str) -> Result<(), Failure> {
+    let dir = folder(kind, fingerprint)?;
+    check_file(&dir.join("check")).map_err(|failure| failure.hint(ELSEWHERE))
+}
+
+const ELSEWHERE: &str = "set XDG_STATE_HOME to a folder that can be written, or use --no-save";
+
+/// The folder of one kind and machine, made if it is not there.
+fn folder(kind: Kind, fingerprint: &str) -> Result<PathBuf, Failure> {
     let state = state_dir().ok_or_else(|| {
         Failure::new("there is no place to save what was measured")
             .hint("set XDG_STATE_HOME or HOME, or use --no-save")
     })?;
     let dir = state.join(kind.folder()).join(fingerprint);
-    fs::create_dir_all(&dir).map_err(|error| {
-        Failure::file(&dir, error)
-            .hint("set XDG_STATE_HOME to a folder that can be written, or use --no-save")
-    })?;
-    let path = dir.join(format!("{measured_at:012}.json"));
-    write_file(&path, json.as_bytes())?;
-    Ok(path)
+    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, error).hint(ELSEWHERE))?;
+    Ok(dir)
 }
 
 /// Documents of one kind and machine, newest first; empty if there are none.
@@ -87,6 +169,8 @@ pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
     let state = state_dir()
         .ok_or_else(|| Failure::new("there is no place for a receipt").hint("set XDG_STATE_HOME or HOME"))?;
     let dir = state.join("receipts");
-    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, error))?;
+    fs::create_dir_all(&dir).map_err(|error| {
+        Failure::file(&dir, error).hint("set XDG_STATE_HOME to a folder that can be written")
+    })?;
     Ok(dir.join(format!("{fingerprint}-{what}.json")))
 }

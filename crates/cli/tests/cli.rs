@@ -29,10 +29,23 @@ impl Home {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_numaio"));
-        command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
+        self.command_by(&[], args)
+    }
+
+    /// As another program starts it.
+    fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
+        let words = [starter, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
         command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
         command
+    }
+
+    /// Every model that was saved.
+    fn saved_models(&self) -> Vec<String> {
+        let folders = fs::read_dir(self.0.join("state/numaio/models")).into_iter().flatten().flatten();
+        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).expect("a folder").flatten());
+        files.map(|file| fs::read_to_string(file.path()).expect("a model")).collect()
     }
 
     fn run(&self, args: &[&str]) -> Said {
@@ -159,6 +172,10 @@ fn a_saved_model_is_classed_anew_without_measuring() {
     home.run(&["model", "--from", &home.file("no.json", "{}")]).failed(1, &["no.json", "no field `schema`"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     home.run(&["model", "--from", &home.file("t.json", &topology)]).failed(1, &["numaio/topology/1"]);
+    home.run(&["model", "--from", &saved, "--direction", "read"]).failed(2, &["--from", "--direction"]);
+    let tape = include_str!("../../../machines/amd-2p.tape");
+    home.run(&["model", "--from", &home.file("a.tape", tape)]).failed(1, &["tape", "hint", "--machine"]);
+    home.run(&["model", "--from", &home.file("cut.json", &text[..5000])]).failed(1, &["cut.json", "hint"]);
 }
 
 #[test]
@@ -187,6 +204,11 @@ fn a_rendered_machine_is_seen_below_a_root() {
     let wanted: Vec<u32> = spec.nodes.iter().map(|node| node.id.0).collect();
     assert_eq!(seen.nodes.iter().map(|node| node.id.0).collect::<Vec<_>>(), wanted);
     home.run(&["model", "--sysroot", &home.path("root")]).failed(2, &["measured", "hint"]);
+    let tape = home.path("seen.tape");
+    let record = ["record", "--sysroot", &home.path("root"), "-o", &tape];
+    home.run(&record).failed(2, &["measured", "hint", "--no-measure"]);
+    assert!(!home.0.join("seen.tape").exists());
+    home.run(&[&record[..], &["--no-measure"]].concat()).ok();
 }
 
 #[test]
@@ -231,13 +253,24 @@ fn wrong_options_get_one_clear_sentence() {
     wrong(&["--level", "0"], &["percentage"]);
     wrong(&["--level", "100"], &["percentage"]);
     wrong(&["--precision", "abc"], &["percentage"]);
-    wrong(&["--time-limit", "-1"], &["-1"]);
+    wrong(&["--time-limit", "-1"], &["\"-1\" is no number of seconds"]);
+    wrong(&["--node", "-1"], &["\"-1\" is no node"]);
+    wrong(&["--level", "-5"], &["\"-5\" is no percentage"]);
+    wrong(&["--threads", "abc"], &["\"abc\" is no whole number from 1"]);
+    wrong(&["--threads", "0"], &["\"0\" is no whole number from 1"]);
+    wrong(&["--repetitions", "3", "--precision", "2"], &["--repetitions", "--precision"]);
+    wrong(&["--from", "a.json"], &["--from", "--machine"]);
     wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
     wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
-    wrong(&["--repetitions", "0"], &["0"]);
+    wrong(&["--repetitions", "0"], &["\"0\" is no whole number from 1 to 10000"]);
+    wrong(&["--repetitions", "10001"], &["from 1 to 10000"]);
     wrong(&["--unit", "MB"], &["GB/s"]);
     wrong(&["--all", "--node", "1"], &["--all"]);
     numaio(&["nonsense"]).failed(2, &["nonsense"]);
+    numaio(&["modle"]).failed(2, &["'modle'", "'model'"]);
+    numaio(&["stream", "--threads", "0"]).failed(2, &["whole number from 1"]);
+    numaio(&["latency", "--stride", "-64"]).failed(2, &["\"-64\" is no multiple of 64"]);
+    numaio(&["export", "--machine", "amd-2p", "-o", "."]).failed(1, &["directory"]);
     numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);
     numaio(&["model", "--machine", "amd-2p", "--threads", "1"]).failed(1, &["not on the tape", "hint"]);
 }
@@ -256,6 +289,12 @@ fn broken_tapes_are_told_by_line() {
     seen(&broken).failed(1, &["line 5"]);
     // A tape cut short by a crash holds what came before the cut.
     seen(&good[..good.len() - 30]).ok();
+    seen(&lines[..3].join("\n")).failed(1, &["ends before the machine", "hint"]);
+    fs::write(home.0.join("b.tape"), [0xff; 1000]).expect("a file");
+    home.run(&["topology", "--machine", "b.tape"]).failed(1, &["b.tape", "UTF-8", "hint"]);
+    home.run(&["topology", "--machine", "."]).failed(2, &["directory", "hint"]);
+    // No tape has no end.
+    home.run(&["topology", "--machine", "/dev/zero"]).failed(2, &["/dev/zero", "larger", "hint"]);
 }
 
 #[test]
@@ -263,7 +302,10 @@ fn a_root_without_a_machine_is_an_error() {
     let home = Home::new();
     home.run(&["topology", "--sysroot", &home.path("absent")]).failed(1, &["absent"]);
     fs::create_dir(home.0.join("empty")).expect("a folder");
-    home.run(&["topology", "--sysroot", &home.path("empty")]).failed(1, &["neither sys nor proc", "hint"]);
+    home.run(&["topology", "--sysroot", &home.path("empty")])
+        .failed(1, &["neither sys/", "nor proc/", "hint"]);
+    // It has a folder named sys, of another kind.
+    home.run(&["topology", "--sysroot", "/proc"]).failed(1, &["neither sys/", "nor proc/", "hint"]);
 }
 
 #[test]
@@ -304,29 +346,101 @@ fn this_machine_is_modelled_and_the_model_saved() {
         return;
     }
     let model = Model::from_json(&said.out).expect("a model");
-    let dir = home.0.join("state/numaio/models").join(&model.record.provenance.machine.fingerprint);
-    let saved: Vec<_> = fs::read_dir(dir).expect("saved").flatten().collect();
-    assert_eq!(saved.len(), 1);
-    assert_eq!(fs::read_to_string(saved[0].path()).expect("the saved model"), said.out);
-    let home = Home::new();
-    home.file("state", "a file where a folder should be");
-    home.run(&["model", "--time-limit", "0.5"]).failed(1, &["state", "--no-save"]);
+    assert!(model.targets.iter().all(|target| !target.directions.is_empty()));
+    assert_eq!(home.saved_models(), [said.out]);
 }
 
-/// Ctrl-C keeps what was measured, marked incomplete.
+/// Two that measure in the same second both keep what they measured.
+#[test]
+fn two_at_once_save_two_models() {
+    let home = Home::new();
+    let start = || {
+        let mut command = home.command(&["model", "--time-limit", "0.5", "--quiet"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
+    };
+    let ends: Vec<_> = [start(), start()].map(|mut child| child.wait().expect("an end")).into();
+    let good = ends.iter().filter(|status| status.success()).count();
+    assert_eq!(home.saved_models().len(), good);
+}
+
+/// What cannot be written is told before anything is measured: standard output stays empty.
+#[test]
+fn where_nothing_can_be_written_nothing_is_measured() {
+    let home = Home::new();
+    home.file("state", "a file where a folder should be");
+    let early = |said: Said, parts: &[&str]| {
+        assert_eq!(said.out, "");
+        said.failed(1, parts);
+    };
+    // What takes minutes, if it is done: timeout(1) then gives another exit status.
+    let long = |args: &[&str]| {
+        let long = ["--repetitions", "10000", "--time-limit", "3600"];
+        home.command_by(&["timeout", "20"], &[args, &long].concat())
+    };
+    let run = |mut command: Command| Said::of(command.output().expect("numaio"));
+    early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
+    for command in ["stream", "latency"] {
+        let args = [command, "--precision", "0.000001", "--time-limit", "3600"];
+        early(run(home.command_by(&["timeout", "20"], &args)), &["state", "hint", "--no-save"]);
+    }
+    early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
+    let mut homeless = long(&["model"]);
+    homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
+    early(run(homeless), &["no place to save", "hint", "HOME"]);
+    let record = |tape: &str| run(long(&["record", "-o", tape]));
+    early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
+    early(record("."), &["directory"]);
+    assert_eq!(fs::read_dir(&home.0).expect("the home").count(), 1, "only the file named state");
+}
+
+#[test]
+fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
+    let home = Home::new();
+    let draw = |to: &str| home.run(&["topology", "--machine", "amd-2p", "--svg", to]);
+    let drawing = draw("-").ok();
+    home.file("real.svg", "old");
+    std::os::unix::fs::symlink("real.svg", home.0.join("link.svg")).expect("a link");
+    draw("link.svg").ok();
+    assert!(fs::symlink_metadata(home.0.join("link.svg")).expect("the link").is_symlink());
+    assert_eq!(fs::read_to_string(home.0.join("real.svg")).expect("the drawing"), drawing);
+    // A pipe stands for devices: to replace one, as /dev/null, takes a test that runs as root.
+    assert!(Command::new("mkfifo").arg(home.0.join("pipe")).status().expect("mkfifo").success());
+    let reader = Command::new("cat").arg(home.0.join("pipe")).stdout(Stdio::piped()).spawn().expect("cat");
+    draw("pipe").ok();
+    let pipe = fs::symlink_metadata(home.0.join("pipe")).expect("the pipe");
+    if pipe.is_file() {
+        // Else the reader would wait for ever.
+        drop(Command::new("kill").arg(reader.id().to_string()).status());
+        panic!("the pipe was replaced by a file");
+    }
+    assert_eq!(Said::of(reader.wait_with_output().expect("an end")).out, drawing);
+    let tape = home.run(&["record", "--machine", "amd-2p", "--no-measure", "-o", "-"]).ok();
+    home.run(&["topology", "--machine", &home.file("a.tape", &tape)]).ok();
+}
+
+/// Ctrl-C keeps what was measured, marked incomplete; so do a service manager's stop and a connection that ends.
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
-    let home = Home::new();
-    // A precision that no machine reaches, so that it runs until it is stopped.
-    let mut command = home.command(&["model", "--json", "--precision", "0.000001", "--time-limit", "600"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
-    std::thread::sleep(std::time::Duration::from_millis(2500));
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(interrupted.success());
-    let said = Said::of(child.wait_with_output().expect("an end"));
-    assert_eq!(said.code, Some(130), "{}", said.err);
-    if !said.out.is_empty() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let home = Home::new();
+        // Whoever started this test may ignore the signal, as a shell does for what runs in the background.
+        // A precision that no machine reaches, so that it runs until it is stopped.
+        let mut command = home.command_by(
+            &["env", "--default-signal"],
+            &["model", "--json", "--precision", "0.000001", "--time-limit", "600"],
+        );
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
+        assert!(sent.success());
+        let said = Said::of(child.wait_with_output().expect("an end"));
+        assert_eq!(said.code, Some(130), "{signal}: {}", said.err);
+        if said.out.is_empty() {
+            assert!(said.err.contains("interrupted before anything was measured"), "{}", said.err);
+            continue;
+        }
         let model = Model::from_json(&said.out).expect("a model");
         assert!(!model.record.provenance.complete);
+        assert_eq!(home.saved_models(), [said.out], "{signal}");
     }
 }

@@ -1,14 +1,15 @@
-//! Stopping from outside: the first SIGINT or SIGTERM asks, the second one kills.
+//! Stopping from outside: the first SIGINT, SIGTERM or SIGHUP asks, the second one kills.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+/// Ctrl-C, a service manager's stop, and a terminal or connection that is gone.
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// From now on the first SIGINT or SIGTERM only makes [`interrupted`] true, and running workloads end with
-/// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of either kind
+/// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
+/// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind
 /// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored.
 ///
 /// # Errors

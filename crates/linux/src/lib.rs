@@ -7,8 +7,6 @@
 pub mod affinity;
 mod control;
 pub mod copy;
-#[cfg(test)]
-mod disassembly;
 pub mod interrupt;
 mod kernel;
 mod loads;
@@ -17,6 +15,8 @@ mod probe;
 mod root;
 pub mod stream;
 pub mod terminal;
+#[cfg(test)]
+mod tests;
 
 pub use kernel::Kernel;
 pub use root::Root;

@@ -1,6 +1,7 @@
 //! The cells of a campaign: which flows, by which threads, with which buffers.
 
 use crate::options::{CampaignError, Options, Threads};
+use crate::sizes::{each_of, usable_bytes, Caches};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
@@ -9,13 +10,6 @@ use numaio_machine::workload::{CopyLoop, CopyWorkload, Direction, Flow, Pages, P
 /// Buffers of all threads together are this many times the last-level caches that serve them, so that what
 /// is measured is memory (STREAM's rule).
 const CACHES_FILLED: u64 = 4;
-/// Assumed where the kernel tells no cache, as in some virtual machines.
-const CACHE_IF_UNKNOWN: u64 = 32 << 20;
-/// Least buffer of a thread: one huge page.
-const LEAST_BYTES_PER_THREAD: u64 = 2 << 20;
-/// Share of a node's free memory that buffers may take; the rest is left for page tables and others.
-const USABLE_SHARE: f64 = 0.9;
-
 /// A target that can be measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
@@ -44,15 +38,12 @@ impl Target {
             return Err(CampaignError::NoMemory { node });
         }
         let cpus = choose_cpus(topology, node, options.threads)?;
-        let cache = topology.last_level_cache_bytes(&cpus).filter(|bytes| *bytes > 0);
-        let all = cache.unwrap_or(CACHE_IF_UNKNOWN).saturating_mul(CACHES_FILLED);
-        let each = all.div_ceil(cpus.len() as u64);
-        let each = each.checked_next_multiple_of(LEAST_BYTES_PER_THREAD).unwrap_or(u64::MAX);
+        let caches = Caches::of(topology, &cpus);
         let target = Self {
             node,
+            bytes_per_thread: each_of(caches.bytes.saturating_mul(CACHES_FILLED), cpus.len()),
             placement: Placement { cpus },
-            bytes_per_thread: each,
-            cache_assumed: cache.is_none(),
+            cache_assumed: caches.assumed,
         };
         // Reserved huge pages are no free memory, and no part of a control group's memory either.
         if options.pages != Pages::Huge {
@@ -64,10 +55,7 @@ impl Target {
     /// The local cell needs source and sink on the target.
     fn check_memory(&self, topology: &Topology) -> Result<(), CampaignError> {
         let needed_bytes = self.bytes_of_all().saturating_mul(2);
-        let free = topology.node(self.node).and_then(|node| node.memory);
-        let free = free.map_or(0, |memory| memory.free_bytes.saturating_add(memory.reclaimable_bytes));
-        let limit = topology.confinement.memory_limit_bytes.unwrap_or(u64::MAX);
-        let free_bytes = (free.min(limit) as f64 * USABLE_SHARE) as u64;
+        let free_bytes = usable_bytes(topology, self.node);
         if needed_bytes > free_bytes {
             return Err(CampaignError::TooLittleMemory { node: self.node, needed_bytes, free_bytes });
         }
@@ -109,7 +97,8 @@ impl Target {
     }
 }
 
-fn choose_cpus(topology: &Topology, node: NodeId, threads: Threads) -> Result<CpuSet, CampaignError> {
+/// The CPUs of a node that run threads.
+pub fn choose_cpus(topology: &Topology, node: NodeId, threads: Threads) -> Result<CpuSet, CampaignError> {
     let (cores, all) = (topology.cores(node), topology.usable_cpus(node));
     if all.is_empty() {
         return Err(CampaignError::NoCpus { node });

@@ -1,14 +1,24 @@
 //! Which workloads to try on a machine, in which order, how often, and when to stop.
 //!
 //! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a target node
-//! copy from or to every node with memory.
+//! copy from or to every node with memory. [`stream::run`] and [`latency::run`] measure every pair of CPU node and
+//! memory node. All of them stop by the same [`Rule`].
 
 pub mod campaign;
 mod cells;
+pub mod latency;
 mod options;
 mod order;
+mod pairs;
+mod rounds;
+mod setting;
+mod sizes;
+pub mod stream;
 mod trial;
 mod warnings;
 
-pub use campaign::{Event, Setting};
+pub use latency::LatencyOptions;
 pub use options::{CampaignError, Options, Threads};
+pub use rounds::Rule;
+pub use setting::{Event, Setting};
+pub use stream::StreamOptions;

@@ -1,5 +1,6 @@
 //! What a campaign is asked to do, and why it may be unable to.
 
+use crate::rounds::Rule;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
@@ -49,7 +50,20 @@ impl Default for Options {
     }
 }
 
-/// How many threads copy on a target.
+impl Options {
+    /// When to stop.
+    pub(crate) fn rule(&self) -> Rule {
+        Rule {
+            precision: self.precision,
+            least_visits: self.least_visits,
+            time_limit_s: self.time_limit_s,
+            seed: self.seed,
+            fixed: self.repetitions.is_some(),
+        }
+    }
+}
+
+/// How many threads run on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     /// One on each core: Algorithm 1.

@@ -1,10 +1,10 @@
-//! The short trial in which the copy loop is chosen.
+//! The short trial in which a loop is chosen, and how long a visit with it takes.
 
 use crate::cells::Target;
 use crate::options::Options;
-use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
+use numaio_machine::probe::{Probe, ProbeError, ProbeExt};
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{CopyLoop, Flow, Sampling};
+use numaio_machine::workload::{CopyLoop, Flow, Sampling, StreamLoop};
 use numaio_schema::{median, LoopTrial};
 
 /// Rounds of the trial.
@@ -13,88 +13,143 @@ const ROUNDS: usize = 3;
 const HOPELESS: f64 = 0.8;
 /// A loop this near to the best, as a share of it, is as good: a trial this short tells no less.
 const AS_GOOD: f64 = 0.98;
-const SAMPLING: Sampling = Sampling::Window { milliseconds: 60, slices: 3 };
+/// What each loop is given in each round.
+pub const SAMPLING: Sampling = Sampling::Window { milliseconds: 60, slices: 3 };
+/// Length of a visit's window in milliseconds: one sweep over the buffers, within these bounds.
+const WINDOW_MS: std::ops::RangeInclusive<u32> = 80..=400;
+/// Samples in a window.
+const SLICES: u32 = 5;
 
 /// What a trial found.
-pub struct Trial {
-    /// The fastest loop.
-    pub copy_loop: CopyLoop,
-    /// Its local bandwidth in bytes copied per second.
-    pub bytes_copied_per_s: f64,
-    /// All loops tried.
-    pub trials: Vec<LoopTrial>,
+pub struct Trial<L> {
+    /// The loop to use.
+    pub chosen: L,
+    /// Its local bandwidth in bytes per second.
+    pub per_s: f64,
+    /// All loops tried, with their medians; empty if there was nothing to choose.
+    pub trials: Vec<(L, Option<f64>)>,
     /// Time spent.
     pub elapsed_ns: u64,
 }
 
-/// Tries loops on the target's own memory, all in turn, and takes the one with the greatest median.
-pub fn run(
-    probe: &dyn Probe,
-    topology: &Topology,
-    target: &Target,
-    options: &Options,
-) -> Result<Trial, ProbeError> {
-    let loops = options.copy_loop.map_or_else(|| candidates(topology), |chosen| vec![chosen]);
-    let flow = Flow { source: target.node, sink: target.node };
+/// What one run of a loop gave: bandwidths in bytes per second, and the time it took in nanoseconds.
+pub type Tried = Result<(Vec<f64>, u64), ProbeError>;
+
+/// Tries loops, all in turn, and takes the one with the greatest median; among those that are as good as the
+/// best the one with least traffic on the bus.
+pub fn run<L: Copy>(
+    loops: &[L],
+    traffic: impl Fn(L) -> u32,
+    mut run_once: impl FnMut(L) -> Tried,
+) -> Result<Trial<L>, ProbeError> {
     let mut seen: Vec<Vec<f64>> = vec![Vec::new(); loops.len()];
-    let mut elapsed_ns = 0;
+    let mut elapsed_ns: u64 = 0;
     let mut failure = None;
     for round in 0..ROUNDS {
         let best = seen.iter().filter_map(|values| median(values)).fold(0.0, f64::max);
-        for (copy_loop, values) in loops.iter().zip(&mut seen) {
+        for (one, values) in loops.iter().zip(&mut seen) {
             if round > 0 && median(values).is_none_or(|value| value < HOPELESS * best) {
                 continue;
             }
-            match probe.copy(&target.workload(flow, *copy_loop, options.pages, SAMPLING)) {
-                Ok(outcome) => {
-                    elapsed_ns += outcome.elapsed_ns;
-                    values.extend(bandwidth(&outcome));
+            match run_once(*one) {
+                Ok((samples, ns)) => {
+                    elapsed_ns = elapsed_ns.saturating_add(ns);
+                    values.extend(median(&samples));
                 }
                 Err(error @ ProbeError::Interrupted) => return Err(error),
                 Err(error) => failure = Some(error),
             }
         }
     }
-    let trials: Vec<LoopTrial> = loops
-        .iter()
-        .zip(&seen)
-        .map(|(copy_loop, values)| LoopTrial { copy_loop: *copy_loop, bytes_copied_per_s: median(values) })
-        .collect();
-    match choose(&trials) {
-        Some((copy_loop, bytes_copied_per_s)) => {
-            let trials = if options.copy_loop.is_some() { Vec::new() } else { trials };
-            Ok(Trial { copy_loop, bytes_copied_per_s, trials, elapsed_ns })
-        }
-        None => Err(failure.unwrap_or(ProbeError::Unsupported { what: "copy loop that works".into() })),
+    let trials: Vec<(L, Option<f64>)> =
+        loops.iter().zip(&seen).map(|(one, values)| (*one, median(values))).collect();
+    match choose(&trials, traffic) {
+        Some((chosen, per_s)) => Ok(Trial { chosen, per_s, trials, elapsed_ns }),
+        None => Err(failure.unwrap_or(ProbeError::Unsupported { what: "loop that works".into() })),
     }
 }
 
-/// The loop that moves most; among those that are as good as the best the one with least bus traffic.
-fn choose(trials: &[LoopTrial]) -> Option<(CopyLoop, f64)> {
-    let tried = || trials.iter().filter_map(|trial| Some((trial.copy_loop, trial.bytes_copied_per_s?)));
+fn choose<L: Copy>(trials: &[(L, Option<f64>)], traffic: impl Fn(L) -> u32) -> Option<(L, f64)> {
+    let tried = || trials.iter().filter_map(|(one, value)| Some((*one, (*value)?)));
     let best = tried().map(|(_, value)| value).fold(0.0, f64::max);
     let good = tried().filter(|(_, value)| *value >= AS_GOOD * best);
-    good.min_by(|a, b| {
-        let traffic = |copy_loop: CopyLoop| copy_loop.bus_bytes_per_byte();
-        traffic(a.0).cmp(&traffic(b.0)).then(b.1.total_cmp(&a.1))
-    })
+    good.min_by(|a, b| traffic(a.0).cmp(&traffic(b.0)).then(b.1.total_cmp(&a.1)))
 }
 
-/// Median of a run's samples.
-pub fn bandwidth(outcome: &CopyOutcome) -> Option<f64> {
-    let samples: Vec<f64> = outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect();
-    median(&samples)
+/// The first trial that works; an interrupt ends them all.
+pub fn first_that_works<L>(
+    trials: impl Iterator<Item = Result<Trial<L>, ProbeError>>,
+) -> Result<Trial<L>, ProbeError> {
+    let mut failure = None;
+    for trial in trials {
+        match trial {
+            Err(error) if error != ProbeError::Interrupted => failure = failure.or(Some(error)),
+            result => return result,
+        }
+    }
+    Err(failure.unwrap_or(ProbeError::Interrupted))
 }
 
-/// Loops that a machine's CPUs can run, by the features that the kernel names.
-fn candidates(topology: &Topology) -> Vec<CopyLoop> {
-    let has = |feature: &str| topology.cpu_features.iter().any(|name| name == feature);
+/// A window of one sweep over buffers of so many bytes at a bandwidth.
+pub fn one_sweep(bytes: u64, per_s: f64) -> Sampling {
+    let sweep_ms = bytes as f64 / per_s.max(1.0) * 1e3;
+    let milliseconds = (sweep_ms as u32).clamp(*WINDOW_MS.start(), *WINDOW_MS.end());
+    // In steps, so that a tape recorded with one trial also serves a slightly different one.
+    Sampling::Window { milliseconds: milliseconds.next_multiple_of(20), slices: SLICES }
+}
+
+/// Tries copy loops on the target's own memory.
+pub fn copy(
+    probe: &dyn Probe,
+    topology: &Topology,
+    target: &Target,
+    options: &Options,
+) -> Result<Trial<CopyLoop>, ProbeError> {
+    let loops = options.copy_loop.map_or_else(|| copy_loops(topology), |chosen| vec![chosen]);
+    let flow = Flow { source: target.node, sink: target.node };
+    let mut trial = run(&loops, CopyLoop::bus_bytes_per_byte, |copy_loop| {
+        let outcome = probe.copy(&target.workload(flow, copy_loop, options.pages, SAMPLING))?;
+        let samples = outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect();
+        Ok((samples, outcome.elapsed_ns))
+    })?;
+    if options.copy_loop.is_some() {
+        trial.trials.clear();
+    }
+    Ok(trial)
+}
+
+/// For the record.
+pub fn loop_trials(trials: &[(CopyLoop, Option<f64>)]) -> Vec<LoopTrial> {
+    let trial = |(copy_loop, per_s): &(CopyLoop, Option<f64>)| LoopTrial {
+        copy_loop: *copy_loop,
+        bytes_copied_per_s: *per_s,
+    };
+    trials.iter().map(trial).collect()
+}
+
+fn has(topology: &Topology, feature: &str) -> bool {
+    topology.cpu_features.iter().any(|name| name == feature)
+}
+
+/// Copy loops that a machine's CPUs can run, by the features that the kernel names.
+fn copy_loops(topology: &Topology) -> Vec<CopyLoop> {
     let runs = |copy_loop: &CopyLoop| match copy_loop {
         CopyLoop::Memcpy => true,
-        CopyLoop::Avx512 => has("avx512f"),
-        CopyLoop::Avx2 => has("avx2"),
-        CopyLoop::RepMovsb => has("erms"),
+        CopyLoop::Avx512 => has(topology, "avx512f"),
+        CopyLoop::Avx2 => has(topology, "avx2"),
+        CopyLoop::RepMovsb => has(topology, "erms"),
         CopyLoop::Stnp => topology.identity.architecture == "aarch64",
     };
     CopyLoop::ALL.into_iter().filter(runs).collect()
+}
+
+/// Loops of STREAM that a machine's CPUs can run.
+pub fn stream_loops(topology: &Topology) -> Vec<StreamLoop> {
+    let runs = |stream_loop: &StreamLoop| match stream_loop {
+        StreamLoop::Ordinary => true,
+        StreamLoop::Avx512 => has(topology, "avx512f"),
+        StreamLoop::Avx2 => has(topology, "avx2"),
+        StreamLoop::Stnp => topology.identity.architecture == "aarch64",
+    };
+    StreamLoop::ALL.into_iter().filter(runs).collect()
 }

@@ -1,7 +1,8 @@
 //! What makes a campaign's figures doubtful, the cause named where it can be seen.
 
+use crate::rounds::Measured;
 use numaio_machine::conditions::Conditions;
-use numaio_schema::{Cell, Warning};
+use numaio_schema::{Summary, Warning};
 
 /// Share of processor time by others from which a machine counts as unquiet.
 const OTHERS: f64 = 0.05;
@@ -11,13 +12,21 @@ const STOLEN: f64 = 0.01;
 const FREQUENCY: f64 = 0.10;
 /// Drift of a cell that is told.
 const DRIFT: f64 = 0.05;
+/// Most cells that a warning names.
+const MOST_NAMED: usize = 12;
 
 fn warning(rule: &str, what: String) -> Warning {
     Warning { rule: rule.to_owned(), what }
 }
 
-/// Warnings about the machine, from its conditions before and after.
-pub fn of_conditions(before: &Conditions, after: &Conditions, nodes: usize) -> Vec<Warning> {
+/// Warnings about the machine, from its conditions before and after. Frequencies are compared from `busy_mhz` on,
+/// lowest and highest after the first visit: before it the CPUs were idle.
+pub fn of_conditions(
+    before: &Conditions,
+    after: &Conditions,
+    busy_mhz: Option<(u32, u32)>,
+    nodes: usize,
+) -> Vec<Warning> {
     let mut found = Vec::new();
     if nodes > 1 && after.numa_balancing.is_some_and(|mode| mode & 1 != 0) {
         let what = "automatic NUMA balancing is on and may move pages while they are measured".to_owned();
@@ -37,53 +46,80 @@ pub fn of_conditions(before: &Conditions, after: &Conditions, nodes: usize) -> V
             found.push(warning("steal", what));
         }
     }
-    if let (Some(before), Some(after)) = (before.frequency_mhz, after.frequency_mhz) {
+    if let (Some(before), Some(after)) = (busy_mhz, after.frequency_mhz) {
         let change = f64::from(after.1) / f64::from(before.1.max(1)) - 1.0;
         if change.abs() > FREQUENCY {
-            let what = format!("the highest CPU frequency went from {} to {} MHz", before.1, after.1);
+            let what =
+                format!("the highest CPU frequency went from {} to {} MHz meanwhile", before.1, after.1);
             found.push(warning("frequency", what));
         }
     }
     found
 }
 
-/// Warnings about cells.
-pub fn of_cells(cells: &[Cell], time_is_up: bool, wanted_huge: bool) -> Vec<Warning> {
+/// Words that warnings about readings need.
+pub struct Told {
+    /// What was measured: `bandwidth`, `latency`.
+    pub quantity: &'static str,
+    /// Whether the time limit came.
+    pub time_is_up: bool,
+    /// Whether transparent huge pages were asked for.
+    pub wanted_huge: bool,
+}
+
+/// Warnings about readings; `name` tells which is which.
+pub fn of_readings(readings: &[Measured], name: &dyn Fn(usize) -> String, told: &Told) -> Vec<Warning> {
+    let Told { quantity, time_is_up, wanted_huge } = *told;
     let mut found = Vec::new();
-    let mut tell = |rule: &str, text: &str, which: &dyn Fn(&Cell) -> bool| {
-        let names: Vec<String> =
-            cells.iter().filter(|cell| which(cell)).map(|cell| cell.flow.to_string()).collect();
-        if !names.is_empty() {
-            found.push(warning(rule, format!("{text}: {}", names.join(", "))));
+    let mut tell = |rule: &str, text: &str, which: &dyn Fn(&Measured) -> bool| {
+        let which: Vec<usize> = (0..readings.len()).filter(|index| which(&readings[*index])).collect();
+        if !which.is_empty() {
+            found.push(warning(rule, format!("{text}: {}", names(&which, name))));
         }
     };
-    let summary = |cell: &Cell| cell.bytes_copied_per_s.clone();
-    tell("bimodal", "two levels of bandwidth were seen, and the more frequent one is given", &|cell| {
-        summary(cell).is_some_and(|summary| !summary.modes.is_empty())
-    });
-    tell("drift", "bandwidth drifted by more than 5 % between earlier and later visits", &|cell| {
-        summary(cell).is_some_and(|summary| summary.n >= 6 && summary.drift.abs() > DRIFT)
-    });
-    let unsettled = if time_is_up {
-        "not as precise as asked for when the time limit came"
-    } else {
-        "not as precise as asked for"
+    let summary = |measured: &Measured, holds: &dyn Fn(&Summary) -> bool| {
+        measured.reading.summary.as_ref().is_some_and(holds)
     };
-    tell("unsettled", unsettled, &|cell| !cell.settled && cell.bytes_copied_per_s.is_some());
+    tell(
+        "bimodal",
+        &format!("two levels of {quantity} were seen, and the more frequent one is given"),
+        &|cell| summary(cell, &|summary| !summary.modes.is_empty()),
+    );
+    let drifted = format!("{quantity} drifted by more than 5 % between earlier and later visits");
+    tell("drift", &drifted, &|cell| summary(cell, &|summary| summary.n >= 6 && summary.drift.abs() > DRIFT));
+    let when = if time_is_up { " when the time limit came" } else { "" };
+    tell("unsettled", &format!("not as precise as asked for{when}"), &|cell| {
+        !cell.reading.settled && cell.reading.summary.is_some()
+    });
+    tell("not-reached", "the time limit came before the first visit", &|cell| {
+        time_is_up && cell.reading.visits.is_empty() && cell.failure.is_none()
+    });
+    tell(
+        "second-look",
+        "far from others at the same distance, and not looked at again as often as wanted",
+        &|cell| cell.reading.settled && cell.second_look_cut,
+    );
     tell("misplaced-pages", "pages were found on another node than the one they were bound to", &|cell| {
-        cell.visits.iter().any(|visit| visit.residency.pages_misplaced > 0)
+        cell.reading.visits.iter().any(|visit| visit.residency.pages_misplaced > 0)
     });
     tell("residency-unchecked", "the kernel refused to tell on which node the pages were", &|cell| {
-        cell.visits.iter().any(|visit| visit.residency.pages_checked.is_none())
+        cell.reading.visits.iter().any(|visit| visit.residency.pages_checked.is_none())
     });
-    if wanted_huge && !cells.is_empty() {
-        let none = |cell: &Cell| cell.visits.iter().all(|visit| visit.residency.huge_bytes == 0);
-        if cells.iter().all(none) {
-            let what = "no transparent huge page was to be had; misses in the TLB are part of the figures";
-            found.push(warning("no-huge-pages", what.to_owned()));
-        }
+    let visits = || readings.iter().flat_map(|cell| &cell.reading.visits);
+    if wanted_huge && visits().next().is_some() && visits().all(|visit| visit.residency.huge_bytes == 0) {
+        let what = "no transparent huge page was to be had; misses in the TLB are part of the figures";
+        found.push(warning("no-huge-pages", what.to_owned()));
     }
     found
+}
+
+/// Names of some cells; of very many the first ones.
+pub fn names(which: &[usize], name: &dyn Fn(usize) -> String) -> String {
+    let named: Vec<String> = which.iter().take(MOST_NAMED).map(|index| name(*index)).collect();
+    match which.len().saturating_sub(MOST_NAMED) {
+        0 => named.join(", "),
+        others => format!("{} and {others} others", named.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +128,10 @@ mod tests {
     use numaio_machine::conditions::ProcessorTime;
 
     fn rules(before: Conditions, after: Conditions, nodes: usize) -> Vec<String> {
-        of_conditions(&before, &after, nodes).into_iter().map(|warning| warning.rule).collect()
+        of_conditions(&before, &after, before.frequency_mhz, nodes)
+            .into_iter()
+            .map(|warning| warning.rule)
+            .collect()
     }
 
     #[test]

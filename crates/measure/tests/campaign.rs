@@ -1,60 +1,19 @@
 //! Campaigns on a machine whose answers are written down here.
 
-use numaio_machine::ids::{CpuId, NodeId, PackageId};
+mod common;
+
+use common::topology;
+use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::topology::{Cache, Cpu, Distances, Memory, Node, Topology};
+use numaio_machine::sysfs::{ReadError, Sysfs};
+use numaio_machine::topology::{Memory, Topology};
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Sampling, Workload};
 use numaio_measure::{campaign, CampaignError, Event, Options, Setting, Threads};
 use numaio_schema::{MachineSource, Record};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-
-/// Four nodes of two CPUs each, two to a package.
-fn topology() -> Topology {
-    let node = |id: u32| Node {
-        id: NodeId(id),
-        cpus: CpuSet::from_iter([CpuId(2 * id), CpuId(2 * id + 1)]),
-        memory: Some(Memory { total_bytes: 8 << 30, free_bytes: 4 << 30, reclaimable_bytes: 0 }),
-        huge_pages: Vec::new(),
-        packages: vec![PackageId(id / 2)],
-        access: Vec::new(),
-        memory_side_caches: Vec::new(),
-        memory_allowed: true,
-        memory_kind: None,
-    };
-    let cpu = |id: u32| Cpu {
-        id: CpuId(id),
-        online: true,
-        node: Some(NodeId(id / 2)),
-        package: Some(PackageId(id / 4)),
-        die: None,
-        core: Some(id),
-        siblings: CpuSet::one(CpuId(id)),
-        allowed: true,
-    };
-    let cache = |id: u32| Cache {
-        level: 3,
-        kind: "Unified".into(),
-        bytes: 8 << 20,
-        line_bytes: 64,
-        ways: Some(16),
-        cpus: CpuSet::from_iter([CpuId(2 * id), CpuId(2 * id + 1)]),
-    };
-    let distance = |a: u32, b: u32| if a == b { 10 } else { 20 };
-    Topology {
-        nodes: (0..4).map(node).collect(),
-        cpus: (0..8).map(cpu).collect(),
-        caches: (0..4).map(cache).collect(),
-        distances: Some(Distances {
-            nodes: (0..4).map(NodeId).collect(),
-            rows: (0..4).map(|a| (0..4).map(|b| distance(a, b)).collect()).collect(),
-        }),
-        cpu_features: vec!["avx2".into()],
-        ..Topology::default()
-    }
-}
 
 /// Answers by a function of the workload and of how often it was asked before.
 struct Scripted<F> {
@@ -432,7 +391,7 @@ fn progress_counts_up_to_all_cells() {
     assert!(matches!(seen[0], Event::LoopChosen(_)));
     let remaining = |event: &Event| match event {
         Event::Visited { remaining_s, .. } => Some(*remaining_s),
-        Event::LoopChosen(_) => None,
+        Event::LoopChosen(_) | Event::StreamLoopChosen(..) => None,
     };
     let times: Vec<f64> = seen.iter().filter_map(remaining).collect();
     assert_eq!(times.len(), machine.visits().len());
@@ -483,12 +442,58 @@ fn memory_without_cpus_is_a_cell_whatever_its_id() {
 }
 
 #[test]
-fn the_clock_never_cuts_the_first_round() {
+fn the_time_limit_holds_from_the_first_visit_on_and_whole_targets_come_first() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
-    let record = run_on(&machine, &Options { time_limit_s: 0.0, ..on("0") }).expect("a record");
-    assert!(record.cells.iter().all(|cell| cell.visits.len() == 1) && !record.provenance.complete);
+    // The trial takes 0.6 s, the 28 cells of four targets would take 2.8 s, and 1.2 s are left.
+    let record = run_on(&machine, &Options { time_limit_s: 1.8, ..on("0-3") }).expect("a record");
+    assert!(!record.provenance.complete && record.method.elapsed_s < 1.95, "{}", record.method.elapsed_s);
+    let of = |target: u32| record.cells.iter().filter(move |cell| cell.target == NodeId(target));
+    let reached = |target: u32| of(target).filter(|cell| !cell.visits.is_empty()).count();
+    let reached: Vec<usize> = (0..4).map(reached).collect();
+    assert_eq!((reached[0], reached.iter().sum::<usize>()), (7, 12), "{reached:?}");
+    let left: Vec<_> = record.cells.iter().filter(|cell| cell.visits.is_empty()).collect();
+    let why = Some("the time limit came before its first visit".to_owned());
+    assert!(left.iter().all(|cell| cell.bytes_copied_per_s.is_none() && cell.failure == why));
+    let warnings = &record.provenance.warnings;
+    assert!(warnings.iter().any(|warning| warning.rule == "not-reached"), "{warnings:?}");
     let elapsed_s = machine.log.borrow().len() as f64 * 0.1;
     assert!((record.method.elapsed_s - elapsed_s).abs() < 1e-9, "the trial counts");
+}
+
+#[test]
+fn one_visit_is_made_however_short_the_time() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let record = run_on(&machine, &Options { time_limit_s: 1e-9, ..on("0") }).expect("a record");
+    assert_eq!(record.cells.iter().filter(|cell| cell.bytes_copied_per_s.is_some()).count(), 1);
+}
+
+#[test]
+fn a_second_look_that_the_clock_cuts_leaves_a_precise_figure() {
+    let machine =
+        Scripted::new(|copy, before| quiet(if copy.flow.source == NodeId(3) { 5.0 } else { 10.0 }, before));
+    // The trial takes 0.6 s, three rounds 2.1 s: one visit of the second look is made.
+    let record = run_on(&machine, &Options { time_limit_s: 2.75, ..on("0") }).expect("a record");
+    let cell = record.cell(NodeId(0), Flow { source: NodeId(3), sink: NodeId(0) }).expect("the cell");
+    assert_eq!((cell.visits.len(), cell.settled, record.provenance.complete), (4, true, true));
+    let rules: Vec<&str> = record.provenance.warnings.iter().map(|warning| warning.rule.as_str()).collect();
+    assert_eq!(rules, ["second-look"]);
+}
+
+#[test]
+fn a_repetition_with_pages_elsewhere_is_repeated() {
+    let machine = Scripted::new(|copy, before| {
+        let wrong = copy.flow.source == NodeId(1) && copy.flow.sink == NodeId(0) && before == 0;
+        if wrong {
+            Ok(-1.0)
+        } else {
+            quiet(10.0, before)
+        }
+    });
+    let record = run_on(&machine, &Options { repetitions: Some(100), ..on("0") }).expect("a record");
+    let cell = record.cell(NodeId(0), Flow { source: NodeId(1), sink: NodeId(0) }).expect("the cell");
+    let set_aside: Vec<bool> = cell.visits.iter().map(|visit| visit.set_aside.is_some()).collect();
+    assert_eq!((set_aside, cell.settled), (vec![true, false], true));
+    assert_eq!(cell.bytes_copied_per_s.as_ref().map(|summary| summary.n), Some(100));
 }
 
 #[test]
@@ -547,6 +552,47 @@ fn loops_are_tried_on_the_first_target_and_no_more_often_than_they_have_a_chance
     // As good counts with less traffic on the bus.
     assert_eq!(trials(10.0, 9.9), (3, 3, CopyLoop::Avx2));
     assert_eq!(trials(10.0, 9.7), (3, 3, CopyLoop::Memcpy));
+}
+
+/// A machine whose CPU runs at 800 MHz until it is put to work, then at these frequencies, reading by reading.
+struct Clock(RefCell<Vec<u32>>);
+
+impl Sysfs for Clock {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        let mut tree = Tree::new();
+        let mut mhz = self.0.borrow_mut();
+        if path.ends_with("scaling_cur_freq") {
+            let now = if mhz.len() > 1 { mhz.remove(0) } else { mhz[0] };
+            tree.file(path, format!("{now}000\n"));
+        }
+        tree.read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let policies = path.ends_with("cpufreq").then(|| vec!["policy0".to_owned()]);
+        policies.map_or_else(|| Tree::new().list(path), Ok)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        Ok(path.to_owned())
+    }
+}
+
+#[test]
+fn a_frequency_is_compared_with_that_of_busy_cpus() {
+    let rules = |mhz: &[u32]| -> Vec<String> {
+        let machine = Scripted::new(|_, before| quiet(10.0, before));
+        let setting = Setting {
+            root: &Clock(RefCell::new(mhz.to_vec())),
+            probe: &machine,
+            topology: &topology(),
+            source: MachineSource::Simulated,
+            now: 1,
+            stop: &|| false,
+        };
+        let record = campaign::run(&setting, &on("0"), &mut |_| {}).expect("a record");
+        record.provenance.warnings.into_iter().map(|warning| warning.rule).collect()
+    };
+    assert!(rules(&[800, 3000, 3000]).is_empty(), "before the first visit it was idle");
+    assert_eq!(rules(&[800, 3000, 2500]), ["frequency"]);
 }
 
 #[test]

@@ -59,11 +59,12 @@ fn by_package(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> 
 /// order. O(n^2) steps after prefix sums.
 fn by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
     let squares = Squares::new(sorted);
+    let reach: Vec<usize> = (0..sorted.len()).map(|start| start + alike(&sorted[start..], level)).collect();
     // best[end]: cheapest cost of the first `end` points, and where its last group begins.
     let mut best: Vec<(usize, f64, usize)> = vec![(0, 0.0, 0)];
     for end in 1..=sorted.len() {
         let cheapest = (0..end)
-            .filter(|&start| alike(&sorted[start..end], level))
+            .filter(|&start| end <= reach[start])
             .map(|start| (best[start].0 + 1, best[start].1 + squares.within(start, end), start))
             .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         // A point alone is always alike, so there is one.
@@ -73,14 +74,14 @@ fn by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
     cut(sorted, &cuts)
 }
 
-/// Whether no member is below the group's best by more than the level, beyond what the noise explains:
-/// some value inside its interval is within the level of some value inside the best's interval.
-fn alike(group: &[Point], level: f64) -> bool {
-    group.first().is_some_and(|best| {
-        group.iter().all(|member| {
-            member.value >= (1.0 - level) * best.value || member.high >= (1.0 - level) * best.low
-        })
-    })
+/// How many of these are alike, from the best on: none of them is below the best by more than the level, beyond what
+/// the noise explains: some value inside its interval is within the level of some value inside the best's interval.
+fn alike(sorted: &[Point], level: f64) -> usize {
+    let Some(best) = sorted.first() else { return 0 };
+    let is_alike = |member: &&Point| {
+        member.value >= (1.0 - level) * best.value || member.high >= (1.0 - level) * best.low
+    };
+    sorted.iter().take_while(is_alike).count()
 }
 
 /// Cbench's rule (Braithwaite et al., 2012): k-means for K from 2 to sqrt(n/2), and the K with the smallest
@@ -291,10 +292,10 @@ mod tests {
             let mut sorted = points(&values, noise);
             sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
             let found = by_level(&sorted, 0.1);
-            prop_assert!(found.iter().all(|group| alike(group, 0.1)));
+            prop_assert!(found.iter().all(|group| alike(group, 0.1) == group.len()));
             for cuts in partitions(sorted.len()) {
                 let other = cut(&sorted, &cuts);
-                if other.iter().all(|group| alike(group, 0.1)) {
+                if other.iter().all(|group| alike(group, 0.1) == group.len()) {
                     prop_assert!(found.len() <= other.len());
                     if found.len() == other.len() {
                         prop_assert!(cost(&found) <= cost(&other) * (1.0 + 1e-9) + 1e-9);

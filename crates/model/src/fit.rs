@@ -116,6 +116,7 @@ fn bandwidth(node: NodeId, cell: &Cell, local: Option<f64>) -> Option<NodeBandwi
         numa_factor: local.map(|local| local / value),
         settled: cell.settled,
         modes_bytes_copied_per_s: summary.modes.iter().map(|mode| mode.median).collect(),
+        mode_shares: summary.modes.iter().map(|mode| mode.share).collect(),
     })
 }
 
@@ -261,6 +262,15 @@ mod tests {
         let nodes = &model.targets[0].directions[0].nodes;
         assert_eq!(nodes[0].interval_bytes_copied_per_s, (4.9, 5.1));
         assert_eq!((nodes[0].settled, nodes[1].settled), (false, true));
+    }
+
+    #[test]
+    fn a_figure_with_two_levels_comes_with_their_shares() {
+        let mut two = cell(0, 1, 1, Some(5.0));
+        two.bytes_copied_per_s = Summary::of(&[5.0, 5.1, 8.0, 8.1, 8.05], None);
+        let model = fitted(vec![cell(1, 1, 1, Some(10.0)), two]);
+        let node = &model.targets[0].directions[0].nodes[0];
+        assert_eq!((&node.modes_bytes_copied_per_s, &node.mode_shares), (&vec![5.05, 8.05], &vec![0.4, 0.6]));
     }
 
     #[test]

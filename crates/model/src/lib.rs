@@ -1,11 +1,20 @@
-//! Pure arithmetic on readings: bandwidth classes of nodes, after Li et al. (ICPP 2013).
+//! Pure arithmetic on readings: bandwidth classes of nodes, after Li et al. (ICPP 2013), and how far views of a
+//! target agree.
 //!
 //! Everything here is exact and deterministic: the same record gives the same model, to the bit.
 
 mod classes;
+mod compare;
 mod fit;
 mod interleave;
+mod pairs;
+mod views;
 
 pub use classes::{classify, Point};
+pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
+pub use pairs::pair_classes;
+pub use views::{
+    check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
+};

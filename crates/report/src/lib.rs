@@ -5,15 +5,20 @@
 //! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
 
 mod bundle;
+mod comparison_text;
 mod csv;
+mod figures;
 mod html;
 mod hwloc;
 mod interleave_text;
+mod latency_text;
 mod latex;
 mod listing;
 mod markdown;
+mod matrix_text;
 mod model_text;
 mod sheets;
+mod stream_text;
 mod style;
 mod svg;
 mod table;
@@ -21,14 +26,17 @@ mod topology_text;
 mod words;
 
 pub use bundle::{Bundle, MachineDocuments, Misfit};
+pub use comparison_text::comparison_text;
 pub use csv::csv;
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};
 pub use interleave_text::interleave_text;
+pub use latency_text::latency_text;
 pub use latex::latex;
 pub use listing::model_listing;
 pub use markdown::markdown;
 pub use model_text::model_text;
+pub use stream_text::stream_text;
 pub use style::TextStyle;
 pub use svg::topology_svg;
 pub use topology_text::topology_text;

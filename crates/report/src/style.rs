@@ -13,6 +13,8 @@ pub struct TextStyle {
     pub colour: bool,
     /// Unit of bandwidth.
     pub unit: BandwidthUnit,
+    /// Whether number, interval and drift of every measured figure are shown.
+    pub stats: bool,
 }
 
 impl TextStyle {
@@ -27,7 +29,7 @@ impl TextStyle {
 
 impl Default for TextStyle {
     fn default() -> Self {
-        Self { width: 100, colour: false, unit: BandwidthUnit::default() }
+        Self { width: 100, colour: false, unit: BandwidthUnit::default(), stats: false }
     }
 }
 

@@ -97,6 +97,9 @@ pub struct NodeBandwidth {
     pub settled: bool,
     /// Levels at which a bimodal cell was seen; empty otherwise.
     pub modes_bytes_copied_per_s: Vec<f64>,
+    /// Share of the values at each of those levels, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mode_shares: Vec<f64>,
 }
 
 impl Model {

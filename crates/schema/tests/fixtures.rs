@@ -2,7 +2,9 @@
 
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
-use numaio_schema::{Document, Model, NotThatDocument, Receipt, Record, TopologyDocument};
+use numaio_schema::{
+    Comparison, Document, Model, NotThatDocument, Quantity, Receipt, Record, TopologyDocument, View,
+};
 
 #[test]
 fn a_model_of_version_1_is_read() {
@@ -30,6 +32,23 @@ fn a_topology_of_version_1_is_read() {
 fn a_receipt_of_version_1_is_read() {
     let receipt = Receipt::from_json(include_str!("fixtures/receipt-1.json")).expect("a receipt");
     assert_eq!(receipt.applied[0].inverse, Change::NumaBalancing { mode: 1 });
+}
+
+#[test]
+fn a_comparison_of_version_1_is_read() {
+    let comparison = Comparison::from_json(include_str!("fixtures/comparison-1.json")).expect("a comparison");
+    let names: Vec<&str> = comparison.views.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!((comparison.target, names), (NodeId(0), vec!["slit", "copy-write", "copy-read"]));
+    let pair = &comparison.agreements[2];
+    assert_eq!((pair.tau_b, pair.same_classes, pair.nodes.len()), (Some(1.0), true, 4));
+}
+
+#[test]
+fn a_view_of_version_1_is_read() {
+    let view = View::from_json(include_str!("fixtures/view-1.json")).expect("a view");
+    let classes: Vec<String> = view.classes.iter().map(|class| class.nodes.to_string()).collect();
+    assert_eq!((view.quantity, classes), (Quantity::BytesPerS, vec!["0".into(), "1".into(), "2-3".into()]));
+    assert!(view.nodes.iter().all(|value| value.n > 0 && value.interval.is_some()));
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! `numaio export`: what was measured, for other programs.
 
-use super::json;
+use super::{json, replayed};
 use crate::args::{node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{documents, interleave, output, store};
+use crate::store::{self, Kind};
+use crate::{documents, interleave, output};
 use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
 use numaio_report::Measured;
-use numaio_schema::{Document, LatencyRecord, Model, StreamRecord};
+use numaio_schema::{Document, LatencyRecord, Model, StreamRecord, StreamScope};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,7 +27,8 @@ pub struct ExportArgs {
     /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Documents of numaio stream, latency and model; without them the newest saved of this machine
+    /// Documents of numaio stream, latency and model; without them the newest saved of this machine, or all that
+    /// the tape of --machine holds
     #[arg(value_name = "FILE")]
     pub documents: Vec<PathBuf>,
     /// Weights as seen from the CPUs of node K, not from those that reach each memory fastest
@@ -90,7 +92,7 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
         Form::Weights => weights_text(common, args, &found)?,
     };
     match &args.output {
-        Some(path) => store::write_file(path, text.as_bytes())?,
+        Some(path) => output::write(path, &text).map(drop)?,
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -114,40 +116,68 @@ fn weights_text(common: &Common, args: &ExportArgs, found: &Found) -> Result<Str
     }
 }
 
-/// Documents named, or the newest that are saved of the machine; and the machine.
+/// Documents named, or the newest that are saved of the machine, or what its tape holds; and the machine.
 fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
+    if args.documents.is_empty() {
+        return of_machine(common);
+    }
     let mut found = Found::default();
-    let paths = if args.documents.is_empty() {
-        let topology = see(&Machine::pick(common)?);
-        let paths = documents::newest(&topology.identity.fingerprint);
-        found.topology = Some(topology);
-        paths
-    } else {
-        args.documents.clone()
-    };
-    let mut machine = found.topology.as_ref().map(|topology| topology.identity.fingerprint.clone());
-    for path in paths {
-        let document = documents::read(&path)?;
+    let mut fingerprint: Option<String> = None;
+    for path in &args.documents {
+        let document = documents::read(path)?;
         let of = documents::machine_of(&document);
-        let first = machine.get_or_insert_with(|| of.clone());
+        let first = fingerprint.get_or_insert_with(|| of.clone());
         if *first != of {
-            return Err(Failure::file(&path, format!("is of machine {of}, and the others of {first}"))
+            return Err(Failure::file(path, format!("is of machine {of}, and the others of {first}"))
                 .hint("export one machine at a time"));
         }
-        match document {
-            Document::Topology(document) => found.topology = Some(document.topology),
-            Document::Stream(record) => found.stream = Some(*record),
-            Document::Latency(record) => found.latency = Some(*record),
-            Document::Model(model) => found.model = Some(*model),
-            _ => return Err(Failure::file(&path, "holds nothing to export").hint(KINDS)),
+        if !found.add(document) {
+            return Err(Failure::file(path, "holds nothing to export").hint(KINDS));
         }
     }
     if found.topology.is_none() {
         let topology = see(&Machine::pick(common)?);
-        found.topology =
-            Some(topology).filter(|topology| Some(&topology.identity.fingerprint) == machine.as_ref());
+        found.topology = Some(topology).filter(|it| Some(&it.identity.fingerprint) == fingerprint.as_ref());
     }
     Ok(found)
+}
+
+/// Of each kind the newest document that tells something.
+fn of_machine(common: &Common) -> Result<Found, Failure> {
+    let machine = Machine::pick(common)?;
+    let topology = see(&machine);
+    let mut found = Found::default();
+    if let Machine::Recorded(_) = machine {
+        for document in replayed::documents(common, &machine, &topology)? {
+            found.add(document);
+        }
+    } else {
+        for kind in [Kind::Model, Kind::Stream, Kind::Latency] {
+            for path in store::saved(kind, &topology.identity.fingerprint) {
+                if found.add(documents::read(&path)?) {
+                    break;
+                }
+            }
+        }
+    }
+    found.topology = Some(topology);
+    Ok(found)
+}
+
+impl Found {
+    /// Takes what can be exported; false if that is nothing. A core alone does not get a node's bandwidth.
+    fn add(&mut self, document: Document) -> bool {
+        match document {
+            Document::Topology(document) => self.topology = Some(document.topology),
+            Document::Stream(record) if record.method.scope != StreamScope::Core => {
+                self.stream = Some(*record)
+            }
+            Document::Latency(record) => self.latency = Some(*record),
+            Document::Model(model) => self.model = Some(*model),
+            _ => return false,
+        }
+        true
+    }
 }
 
 const KINDS: &str = "numaio topology, model, stream and latency write such documents with --json";

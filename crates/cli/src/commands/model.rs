@@ -1,33 +1,30 @@
 //! `numaio model`: measure and class.
 
-use super::{json, measure, options, Measured};
+use super::json;
+use super::measuring::{self, measure, options, Measured};
 use crate::args::{Common, Format, ModelArgs, TargetArgs};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
-use crate::machine::Machine;
-use crate::{output, store};
+use crate::store::Kind;
+use crate::{input, output};
 use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_measure::Options;
 use numaio_model::Rule;
+use numaio_report::TextStyle;
 use numaio_schema::Model;
 use std::process::ExitCode;
 
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let rule = Rule { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        let model = Model::from_json(&text).map_err(|error| failure::not_that_document(path, &error))?;
+        let text = input::text(path)?;
+        let model = Model::from_json(&text).map_err(|error| failure::no_model(path, &text, &error))?;
         print(common, args, &numaio_model::refit(model, rule))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let machine = Machine::pick(common)?;
-    if let Machine::Copied(_) = machine {
-        return Err(Failure::usage("a copied tree of files can be seen and not measured").hint(
-            "numaio topology --sysroot DIR shows it; numaio record makes a tape that holds measurements",
-        ));
-    }
+    let machine = measuring::pick(common)?;
     let topology = see(&machine);
     let targets = targets(common, &topology, &args.targets)?;
     let asked = Options {
@@ -37,16 +34,15 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     };
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
-    let paused = pause(common, args.measuring.pause_balancing, &machine, fingerprint)?;
+    let keep = measuring::keep(&machine, args.no_save, Kind::Model, fingerprint)?;
+    let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &asked)?;
     drop(paused);
-    let interrupted = numaio_linux::interrupt::interrupted();
     let model = numaio_model::fit(record, &topology, rule);
-    if machine.is_live() && !args.no_save {
-        save(common, &model)?;
-    }
+    let provenance = &model.record.provenance;
+    let saved = keep.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
     print(common, args, &model)?;
-    Ok(if interrupted { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
+    measuring::exit(saved)
 }
 
 fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<NodeSet, Failure> {
@@ -67,7 +63,10 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
     Ok(targets)
 }
 
-fn node_of_device(topology: &Topology, name: &str) -> Result<numaio_machine::ids::NodeId, Failure> {
+pub(super) fn node_of_device(
+    topology: &Topology,
+    name: &str,
+) -> Result<numaio_machine::ids::NodeId, Failure> {
     let devices = || topology.devices.iter().filter(|device| device.moves_data());
     let Some(device) = devices().find(|device| device.answers_to(name)) else {
         let names: Vec<String> = devices().map(|device| device.name()).collect();
@@ -84,23 +83,14 @@ fn node_of_device(topology: &Topology, name: &str) -> Result<numaio_machine::ids
     })
 }
 
-fn save(common: &Common, model: &Model) -> Result<(), Failure> {
-    let record = &model.record;
-    let path = store::save(
-        store::Kind::Model,
-        &record.provenance.machine.fingerprint,
-        record.provenance.measured_at,
-        &json(model)?,
-    )?;
-    output::remark(common, &format!("the model is saved in {}", path.display()));
-    Ok(())
-}
-
 fn print(common: &Common, args: &ModelArgs, model: &Model) -> Result<(), Failure> {
     let format = if args.json { Format::Json } else { args.format };
     output::print(&match format {
         Format::Json => json(model)?,
         Format::Listing => numaio_report::model_listing(model),
-        Format::Table => numaio_report::model_text(model, &output::style(common)),
+        Format::Table => {
+            let style = TextStyle { stats: args.stats, ..output::style(common) };
+            numaio_report::model_text(model, &style)
+        }
     })
 }

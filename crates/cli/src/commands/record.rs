@@ -1,20 +1,28 @@
 //! `numaio record`: the machine and every measurement in one file.
 
-use super::{measure, options, Measured};
+use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, Measured};
 use crate::args::{Common, RecordArgs};
 use crate::balancing::pause;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::output;
 use numaio_linux::interrupt;
 use numaio_machine::see::see;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::size_for_people;
-use numaio_measure::Options;
+use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use std::process::ExitCode;
+
+/// Visits of every cell at the least: any part of a campaign then settles by itself when it is replayed.
+const LEAST_VISITS: u32 = 6;
 
 pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
+    if let (Machine::Copied(_), false) = (&machine, args.no_measure) {
+        return Err(Failure::usage("a copied tree of files can be seen and not measured")
+            .hint("add --no-measure: the tape then holds the topology alone"));
+    }
+    output::check(&args.output)?;
     let (source, now) = (machine.source(), machine.time());
     let header = TapeHeader {
         tape: TAPE_SCHEMA.to_owned(),
@@ -26,14 +34,12 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let fingerprint = see(&machine).identity.fingerprint;
     let recording = Recording::new(machine, header);
     // Before the machine is seen, so that the tape holds the settings it was measured with.
-    let paused = pause(common, args.measuring.pause_balancing, recording.machine(), &fingerprint)?;
+    let paused = pause(common, args.measuring.rounds.pause_balancing, recording.machine(), &fingerprint)?;
     let topology = see(&recording);
     let mut measured = Ok(());
     if !args.no_measure {
-        let asked =
-            Options { targets: topology.cpu_nodes(), least_visits: 6, ..options(&args.measuring, now) };
         let machine = Measured { root: &recording, probe: &recording, topology: &topology, source };
-        measured = measure(common, machine, now, &asked).map(drop);
+        measured = measure_all(common, args, &machine, now);
     }
     drop(paused);
     let mut tape = recording.tape();
@@ -42,9 +48,43 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     // What was recorded is kept, even if the measurements failed or were interrupted.
     let text = tape.to_text();
-    store::write_file(&args.output, text.as_bytes())?;
+    let file = output::write(&args.output, &text)?;
     measured?;
     let size = size_for_people(text.len() as u64);
-    output::remark(common, &format!("{} holds {} runs, {size}", args.output.display(), tape.runs.len()));
-    Ok(if interrupt::interrupted() { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
+    let name = if file { args.output.display().to_string() } else { "the tape".to_owned() };
+    output::remark(common, &format!("{name} holds {} runs, {size}", tape.runs.len()));
+    measuring::exit(None)
+}
+
+/// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on
+/// the tape. All of it keeps to the time limit: copies take half of it at the most, STREAM half of what is left.
+fn measure_all(common: &Common, args: &RecordArgs, machine: &Measured, now: u64) -> Result<(), Failure> {
+    let whole = Rule { least_visits: LEAST_VISITS, ..rule(&args.measuring.rounds, now) };
+    let limited = |time_limit_s: f64| Rule { time_limit_s, ..whole };
+    let share = if args.no_baselines { 1.0 } else { 0.5 };
+    let copies = Options {
+        targets: machine.topology.cpu_nodes(),
+        least_visits: LEAST_VISITS,
+        time_limit_s: whole.time_limit_s * share,
+        ..options(&args.measuring, now)
+    };
+    let record = measure(common, machine.clone(), now, &copies)?;
+    let mut left_s = whole.time_limit_s - record.method.elapsed_s;
+    if args.no_baselines || interrupt::interrupted() {
+        return Ok(());
+    }
+    let pages = measuring::pages(&args.measuring.rounds);
+    let asked = StreamOptions { pages, rule: limited(left_s / 2.0), ..StreamOptions::default() };
+    match measure_stream(common, machine.clone(), now, &asked) {
+        Ok(record) => left_s -= record.method.rounds.elapsed_s,
+        Err(failure) => output::remark(common, &format!("no STREAM is on the tape: {}", failure.message)),
+    }
+    if interrupt::interrupted() {
+        return Ok(());
+    }
+    let asked = LatencyOptions { pages, rule: limited(left_s), ..LatencyOptions::default() };
+    if let Err(failure) = measure_latency(common, machine.clone(), now, &asked) {
+        output::remark(common, &format!("no latency is on the tape: {}", failure.message));
+    }
+    Ok(())
 }

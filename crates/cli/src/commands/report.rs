@@ -1,14 +1,13 @@
 //! `numaio report`: documents to a report that people hand around.
 
-use super::{measure, Measured};
+use super::replayed;
 use crate::args::Common;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_measure::Options;
 use numaio_model::Rule;
 use numaio_report::Bundle;
 use numaio_schema::{Document, TopologyDocument};
@@ -99,7 +98,11 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     let mut bundle = Bundle::default();
     add_topology(&mut bundle, &topology)?;
     match &machine {
-        Machine::Recorded(_) => replay(common, &machine, &topology, &mut bundle)?,
+        Machine::Recorded(_) => {
+            for document in replayed::documents(common, &machine, &topology)? {
+                bundle.add(document).map_err(Failure::new)?;
+            }
+        }
         Machine::Live(_) => add_saved(common, &topology, &mut bundle),
         Machine::Copied(_) => {}
     }
@@ -119,38 +122,16 @@ fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure>
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     let kinds = [store::Kind::Model, store::Kind::Stream, store::Kind::Latency, store::Kind::Comparison];
     for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
-        if let Err(failure) = read(&path).and_then(|document| add(bundle, &path, document)) {
+        if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
     }
 }
 
-/// Measures again what the tape holds of every target.
-fn replay(
-    common: &Common,
-    machine: &Machine,
-    topology: &Topology,
-    bundle: &mut Bundle,
-) -> Result<(), Failure> {
-    let asked = Options { targets: topology.cpu_nodes(), seed: machine.time(), ..Options::default() };
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    match measure(common, setting, machine.time(), &asked) {
-        Ok(record) => {
-            let model = numaio_model::fit(record, topology, Rule::default());
-            bundle.add(Document::Model(Box::new(model))).map_err(Failure::new)?;
-        }
-        Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-        Err(failure) => output::remark(common, &format!("no copies on the tape: {}", failure.message)),
-    }
-    Ok(())
-}
-
 /// Documents that were named. A machine named beside them adds its topology, and no file may be of another.
 fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
-    let mut documents: Vec<(&PathBuf, Document)> = Vec::new();
-    for path in files {
-        documents.push((path, read(path)?));
-    }
+    let read = files.iter().map(|path| Ok((path, documents::read(path)?)));
+    let mut documents: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {
@@ -172,11 +153,6 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         }
     }
     Ok(bundle)
-}
-
-fn read(path: &Path) -> Result<Document, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
 }
 
 /// Adds a document; of a record without classes the model by the usual rule.

@@ -4,20 +4,19 @@ use super::json;
 use crate::args::{Common, TopologyArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::output;
 use numaio_machine::see::see;
 use numaio_schema::TopologyDocument;
-use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = see(&machine);
     match &args.svg {
-        Some(path) if path == Path::new("-") => output::print(&numaio_report::topology_svg(&topology))?,
         Some(path) => {
-            store::write_file(path, numaio_report::topology_svg(&topology).as_bytes())?;
-            output::remark(common, &format!("the drawing is in {}", path.display()));
+            if output::write(path, &numaio_report::topology_svg(&topology))? {
+                output::remark(common, &format!("the drawing is in {}", path.display()));
+            }
         }
         None if args.json => output::print(&json(&TopologyDocument::new(topology))?)?,
         None => output::print(&numaio_report::topology_text(&topology, &output::style(common)))?,

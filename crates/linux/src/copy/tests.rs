@@ -1,5 +1,5 @@
 use super::*;
-use crate::disassembly;
+use crate::tests::expect;
 
 /// Bytes that look different at every place, so that a byte from the wrong place shows.
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -69,5 +69,5 @@ fn the_loops_consist_of_the_instructions_they_are_named_for() {
     } else {
         &[("aarch64::stnp", &["stnp", "dmb"])]
     };
-    disassembly::expect("copy::", expected);
+    expect("copy::", expected);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::disassembly;
+use crate::tests::expect;
 
 #[test]
 fn a_chain_is_followed_exactly_as_often_as_told() {
@@ -37,11 +37,11 @@ fn reading_and_evicting_change_nothing() {
 #[test]
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     if cfg!(target_arch = "x86_64") {
-        disassembly::expect(
+        expect(
             "loads::x86::",
             &[("avx512", &["vmovdqu64", "zmm"]), ("avx2", &["vmovdqu", "ymm"]), ("sse2", &["movdqu", "xmm"])],
         );
     } else {
-        disassembly::expect("loads::aarch64::", &[("pairs", &["ldp"])]);
+        expect("loads::aarch64::", &[("pairs", &["ldp"])]);
     }
 }

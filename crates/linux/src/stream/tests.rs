@@ -1,5 +1,5 @@
 use super::*;
-use crate::disassembly;
+use crate::tests::expect;
 
 /// Doubles that differ at every place, as many below zero as above.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
@@ -76,7 +76,7 @@ fn an_ordinary_loop_is_available_and_none_of_another_architecture() {
 #[test]
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     if cfg!(target_arch = "x86_64") {
-        disassembly::expect(
+        expect(
             "stream::x86::",
             &[
                 ("avx512_copy", &["vmovupd", "vmovntpd", "zmm"]),
@@ -94,7 +94,7 @@ fn the_loops_consist_of_the_instructions_they_are_named_for() {
             ],
         );
     } else {
-        disassembly::expect(
+        expect(
             "stream::aarch64::",
             &[
                 ("stnp_copy", &["ldp", "stnp"]),

@@ -5,18 +5,19 @@ use crate::devices::Sriov;
 
 /// 16 hexadecimal digits over what the machine is made of; see [`super::Identity::fingerprint`].
 ///
-/// FNV-1a (Fowler, Noll, Vo) with 64 bits over one line for each node (CPUs, memory in GiB), each row of distances and
-/// each PCI device (address, ids). Memory is rounded to whole GiB, as the kernel keeps a varying rest for itself;
-/// SR-IOV virtual functions are left out, as they come and go while the machine stays the same.
+/// FNV-1a (Fowler, Noll, Vo) with 64 bits over one line for each node (CPUs, whether it has memory), each row of
+/// distances and each PCI device (address, ids). How much memory there is does not count: virtual machines get and
+/// lose memory while they run. SR-IOV virtual functions are left out, as they come and go while the machine stays
+/// the same.
 pub fn fingerprint(topology: &Topology) -> String {
     format!("{:016x}", fnv1a(text(topology).as_bytes()))
 }
 
 fn text(topology: &Topology) -> String {
-    let nodes = topology.nodes.iter().map(|node| {
-        let gib = node.memory.map_or(0, |memory| memory.total_bytes.saturating_add(1 << 29) >> 30);
-        format!("node {} cpus {} memory {gib}\n", node.id, node.cpus)
-    });
+    let nodes = topology
+        .nodes
+        .iter()
+        .map(|node| format!("node {} cpus {} memory {}\n", node.id, node.cpus, node.memory.is_some()));
     let rows =
         topology.distances.iter().flat_map(|distances| &distances.rows).map(|row| format!("row {row:?}\n"));
     let mut devices: Vec<String> = topology

@@ -67,8 +67,8 @@ pub struct Identity {
     pub architecture: String,
     /// Kernel release.
     pub kernel: String,
-    /// 16 hexadecimal digits over what the machine is made of (nodes, their CPUs and memory size in GiB,
-    /// distances, PCI devices); the same after a reboot, other than that of another shape of machine.
+    /// 16 hexadecimal digits over what the machine is made of (nodes, their CPUs, distances, PCI devices); the same
+    /// after a reboot, other than that of another shape of machine.
     pub fingerprint: String,
 }
 

@@ -39,22 +39,28 @@ pub(super) fn write(groups: &[Group], scale: &Scale, most: f64, label: &str, tab
             place
         })
         .collect();
+    let height = bottom + AXIS;
     html! {
-        svg.bars height=(bottom + AXIS) role="img" aria-label=(label) aria-describedby=(table) {
-            text.dim x="0" y="12" { "Class" }
-            text.dim x="42" y="12" { "Node" }
-            text.dim.end x="100%" y="12" { (scale.unit) ", 95 % ±" }
-            svg.plot x="124" y="0" height=(bottom + AXIS) {
+        div.bars role="img" aria-label=(label) aria-describedby=(table) {
+            svg.left height=(height) aria-hidden="true" {
+                text.dim x="0" y="12" { "Class" }
+                text.dim x="42" y="12" { "Node" }
+                @for (top, group) in &places { (names(group, *top)) }
+            }
+            svg.plot height=(height) aria-hidden="true" {
                 (axis(scale, most, bottom))
                 @for (top, group) in &places { (plot(group, scale, most, *top)) }
             }
-            @for (top, group) in &places { (names(group, scale, *top)) }
+            svg.right height=(height) aria-hidden="true" {
+                text.dim.end x="100%" y="12" { (scale.unit) ", 95 % ±" }
+                @for (top, group) in &places { (values(group, scale, *top)) }
+            }
         }
     }
 }
 
-/// Class and names at the left, figures at the right.
-fn names(group: &Group, scale: &Scale, top: usize) -> Markup {
+/// Class and names.
+fn names(group: &Group, top: usize) -> Markup {
     let height = group.bars.len() * ROW;
     html! {
         @if let Some(rank) = group.rank {
@@ -62,9 +68,18 @@ fn names(group: &Group, scale: &Scale, top: usize) -> Markup {
             text.rank x="13" y=(top + height / 2 + 5) { (rank) }
         }
         @for (index, bar) in group.bars.iter().enumerate() {
-            @let y = top + index * ROW + 15;
-            text x="42" y=(y) { (bar.label) @if !bar.aside.is_empty() { tspan.dim { " " (bar.aside) } } }
-            text.end x="100%" y=(y) {
+            text x="42" y=(top + index * ROW + 15) {
+                (bar.label) @if !bar.aside.is_empty() { tspan.dim { " " (bar.aside) } }
+            }
+        }
+    }
+}
+
+/// The figures.
+fn values(group: &Group, scale: &Scale, top: usize) -> Markup {
+    html! {
+        @for (index, bar) in group.bars.iter().enumerate() {
+            text.end x="100%" y=(top + index * ROW + 15) {
                 (scale.show(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
             }
         }
@@ -109,7 +124,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{}%", if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 })
 }
 
-/// Round numbers from 0 to `most`, four to seven of them.
+/// Round numbers from 0 to `most`, five to eleven of them.
 pub(super) fn ticks(most: f64) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0];
@@ -117,7 +132,7 @@ pub(super) fn ticks(most: f64) -> Vec<f64> {
     let power = 10f64.powf((most / 4.0).log10().floor());
     let step = [5.0, 2.0, 1.0].into_iter().map(|times| times * power).find(|step| *step <= most / 4.0);
     let step = step.unwrap_or(power);
-    (0..=7).map(|index| f64::from(index) * step).take_while(|tick| *tick <= most * 1.000_001).collect()
+    (0..=10).map(|index| f64::from(index) * step).take_while(|tick| *tick <= most * 1.000_001).collect()
 }
 
 /// A tick's number without digits that rounding left.
@@ -138,6 +153,7 @@ mod tests {
         assert_eq!(shown(41.0), "0 10 20 30 40");
         assert_eq!(shown(700.0), "0 100 200 300 400 500 600 700");
         assert_eq!(shown(79.9), "0 10 20 30 40 50 60 70");
+        assert_eq!(shown(199.0), "0 20 40 60 80 100 120 140 160 180");
         assert_eq!(shown(f64::NAN), "0");
     }
 }

@@ -13,33 +13,31 @@ use std::collections::BTreeSet;
 const MOST_PAIRS: usize = 20;
 
 pub(super) fn write(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Markup {
-    let place = page.length();
-    let mut content = html! {};
-    for comparison in comparisons {
-        content = html! { (content) (of_target(page, comparison)) };
-    }
+    page.section(1, "Views compared", |page| content(page, comparisons, alone))
+}
+
+fn content(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Markup {
     let targets: BTreeSet<NodeId> = alone.iter().map(|view| view.target).collect();
-    for target in targets {
-        let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
-        let id = page.listed(2, &format!("Views of node {target}"));
-        content = html! {
-            (content)
-            section aria-labelledby=(id) {
-                (page.heading(2, &id, &format!("Views of target node {target}")))
-                (table(page, target, &views))
-            }
-        };
-    }
-    let content = html! {
+    html! {
         p.how {
-            "A view is what one method says of every node seen from a target. Classes are marked by number and colour; "
-            "\u{d7} is how many times worse than the target itself."
+            "A view is what one method says of every node seen from a target. Classes are marked by number and "
+            "colour; \u{d7} is how many times worse than the target itself."
         }
-        (content)
-    };
-    let section = page.section(1, "Views compared", content);
-    page.listed_before(place);
-    section
+        @for comparison in comparisons { (of_target(page, comparison)) }
+        @for target in targets { (alone_of_target(page, target, alone)) }
+    }
+}
+
+/// Views that no comparison holds.
+fn alone_of_target(page: &mut Page, target: NodeId, alone: &[View]) -> Markup {
+    let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
+    let id = page.listed(2, &format!("Views of node {target}"));
+    html! {
+        section aria-labelledby=(id) {
+            (page.heading(2, &id, &format!("Views of target node {target}")))
+            (table(page, target, &views))
+        }
+    }
 }
 
 fn of_target(page: &mut Page, comparison: &Comparison) -> Markup {

@@ -10,7 +10,7 @@ const ABOVE: f64 = 22.0;
 
 /// One curve, numbers in the units shown.
 pub(super) struct Curve {
-    /// What stands beside its end.
+    /// What stands beside its line in the key.
     pub(super) label: String,
     /// Bandwidth, latency and words for those who point at it.
     pub(super) points: Vec<(f64, f64, String)>,
@@ -23,20 +23,36 @@ pub(super) fn write(curves: &[Curve], unit: &str, label: &str, table: &str) -> M
     let most_y = points().map(|point| point.1).fold(0.0, f64::max) * 1.08;
     let bottom = ABOVE + PLOT;
     let y_of = move |y: f64| ((ABOVE + PLOT * (1.0 - y / most_y)) * 10.0).round() / 10.0;
+    let height = bottom + BELOW;
     html! {
-        svg.curves height=(bottom + BELOW) role="img" aria-label=(label) aria-describedby=(table) {
-            text.dim x="0" y="12" { "Latency, ns a load" }
-            text.dim.end x="100%" y=(bottom + 34.0) { "Bandwidth of the load, " (unit) }
-            svg.plot x="44" y="0" height=(bottom + BELOW) {
+        ul.keys {
+            @for (index, curve) in curves.iter().enumerate() {
+                li.{ "k" (index % 6) } {
+                    svg width="34" height="10" aria-hidden="true" {
+                        line.curve x1="0" x2="34" y1="5" y2="5" {}
+                        circle cx="17" cy="5" r="3.5" {}
+                    }
+                    (curve.label)
+                }
+            }
+        }
+        div.curves role="img" aria-label=(label) aria-describedby=(table) {
+            svg.left height=(height) aria-hidden="true" {
+                text.dim x="0" y="12" { "ns a load" }
+                @for tick in ticks(most_y) {
+                    text.tick.end x="100%" dx="-6" y=(y_of(tick) + 4.0) { (short(tick)) }
+                }
+            }
+            svg.plot height=(height) aria-hidden="true" {
                 @for tick in ticks(most_y) {
                     line.grid x1="0" x2="100%" y1=(y_of(tick)) y2=(y_of(tick)) {}
-                    text.tick.left x="-6" y=(y_of(tick) + 4.0) { (short(tick)) }
                 }
                 @for tick in ticks(most_x) {
                     @let x = percent(tick / most_x);
                     line.grid x1=(x) x2=(x) y1=(bottom) y2=(bottom + 4.0) {}
                     text.tick x=(x) y=(bottom + 17.0) { (short(tick)) }
                 }
+                text.dim.end x="100%" y=(bottom + 34.0) { "Bandwidth of the load, " (unit) }
                 @for (index, curve) in curves.iter().enumerate() { (draw(curve, index, most_x, &y_of)) }
             }
         }
@@ -54,9 +70,6 @@ fn draw(curve: &Curve, index: usize, most_x: f64, y_of: &dyn Fn(f64) -> f64) -> 
             }
             @for (x, y, words) in &curve.points {
                 circle cx=(at(*x)) cy=(y_of(*y)) r="3.5" { title { (curve.label) ": " (words) } }
-            }
-            @if let Some((x, y, _)) = curve.points.last() {
-                text.end x=(at(*x)) dx="-8" y=(y_of(*y) + 4.0) { (curve.label) }
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Figures as they are shown, and grids of them.
 
 use crate::style::clean;
+use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{IntervalKind, NodeValue, Quantity, Reading, Summary};
+use numaio_schema::{median, IntervalKind, NodeValue, Quantity, Reading, Summary};
 use serde_json::{json, Value};
+use std::collections::BTreeSet;
 
 /// A measured or stated figure, in the unit of its document.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +42,25 @@ impl Figure {
     pub(super) fn reading(reading: &Reading) -> Option<Self> {
         reading.median()?;
         reading.summary.as_ref().map(|summary| Self::of(summary, reading.settled))
+    }
+
+    /// The figure of a node: its only one, or the median and range of what its cores gave one by one.
+    fn of_cores(figures: &[Self]) -> Option<Self> {
+        if let [one] = figures {
+            return Some(*one);
+        }
+        let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        let drifts: Vec<f64> = figures.iter().map(|figure| figure.drift).collect();
+        Some(Self {
+            value: median(&values)?,
+            low: values.iter().copied().fold(f64::INFINITY, f64::min),
+            high: greatest(values.iter().copied()),
+            n: figures.len() as u32,
+            drift: median(&drifts)?,
+            range_only: false,
+            settled: figures.iter().all(|figure| figure.settled),
+            class: None,
+        })
     }
 
     /// A node's value in a view.
@@ -173,7 +194,34 @@ pub(super) struct Grid {
     pub(super) cells: Vec<Option<Figure>>,
 }
 
+/// From how many columns on a matrix is set small and its numbers short.
+pub(super) const MANY: usize = 20;
+
 impl Grid {
+    /// A grid of pairs of nodes; `None` for a pair without a figure. Several figures of one pair are those of the
+    /// cores of the row's node.
+    pub(super) fn of_pairs(
+        id: String,
+        what: String,
+        scale: impl Fn(f64) -> Scale,
+        pairs: &[(NodeId, NodeId, Option<Figure>)],
+    ) -> Self {
+        let rows: BTreeSet<u32> = pairs.iter().map(|(row, ..)| row.0).collect();
+        let columns: BTreeSet<u32> = pairs.iter().map(|(_, column, _)| column.0).collect();
+        let (rows, columns): (Vec<u32>, Vec<u32>) =
+            (rows.into_iter().collect(), columns.into_iter().collect());
+        let mut cells = vec![Vec::new(); rows.len() * columns.len()];
+        for (row, column, figure) in pairs {
+            if let (Ok(row), Ok(column)) = (rows.binary_search(&row.0), columns.binary_search(&column.0)) {
+                cells[row * columns.len() + column].extend(*figure);
+            }
+        }
+        let cells: Vec<Option<Figure>> = cells.iter().map(|figures| Figure::of_cores(figures)).collect();
+        let most = greatest(cells.iter().flatten().map(|figure| figure.value));
+        let scale = if columns.len() > MANY { scale(most).compact(most) } else { scale(most) };
+        Self { id, what, scale, rows, columns, cells }
+    }
+
     /// The figures that are there.
     pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.cells.iter().flatten()
@@ -194,28 +242,30 @@ impl Grid {
         })
     }
 
-    /// The grid as data of the page: numbers in the unit shown, with six digits.
+    /// The grid as data of the page: values in the unit shown, with six digits; how far the interval reaches below
+    /// and above the value, and the drift, in parts of 10,000 of the value.
     pub(super) fn json(&self) -> Value {
-        let numbers = |of: &dyn Fn(&Figure) -> f64| -> Vec<Value> {
-            self.cells
-                .iter()
-                .map(|cell| cell.as_ref().map_or(Value::Null, |cell| six_digits(of(cell))))
-                .collect()
+        let numbers = |of: &dyn Fn(&Figure) -> Value| -> Vec<Value> {
+            self.cells.iter().map(|cell| cell.as_ref().map_or(Value::Null, of)).collect()
         };
-        let scaled = |of: fn(&Figure) -> f64| numbers(&|figure| self.scale.number(of(figure)));
         json!({
             "id": self.id,
             "what": clean(&self.what),
             "unit": self.scale.unit,
             "rows": self.rows,
             "columns": self.columns,
-            "value": scaled(|figure| figure.value),
-            "low": scaled(|figure| figure.low),
-            "high": scaled(|figure| figure.high),
-            "n": self.cells.iter().map(|cell| cell.map(|cell| cell.n)).collect::<Vec<_>>(),
-            "drift": numbers(&|figure| (figure.drift * 1e4).round() / 1e4),
+            "value": numbers(&|figure| six_digits(self.scale.number(figure.value))),
+            "below": numbers(&|figure| parts((figure.value - figure.low) / figure.value)),
+            "above": numbers(&|figure| parts((figure.high - figure.value) / figure.value)),
+            "n": numbers(&|figure| json!(figure.n)),
+            "drift": numbers(&|figure| parts(figure.drift)),
         })
     }
+}
+
+/// A share in parts of 10,000.
+fn parts(share: f64) -> Value {
+    json!((share * 1e4).round() as i64)
 }
 
 /// A number rounded to six digits, which is more than any measurement here has.

@@ -18,40 +18,23 @@ const MOST_CURVES: usize = 6;
 const MOST_CHARTS: usize = 12;
 
 pub(super) fn write(page: &mut Page, latency: &LatencyRecord) -> Markup {
-    let content = html! {
-        p.how { "Measured " (date(latency.provenance.measured_at)) "." }
-        (method::warnings(&latency.provenance.warnings))
-        @if !latency.cells.is_empty() { (idle(page, latency)) }
-        (loaded(page, &latency.curves))
-    };
-    page.section(1, "Latency", content)
+    page.section(1, "Latency", |page| {
+        html! {
+            p.how { "Measured " (date(latency.provenance.measured_at)) "." }
+            (method::warnings(&latency.provenance.warnings))
+            @if !latency.cells.is_empty() { (idle(page, latency)) }
+            (loaded(page, &latency.curves))
+        }
+    })
 }
 
 fn idle(page: &mut Page, latency: &LatencyRecord) -> Markup {
-    let rows: BTreeSet<NodeId> = latency.cells.iter().map(|cell| cell.cpu_node).collect();
-    let columns: BTreeSet<NodeId> = latency.cells.iter().map(|cell| cell.memory_node).collect();
-    let columns: Vec<NodeId> = columns.into_iter().collect();
-    let rows: Vec<NodeId> = rows.into_iter().collect();
-    let mut cells = vec![None; rows.len() * columns.len()];
-    for cell in &latency.cells {
-        let place = (rows.binary_search(&cell.cpu_node), columns.binary_search(&cell.memory_node));
-        if let (Ok(row), Ok(column)) = place {
-            cells[row * columns.len() + column] = Figure::reading(&cell.ns_per_load);
-        }
-    }
-    let most = greatest(cells.iter().flatten().map(|figure| figure.value));
-    let scale = Scale::nanoseconds(most);
-    let grid = Grid {
-        id: page.id("latency"),
-        what: "Idle latency".to_owned(),
-        scale: if columns.len() > 20 { scale.compact(most) } else { scale },
-        rows: rows.iter().map(|node| node.0).collect(),
-        columns: columns.iter().map(|node| node.0).collect(),
-        cells,
-    };
+    let readings = latency.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
+    let pairs: Vec<_> =
+        readings.clone().map(|(cpu, memory, reading)| (cpu, memory, Figure::reading(reading))).collect();
+    let grid = Grid::of_pairs(page.id("latency"), "Idle latency".to_owned(), Scale::nanoseconds, &pairs);
     let caption =
         "Idle latency, ns a load: one thread on the row's node follows pointers on the column's node";
-    let readings = latency.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
     html! {
         (matrix::write(page, &grid, &AXES, caption))
         (matrix::missing(readings))
@@ -65,15 +48,11 @@ fn loaded(page: &mut Page, curves: &[LoadedCurve]) -> Markup {
         let of_node: Vec<&LoadedCurve> = curves.iter().filter(|curve| curve.cpu_node == node).collect();
         charts.extend(of_node.chunks(MOST_CURVES).map(<[&LoadedCurve]>::to_vec));
     }
-    let mut content = html! {};
-    for chart in charts.iter().take(MOST_CHARTS) {
-        content = html! { (content) (chart_of(page, chart)) };
-    }
     let left_out: usize = charts.iter().skip(MOST_CHARTS).map(Vec::len).sum();
     html! {
         @if !curves.is_empty() {
             (heading(page))
-            div.pair { (content) }
+            div.pair { @for chart in charts.iter().take(MOST_CHARTS) { (chart_of(page, chart)) } }
         }
         @if left_out > 0 { p.how { (count(left_out, "more curve")) " in the documents (--format json)." } }
     }

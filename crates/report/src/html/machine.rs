@@ -1,8 +1,9 @@
 //! The machine itself: what it is made of, where devices hang, what looks wrong.
 
+use super::figures::MANY;
 use super::page::Page;
 use crate::svg::machine_drawing;
-use crate::words::{self, count};
+use crate::words::{self, count, SameFindings};
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::{Distances, Identity, Topology};
@@ -12,6 +13,10 @@ use numaio_machine::units::size_for_people;
 const MOST_DEVICES: usize = 300;
 /// Findings that are written out, at most.
 const MOST_FINDINGS: usize = 100;
+/// Findings that are seen at once; the others are folded.
+const MOST_AT_ONCE: usize = 8;
+/// From this width on a drawing is not shrunk to the page, in pixels.
+const WIDE: i32 = 1600;
 
 /// A few words below the machine's name.
 pub(super) fn lead(identity: Option<&Identity>, topology: Option<&Topology>) -> Markup {
@@ -30,7 +35,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) -> Markup {
     let content = html! {
         figure {
             div.scroll.drawing role="region" aria-label="Drawing of the machine" tabindex="0" {
-                svg.numaio width=(drawing.width) height=(drawing.height)
+                svg.numaio.wide[drawing.width > WIDE] width=(drawing.width) height=(drawing.height)
                     viewBox={ "0 0 " (drawing.width) " " (drawing.height) }
                     role="img" aria-label=(label) aria-describedby=(table) { (PreEscaped(drawing.elements)) }
             }
@@ -44,7 +49,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) -> Markup {
             (distance_matrix(distances))
         }
     };
-    page.section(1, "Machine", content)
+    page.section(1, "Machine", |_| content)
 }
 
 fn nodes(topology: &Topology, id: &str) -> Markup {
@@ -122,7 +127,7 @@ fn distance_matrix(distances: &Distances) -> Markup {
         details open[distances.nodes.len() <= 16] {
             summary { "Distances that firmware states (SLIT)" }
             div.scroll role="region" aria-label="Distances" tabindex="0" {
-                table.heat.small[distances.nodes.len() > 20] {
+                table.heat.small[distances.nodes.len() > MANY] style={ "--n:" (distances.nodes.len()) } {
                     caption { "From the node of the row to the node of the column; 10 is local, without unit" }
                     thead { tr {
                         th.corner scope="col" { "From ↓ to →" }
@@ -142,28 +147,42 @@ fn distance_matrix(distances: &Distances) -> Markup {
     }
 }
 
-/// What looks wrong, with what shows it and what to do.
+/// What looks wrong, with what shows it and what to do; what matters most first, the rest folded.
 pub(super) fn findings(page: &mut Page, topology: &Topology) -> Markup {
     let findings = words::same_findings(&topology.findings);
-    let content = html! {
-        @if findings.is_empty() { p { "Nothing looks wrong." } }
-        ul.findings {
-            @for finding in findings.iter().take(MOST_FINDINGS) {
-                li.(words::severity(finding.severity)) {
-                    p {
-                        span.badge { (words::severity(finding.severity)) } " "
-                        strong { (words::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
-                        " " code { (finding.rule) }
-                    }
-                    dl {
-                        @let evidence = words::joined(finding.evidence.iter().take(24), "; ");
-                        @if !evidence.is_empty() { dt { "Evidence" } dd { (evidence) } }
-                        @if !finding.remedy.trim().is_empty() { dt { "Remedy" } dd { (finding.remedy) } }
-                    }
+    let shown = &findings[..findings.len().min(MOST_FINDINGS)];
+    let (first, more) = shown.split_at(shown.len().min(MOST_AT_ONCE));
+    page.section(1, "Findings", |_| {
+        html! {
+            @if findings.is_empty() { p { "Nothing looks wrong." } }
+            ul.findings { @for finding in first { (finding_item(finding)) } }
+            @if !more.is_empty() {
+                details {
+                    summary { (count(more.len(), "more finding")) }
+                    ul.findings { @for finding in more { (finding_item(finding)) } }
                 }
             }
+            @if findings.len() > shown.len() {
+                p.how { "and " (count(findings.len() - shown.len(), "more finding")) "." }
+            }
         }
-        @if findings.len() > MOST_FINDINGS { p { "and " (count(findings.len() - MOST_FINDINGS, "more finding")) "." } }
-    };
-    page.section(1, "Findings", content)
+    })
+}
+
+fn finding_item(finding: &SameFindings) -> Markup {
+    let severity = words::severity(finding.severity);
+    let evidence = words::joined(finding.evidence.iter().take(24), "; ");
+    html! {
+        li.(severity) {
+            p {
+                span.badge { (severity) } " "
+                strong { (words::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
+                " " code { (finding.rule) }
+            }
+            dl {
+                @if !evidence.is_empty() { dt { "Evidence" } dd { (evidence) } }
+                @if !finding.remedy.trim().is_empty() { dt { "Remedy" } dd { (finding.remedy) } }
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Matrices as tables whose cells are coloured: the farther from the best, the deeper.
 
-use super::figures::{plus_minus, signed_percent, Figure, Grid};
+use super::figures::{plus_minus, signed_percent, Figure, Grid, MANY};
 use super::page::Page;
 use crate::words::count;
 use maud::{html, Markup, PreEscaped};
@@ -9,8 +9,8 @@ use numaio_schema::Reading;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// From how many columns on a matrix is set small.
-const MANY: usize = 20;
+/// Up to how many columns two matrices stand side by side.
+const FEW: usize = 8;
 /// The deepest colour.
 const DEEPEST: f64 = 9.0;
 /// The distance from the best, as a share, that has the deepest colour at the least.
@@ -22,30 +22,38 @@ const MOST_NAMED: usize = 6;
 pub(super) struct Axes {
     pub(super) row: &'static str,
     pub(super) column: &'static str,
+    /// Whether cells have the colour of their class, rather than of their distance from the best.
+    pub(super) by_class: bool,
 }
 
 /// A matrix with its legend, a choice of what its cells show, and a sentence on how sure they are.
 pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
     page.keep(grid);
     let many = grid.columns.len() > MANY;
-    let classed = grid.figures().any(|figure| figure.class.is_some());
     let note = format!("{}-note", grid.id);
     html! {
         figure.matrix {
             (choice(grid))
             div.scroll role="region" aria-label=(grid.what) tabindex="0" {
-                table.heat.small[many] id=(grid.id) aria-describedby=(note) {
+                table.heat.small[many] style={ "--n:" (grid.columns.len()) } id=(grid.id) aria-describedby=(note) {
                     caption { (caption) }
                     thead { tr {
-                        th.corner scope="col" { (axes.row) " ↓ " (axes.column) " →" }
+                        th.corner scope="col" { (axes.row) "\u{a0}↓" br; (axes.column) "\u{a0}→" }
                         @for column in &grid.columns { th scope="col" { (column) } }
                     } }
-                    tbody { (rows(grid)) }
+                    tbody { (rows(grid, axes.by_class)) }
                 }
             }
-            @if !classed { (legend(grid)) }
+            @if !axes.by_class { (legend(grid)) }
             p.how id=(note) { (how_sure(grid, axes)) }
         }
+    }
+}
+
+/// Matrices of so many columns, side by side if they are small.
+pub(super) fn abreast(columns: usize, matrices: &[Markup]) -> Markup {
+    html! {
+        div.pair[columns <= FEW] { @for matrix in matrices { (matrix) } }
     }
 }
 
@@ -66,29 +74,33 @@ fn choice(grid: &Grid) -> Markup {
 }
 
 /// The rows, without end tags that HTML lets one leave out: a matrix of 64 nodes has 4,096 cells.
-fn rows(grid: &Grid) -> Markup {
+fn rows(grid: &Grid, by_class: bool) -> Markup {
     let mut text = String::new();
     let shades = Shades::of(grid);
     for (index, row) in grid.rows.iter().enumerate() {
-        let _ = write!(text, "<tr><th scope=row>{row}");
+        let _ = write!(text, "<tr>\n<th scope=row>{row}");
         for cell in grid.row(index) {
             let _ = match cell {
                 None => write!(text, "<td>–"),
-                Some(figure) => cell_text(&mut text, grid, figure, &shades),
+                Some(figure) => cell_text(&mut text, grid, figure, (!by_class).then_some(&shades)),
             };
         }
-        text.push('\n');
     }
     PreEscaped(text)
 }
 
-fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: &Shades) -> std::fmt::Result {
-    let value = grid.scale.show(figure.value);
-    let unsettled = if figure.settled { "" } else { "<u>?</u>" };
-    match figure.class {
-        Some(class) => write!(text, "<td class=c{}>{value}<i>{class}</i>{unsettled}", class.clamp(1, 5)),
-        None => write!(text, "<td class=h{}>{value}{unsettled}", shades.step(figure.value)),
+/// A cell, shaded by its distance from the best or else by its class; the class is written where it is known.
+fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Shades>) -> std::fmt::Result {
+    match shades {
+        Some(shades) => write!(text, "<td class=h{}>", shades.step(figure.value))?,
+        None => write!(text, "<td class=c{}>", figure.class.unwrap_or(0).min(5))?,
     }
+    text.push_str(&grid.scale.show(figure.value));
+    if let Some(class) = figure.class {
+        write!(text, "<i>{class}</i>")?;
+    }
+    text.push_str(if figure.settled { "" } else { "<u>?</u>" });
+    Ok(())
 }
 
 /// How deep a figure is coloured.

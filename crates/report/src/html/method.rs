@@ -8,7 +8,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
-    LatencyMethod, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamMethod, StreamScope,
+    LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord, StreamScope,
 };
 use std::collections::BTreeSet;
 
@@ -128,10 +128,8 @@ pub(super) fn of_model(model: &Model) -> Vec<Setting> {
 }
 
 /// Settings of STREAM.
-pub(super) fn of_stream<'r>(
-    method: &StreamMethod,
-    readings: impl Iterator<Item = &'r Reading> + Clone,
-) -> Vec<Setting> {
+pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
+    let method = &stream.method;
     let loops = method.loops.iter().map(|(op, stream_loop)| format!("{op} by {stream_loop}"));
     let trials = method.trials.iter().map(|trial| match trial.bytes_per_s {
         Some(speed) => {
@@ -155,15 +153,14 @@ pub(super) fn of_stream<'r>(
             "as STREAM counts: bytes read and written, without what write-allocate adds".to_owned(),
         ),
     ];
+    let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
     settings.extend(of_rounds(&method.rounds, readings));
     settings
 }
 
 /// Settings of latency.
-pub(super) fn of_latency<'r>(
-    method: &LatencyMethod,
-    readings: impl Iterator<Item = &'r Reading> + Clone,
-) -> Vec<Setting> {
+pub(super) fn of_latency(latency: &LatencyRecord) -> Vec<Setting> {
+    let method = &latency.method;
     let mut settings = vec![
         (
             "Chain",
@@ -175,6 +172,9 @@ pub(super) fn of_latency<'r>(
         ("Buffer", sizes(&method.bytes)),
         ("Pages", pages_name(method.pages).to_owned()),
     ];
+    let idle = latency.cells.iter().map(|cell| &cell.ns_per_load);
+    let points = latency.curves.iter().flat_map(|curve| &curve.points);
+    let readings = idle.chain(points.map(|point| &point.ns_per_load));
     settings.extend(of_rounds(&method.rounds, readings));
     settings
 }
@@ -200,7 +200,7 @@ fn ends(precision: f64, time_limit_s: f64) -> String {
 
 fn visits_words(visits: usize, set_aside: usize) -> String {
     match set_aside {
-        0 => format!("{visits}, the pages of each where they were bound"),
+        0 => format!("{visits}, none set aside"),
         _ => format!("{visits}, of which {set_aside} set aside, as pages were not where they were bound"),
     }
 }

@@ -4,6 +4,7 @@ mod bars;
 mod comparison;
 mod curves;
 mod figures;
+mod glance;
 mod latency;
 mod machine;
 mod matrix;
@@ -20,9 +21,9 @@ use numaio_machine::units::BandwidthUnit;
 use page::Page;
 
 /// The script of the page, and what the policy says of it: no other script runs, wherever its text came from
-/// (Content Security Policy Level 3, 6.7.3).
+/// (Content Security Policy Level 3, 6.7.3). `openssl dgst -sha256 -binary page.js | base64` gives the hash.
 const SCRIPT: &str = include_str!("page.js");
-const SCRIPT_HASH: &str = "sha256-undG1wF/oFLU7snN1M2PsrkjPs9JF3ZkgkkX8AZNXzs=";
+const SCRIPT_HASH: &str = "sha256-KKD9TFFgLup0KumSyqIw14ih8DyMmZI4p8nG4f4XHnM=";
 
 /// A report as one HTML file that asks for nothing else. Bandwidths are in `unit`.
 ///
@@ -31,10 +32,8 @@ const SCRIPT_HASH: &str = "sha256-undG1wF/oFLU7snN1M2PsrkjPs9JF3ZkgkkX8AZNXzs=";
 pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let several = bundle.machines.len() > 1;
     let mut page = Page::new(unit, if several { 2 } else { 1 });
-    let mut machines = html! {};
-    for machine in &bundle.machines {
-        machines = html! { (machines) (write_machine(&mut page, machine, several)) };
-    }
+    let machines =
+        html! { @for machine in &bundle.machines { (write_machine(&mut page, machine, several)) } };
     let title = match bundle.machines.as_slice() {
         [one] => format!("{}: I/O bandwidth report", name(one)),
         several => format!("I/O bandwidth report of {}", words::count(several.len(), "machine")),
@@ -75,9 +74,7 @@ fn without_marks(page: &str) -> String {
 }
 
 fn head(title: &str) -> Markup {
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src '{SCRIPT_HASH}'; base-uri 'none'; form-action 'none'"
-    );
+    let policy = include_str!("policy.txt").trim().replace("SCRIPT", SCRIPT_HASH);
     html! {
         head {
             meta charset="utf-8";
@@ -114,7 +111,7 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> M
     let id = if listed { page.listed(0, &name) } else { page.id("machine") };
     let mut parts = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
-        parts.push(model::glance(page, &machine.models));
+        parts.push(glance::write(page, &machine.models));
     }
     if let Some(topology) = &machine.topology {
         parts.push(machine::findings(page, topology));
@@ -139,33 +136,26 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> M
 
 /// How everything was measured; nothing where nothing was.
 fn methods(page: &mut Page, machine: &MachineDocuments) -> Option<Markup> {
-    let mut content = html! {};
-    for model in &machine.models {
-        let settings = method::of_model(model);
-        content =
-            html! { (content) (method::write(page, "Copy model", &model.record.provenance, &settings)) };
+    let provenances = machine.provenances();
+    (!provenances.is_empty())
+        .then(|| page.section(1, "Method and settings", |page| method_of_each(page, machine)))
+}
+
+fn method_of_each(page: &mut Page, machine: &MachineDocuments) -> Markup {
+    html! {
+        p.how {
+            "A figure is the median of its visits (n), each with fresh buffers, in rounds of random order. Its 95 % "
+            "interval is that of the median: by order statistics from six visits on, and below that by Student's t "
+            "with the noise of all cells together. Drift is later over earlier visits, less one."
+        }
+        @for model in &machine.models {
+            (method::write(page, "Copy model", &model.record.provenance, &method::of_model(model)))
+        }
+        @for stream in &machine.streams {
+            (method::write(page, "STREAM", &stream.provenance, &method::of_stream(stream)))
+        }
+        @for latency in &machine.latencies {
+            (method::write(page, "Latency", &latency.provenance, &method::of_latency(latency)))
+        }
     }
-    for stream in &machine.streams {
-        let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
-        let settings = method::of_stream(&stream.method, readings);
-        content = html! { (content) (method::write(page, "STREAM", &stream.provenance, &settings)) };
-    }
-    for latency in &machine.latencies {
-        let idle = latency.cells.iter().map(|cell| &cell.ns_per_load);
-        let points = latency.curves.iter().flat_map(|curve| &curve.points);
-        let readings = idle.chain(points.map(|point| &point.ns_per_load));
-        let settings = method::of_latency(&latency.method, readings);
-        content = html! { (content) (method::write(page, "Latency", &latency.provenance, &settings)) };
-    }
-    (!machine.provenances().is_empty()).then(|| {
-        let content = html! {
-            p.how {
-                "A figure is the median of its visits (n), each with fresh buffers, in rounds of random order. Its 95 % "
-                "interval is that of the median: by order statistics from six visits on, and below that by Student's t "
-                "with the noise of all cells together. Drift is later over earlier visits, less one."
-            }
-            (content)
-        };
-        page.section(1, "Method and settings", content)
-    })
 }

@@ -2,6 +2,7 @@
 
 use super::bars::{self, Bar, Group};
 use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::glance::{in_order, worst_of_best};
 use super::matrix::{self, Axes};
 use super::method;
 use super::page::Page;
@@ -9,151 +10,67 @@ use crate::listing::members;
 use crate::model_text::head::{date, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
+use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 use std::collections::BTreeSet;
 
 /// Rows and columns of the matrices of targets and nodes.
-const AXES: Axes = Axes { row: "Target", column: "Node" };
-
-/// What I/O of each target gets, in a table; the section that most readers need.
-pub(super) fn glance(page: &mut Page, models: &[Model]) -> Markup {
-    let mut content = html! {};
-    for model in models {
-        let rows = model
-            .targets
-            .iter()
-            .flat_map(|target| target.directions.iter().map(move |direction| (target, direction)));
-        content = html! {
-            (content)
-            div.scroll role="region" aria-label="Classes of every target" tabindex="0" {
-                table.glance {
-                    caption {
-                        "Nodes by bandwidth class toward each target, best first, with the mean of each class in "
-                        (page.unit.name()) "; measured " (date(model.record.provenance.measured_at))
-                    }
-                    thead { tr {
-                        @for title in ["Target", "Devices", "Direction", "Classes", "Worst of best"] {
-                            th scope="col" { (title) }
-                        }
-                    } }
-                    tbody { @for (target, direction) in rows { (glance_row(page, target, direction)) } }
-                }
-            }
-        };
-    }
-    let content = html! {
-        (content)
-        p.how {
-            "A device write takes data from a node's memory to a device on the target, a device read the "
-            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as the "
-            "device's DMA engine would. \u{201c}Worst of best\u{201d} is what the last class gets of what the first gets."
-        }
-    };
-    page.section(1, "At a glance", content)
-}
-
-fn glance_row(page: &Page, target: &TargetModel, model: &DirectionModel) -> Markup {
-    let scale = scale_of(page, [model]);
-    html! {
-        tr {
-            th scope="row" { (target.target) }
-            td { (devices(target)) }
-            td { (model.direction.name()) }
-            td { ul.classes {
-                @for class in &model.classes {
-                    li.{ "c" (class.rank.clamp(1, 5)) } {
-                        b { (class.rank) } (nodes_of(class, target.target))
-                        small { (scale.show(class.mean_bytes_copied_per_s)) }
-                    }
-                }
-            } }
-            td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
-        }
-    }
-}
-
-/// The mean of the worst class over that of the best; none without classes.
-fn worst_of_best(model: &DirectionModel) -> Option<f64> {
-    let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
-    let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
-    Some(least / most).filter(|share| share.is_finite())
-}
+const AXES: Axes = Axes { row: "Target", column: "node", by_class: true };
 
 /// Matrices of all targets, where there are several, then each target.
 pub(super) fn write(page: &mut Page, model: &Model) -> Markup {
-    let when = date(model.record.provenance.measured_at);
-    let place = page.length();
-    let mut content = method::warnings(&model.record.provenance.warnings);
-    if model.targets.len() > 1 {
-        for direction in [Direction::Write, Direction::Read] {
-            content = html! { (content) (targets_matrix(page, model, direction)) };
+    page.section(1, "Copy model", |page| content(page, model))
+}
+
+fn content(page: &mut Page, model: &Model) -> Markup {
+    let (drawn, left_out) = targets_in_detail(page, model);
+    html! {
+        p.how { "Measured " (date(model.record.provenance.measured_at)) "." }
+        (method::warnings(&model.record.provenance.warnings))
+        @if model.targets.len() > 1 {
+            @let matrices = [Direction::Write, Direction::Read].map(|way| targets_matrix(page, model, way));
+            (matrix::abreast(model.targets.len(), &matrices))
+        }
+        @for target in drawn { (write_target(page, model, target)) }
+        @if !left_out.is_empty() {
+            p.how {
+                "Targets " (left_out) " have no charts of their own here; the matrices above hold their figures."
+            }
         }
     }
-    let (drawn, left_out) = targets_in_detail(page, model);
-    for target in drawn {
-        content = html! { (content) (write_target(page, model, target)) };
-    }
-    if !left_out.is_empty() {
-        let nodes: numaio_machine::set::NodeSet = left_out.into_iter().collect();
-        content = html! {
-            (content)
-            p.how { "Targets " (nodes) " have no charts of their own here; the matrices above hold their figures." }
-        };
-    }
-    let content = html! {
-        p.how { "Measured " (when) "." }
-        (content)
-    };
-    let section = page.section(1, "Copy model", content);
-    page.listed_before(place);
-    section
 }
 
 /// The targets for which the page has room: those with devices first.
-fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, Vec<NodeId>) {
-    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
-    targets.sort_by_key(|target| target.devices.is_empty());
+fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, NodeSet) {
     let rows = |target: &TargetModel| target.directions.iter().map(|model| model.nodes.len()).sum();
-    let (mut drawn, left_out): (Vec<_>, Vec<_>) =
-        targets.into_iter().partition(|target| page.take_rows(rows(target)));
-    drawn.sort_by_key(|target| target.target);
+    let (drawn, left_out): (Vec<_>, Vec<_>) =
+        in_order(model).into_iter().partition(|target| page.take_rows(rows(target)));
     (drawn, left_out.iter().map(|target| target.target).collect())
 }
 
 fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Markup {
-    let models: Vec<(&TargetModel, &DirectionModel)> = model
-        .targets
-        .iter()
-        .filter_map(|target| Some((target, target.directions.iter().find(|it| it.direction == direction)?)))
-        .collect();
-    let columns: BTreeSet<NodeId> =
-        models.iter().flat_map(|(_, model)| model.nodes.iter().map(|node| node.node)).collect();
-    if models.len() < 2 {
+    let mut pairs = Vec::new();
+    for target in &model.targets {
+        for of_target in target.directions.iter().filter(|it| it.direction == direction) {
+            let figures =
+                of_target.nodes.iter().map(|it| (it.node, Some(figure(model, target, of_target, it))));
+            let missing = of_target.missing.iter().map(|node| (node, None));
+            pairs.extend(figures.chain(missing).map(|(node, figure)| (target.target, node, figure)));
+        }
+    }
+    let unit = page.unit;
+    let (id, what) = (page.id("copy"), format!("{}, all targets", direction.name()));
+    let grid = Grid::of_pairs(id, what, |most| Scale::bandwidth(unit, most), &pairs);
+    if grid.rows.len() < 2 {
         return html! {};
     }
-    let scale = scale_of(page, models.iter().map(|(_, model)| *model));
-    let most =
-        greatest(models.iter().flat_map(|(_, it)| it.nodes.iter().map(|node| node.bytes_copied_per_s)));
-    let cells = models.iter().flat_map(|(target, direction)| {
-        columns.iter().map(|node| {
-            let node = direction.nodes.iter().find(|it| it.node == *node)?;
-            Some(figure(model, target, direction, node))
-        })
-    });
-    let grid = Grid {
-        id: page.id("copy"),
-        what: format!("{}, all targets", direction.name()),
-        scale: if columns.len() > 20 { scale.compact(most) } else { scale },
-        rows: models.iter().map(|(target, _)| target.target.0).collect(),
-        columns: columns.iter().map(|node| node.0).collect(),
-        cells: cells.collect(),
-    };
     let caption = format!(
-        "{}, {}: from the row's target and the column's node; the small number is the node's class toward that target",
-        capital(direction.name()),
-        grid.scale.unit
+        "{}, {unit}: from the row's target and the column's node; the small number is the node's class toward that \
+         target",
+        capital(direction.name())
     );
     matrix::write(page, &grid, &AXES, &caption)
 }
@@ -354,7 +271,7 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
             let by_mean =
                 |a: &&Class, b: &&Class| a.mean_bytes_copied_per_s.total_cmp(&b.mean_bytes_copied_per_s);
             let name =
-                |class: Option<&Class>| class.map_or(String::new(), |class| nodes_of(class, target.target));
+                |class: Option<&Class>| class.map_or(String::new(), |class| some_nodes(class, target.target));
             format!(
                 "Buffers on {} get {:.0} % of what buffers on {} get.",
                 name(classes.iter().min_by(by_mean)),
@@ -363,6 +280,12 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
             )
         }
     }
+}
+
+/// `node 7`, `nodes 2, 3`.
+fn some_nodes(class: &Class, target: NodeId) -> String {
+    let nodes = if class.nodes.len() == 1 { "node" } else { "nodes" };
+    format!("{nodes} {}", nodes_of(class, target).replace(' ', ", "))
 }
 
 fn one_class(target: NodeId, model: &DirectionModel) -> String {
@@ -398,10 +321,13 @@ pub(super) fn nodes_of(class: &Class, target: NodeId) -> String {
     }
 }
 
-fn devices(target: &TargetModel) -> String {
-    const MOST: usize = 12;
-    let more = target.devices.len().saturating_sub(MOST);
-    let names = words::joined(target.devices.iter().take(MOST).map(|name| words::short(name)), ", ");
+/// Names of a target's devices, those first that people know; PCI functions without a name after them.
+pub(super) fn devices(target: &TargetModel) -> String {
+    const MOST: usize = 6;
+    let mut names: Vec<&String> = target.devices.iter().collect();
+    names.sort_by_key(|name| name.parse::<PciAddress>().is_ok());
+    let more = names.len().saturating_sub(MOST);
+    let names = words::joined(names.into_iter().take(MOST).map(|name| words::short(name)), ", ");
     match (names.is_empty(), more) {
         (true, _) => "no devices".to_owned(),
         (_, 0) => names,
@@ -409,7 +335,7 @@ fn devices(target: &TargetModel) -> String {
     }
 }
 
-fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
+pub(super) fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
     let nodes = models.into_iter().flat_map(|model| &model.nodes);
     Scale::bandwidth(page.unit, greatest(nodes.map(|node| node.bytes_copied_per_s)))
 }

@@ -1,30 +1,39 @@
 "use strict";
-// Matrices show what one chooses; everything else works without a script.
-const grids = new Map(JSON.parse(document.getElementById("data").textContent).grids.map((grid) => [grid.id, grid]));
-const percent = (share, sign) => (sign && share > 0 ? "+" : "") + (share * 100).toFixed(1).replace("-", "−");
+// Matrices show what one chooses; everything else works without a script. Nothing is read before it is wanted.
+let kept;
+const grids = () =>
+  (kept ??= new Map(JSON.parse(document.getElementById("data").textContent).grids.map((grid) => [grid.id, grid])));
+
+// Intervals and drift are in parts of 10,000 of the value.
+const percent = (parts, sign) => (sign && parts > 0 ? "+" : "") + (parts / 100).toFixed(1).replace("-", "−");
 const forms = {
-  interval: (grid, i) => percent((grid.high[i] - grid.low[i]) / 2 / grid.value[i]),
+  interval: (grid, i) => percent((grid.below[i] + grid.above[i]) / 2),
   n: (grid, i) => String(grid.n[i]),
   drift: (grid, i) => percent(grid.drift[i], true),
 };
+const end = (grid, i, parts) => (grid.value[i] * (1 + parts / 1e4)).toPrecision(4);
 const words = (grid, i) =>
-  `${grid.value[i]} ${grid.unit}, 95 % ${grid.low[i]} to ${grid.high[i]}, n ${grid.n[i]}, drift ${forms.drift(grid, i)} %`;
+  `${grid.value[i]} ${grid.unit}, 95 % ${end(grid, i, -grid.below[i])} to ${end(grid, i, grid.above[i])}, ` +
+  `n ${grid.n[i]}, drift ${forms.drift(grid, i)} %`;
 
 for (const choice of document.querySelectorAll("fieldset[data-grid]")) {
-  const grid = grids.get(choice.dataset.grid);
-  const table = document.getElementById(grid.id);
-  const cells = [...table.querySelectorAll("tbody td")];
-  const values = cells.map((cell) => cell.firstChild.data);
+  const table = document.getElementById(choice.dataset.grid);
+  let cells, values;
+  const grid = () => {
+    cells ??= [...table.querySelectorAll("tbody td")];
+    values ??= cells.map((cell) => cell.firstChild.data);
+    return grids().get(table.id);
+  };
   choice.hidden = false;
   choice.addEventListener("change", (event) => {
-    const form = forms[event.target.value];
+    const [data, form] = [grid(), forms[event.target.value]];
     cells.forEach((cell, i) => {
-      if (grid.value[i] !== null) cell.firstChild.data = form ? form(grid, i) : values[i];
+      if (data.value[i] !== null) cell.firstChild.data = form ? form(data, i) : values[i];
     });
   });
   table.addEventListener("pointerover", (event) => {
-    const i = cells.indexOf(event.target.closest("td"));
-    if (i >= 0 && !cells[i].title && grid.value[i] !== null) cells[i].title = words(grid, i);
+    const [data, i] = [grid(), cells.indexOf(event.target.closest("td"))];
+    if (i >= 0 && !cells[i].title && data.value[i] !== null) cells[i].title = words(data, i);
   });
 }
 

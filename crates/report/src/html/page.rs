@@ -6,7 +6,7 @@ use numaio_machine::units::BandwidthUnit;
 use serde_json::Value;
 
 /// Rows of charts and of tables behind them that a page has, at most; a limit for its size.
-const MOST_ROWS: usize = 640;
+const MOST_ROWS: usize = 400;
 
 /// What the parts of a page share while it is written.
 pub(super) struct Page {
@@ -54,8 +54,14 @@ impl Page {
     }
 
     /// A section with a heading that the table of contents names.
-    pub(super) fn section(&mut self, below: usize, title: &str, content: Markup) -> Markup {
+    pub(super) fn section(
+        &mut self,
+        below: usize,
+        title: &str,
+        content: impl FnOnce(&mut Self) -> Markup,
+    ) -> Markup {
         let id = self.listed(below, title);
+        let content = content(self);
         let heading = self.heading(below, &id, title);
         html! { section aria-labelledby=(id) { (heading) (content) } }
     }
@@ -65,18 +71,6 @@ impl Page {
         let id = self.id("s");
         self.contents.push((below, id.clone(), title.to_owned()));
         id
-    }
-
-    /// Puts what was listed since `from` behind the section listed at last, and it first.
-    pub(super) fn listed_before(&mut self, from: usize) {
-        if let Some(last) = self.contents.pop() {
-            self.contents.insert(from.min(self.contents.len()), last);
-        }
-    }
-
-    /// How many sections were listed.
-    pub(super) fn length(&self) -> usize {
-        self.contents.len()
     }
 
     /// The table of contents.

@@ -1,6 +1,7 @@
 //! One target and direction: its classes, then its nodes.
 
 use super::head::percent;
+use crate::figures::Figures;
 use crate::listing::members;
 use crate::style::Page;
 use crate::table::{Align, Cell, Table};
@@ -12,31 +13,9 @@ use numaio_schema::{
     Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, Summary, TargetModel,
 };
 
-/// A figure in a unit, with as many decimals as all figures of a table have.
-struct Figures {
-    unit: BandwidthUnit,
-    decimals: usize,
-}
-
-impl Figures {
-    fn new(unit: BandwidthUnit, model: &DirectionModel) -> Self {
-        let most = model.nodes.iter().map(|node| unit.of(node.bytes_copied_per_s)).fold(0.0, f64::max);
-        let decimals = match most {
-            most if most >= 1000.0 => 0,
-            most if most >= 100.0 => 1,
-            most if most >= 1.0 => 2,
-            _ => 3,
-        };
-        Self { unit, decimals }
-    }
-
-    fn of(&self, bytes_per_s: f64) -> String {
-        format!("{:.*}", self.decimals, self.unit.of(bytes_per_s))
-    }
-}
-
 pub(super) fn write(page: &mut Page, record: &Record, target: &TargetModel, model: &DirectionModel) {
-    let figures = Figures::new(page.style().unit, model);
+    let unit = page.style().unit;
+    let figures = Figures::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
     page.blank();
     page.paragraph(2, 2, &title(target.target, model));
     if model.classes.is_empty() {
@@ -50,7 +29,7 @@ pub(super) fn write(page: &mut Page, record: &Record, target: &TargetModel, mode
     if !model.nodes.is_empty() {
         page.blank();
         page.table(4, &nodes(record, target, model, &figures));
-        page.paragraph(4, 2, &bus_traffic(record, model, figures.unit));
+        page.paragraph(4, 2, &bus_traffic(record, model, unit));
     }
     for node in model.missing.iter() {
         page.paragraph(
@@ -101,7 +80,7 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
 }
 
 fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
-    let unit = figures.unit;
+    let unit = figures.unit();
     let mut table = Table::new([
         ("CLASS".to_owned(), Align::Right),
         ("NODES".to_owned(), Align::Left),
@@ -110,9 +89,7 @@ fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
     ]);
     for class in &model.classes {
         let rank = Some(class.rank);
-        let least = figures.of(class.min_bytes_copied_per_s);
-        let most = figures.of(class.max_bytes_copied_per_s);
-        let range = if least == most { least } else { format!("{least} - {most}") };
+        let range = figures.range(class.min_bytes_copied_per_s, class.max_bytes_copied_per_s);
         table.row([
             Cell::of_class(class.rank.to_string(), rank),
             Cell::of_class(nodes_of(class, target), rank),
@@ -136,7 +113,7 @@ fn nodes_of(class: &Class, target: NodeId) -> String {
 fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &Figures) -> Table {
     let mut table = Table::new([
         ("NODE".to_owned(), Align::Right),
-        (figures.unit.name().to_owned(), Align::Right),
+        (figures.unit().to_owned(), Align::Right),
         ("95 %".to_owned(), Align::Right),
         ("NUMA FACTOR".to_owned(), Align::Right),
         ("CLASS".to_owned(), Align::Right),
@@ -182,9 +159,7 @@ fn note(
         notes.push("neighbour".to_owned());
     }
     if !node.modes_bytes_copied_per_s.is_empty() {
-        let levels: Vec<String> =
-            node.modes_bytes_copied_per_s.iter().map(|level| figures.of(*level)).collect();
-        notes.push(format!("bimodal: {}", levels.join(" and ")));
+        notes.push(format!("bimodal: {}", levels(node, figures)));
     }
     if !node.settled {
         notes.push("unsettled".to_owned());
@@ -204,6 +179,14 @@ fn note(
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
     notes.join("; ")
+}
+
+/// Levels of a bimodal figure, with their shares where the document has them.
+fn levels(node: &NodeBandwidth, figures: &Figures) -> String {
+    let shares = node.mode_shares.iter().map(|share| format!(" ({:.0} %)", share * 100.0));
+    let shares = shares.chain(std::iter::repeat(String::new()));
+    let levels = node.modes_bytes_copied_per_s.iter().zip(shares);
+    levels.map(|(level, share)| figures.of(*level) + &share).collect::<Vec<_>>().join(" and ")
 }
 
 fn bus_traffic(record: &Record, model: &DirectionModel, unit: BandwidthUnit) -> String {

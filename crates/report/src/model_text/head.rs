@@ -5,31 +5,39 @@ use crate::words;
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Pages;
-use numaio_schema::{LoopTrial, MachineSource, Method, Record};
+use numaio_schema::{MachineSource, Method, Provenance, Record};
 use std::collections::BTreeSet;
 
-pub(super) fn write(page: &mut Page, record: &Record) {
-    let identity = &record.provenance.machine;
+pub(super) fn write_model(page: &mut Page, record: &Record) {
+    let paragraphs = [method(record), bus_traffic(&record.method)];
+    write(page, "I/O bandwidth model of", &record.provenance, &paragraphs);
+}
+
+/// The head of any record: `what` was measured of which machine, how, and what makes the figures doubtful.
+pub(crate) fn write(page: &mut Page, what: &str, provenance: &Provenance, method: &[String]) {
+    let identity = &provenance.machine;
     let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
-    page.paragraph(0, 2, &format!("I/O bandwidth model of {machine}"));
-    page.paragraph(0, 2, &source(record));
-    page.paragraph(0, 2, &format!("Method: {}", method(record)));
-    page.paragraph(0, 2, &bus_traffic(&record.method));
-    let conditions = conditions(&record.provenance.conditions.0);
+    page.paragraph(0, 2, &format!("{what} {machine}"));
+    page.paragraph(0, 2, &source(provenance));
+    for (index, paragraph) in method.iter().enumerate() {
+        let title = if index == 0 { "Method: " } else { "" };
+        page.paragraph(0, 2, &format!("{title}{paragraph}"));
+    }
+    let conditions = conditions(&provenance.conditions.0);
     if !conditions.is_empty() {
         page.paragraph(0, 2, &format!("Conditions: {conditions}"));
     }
-    if !record.provenance.complete {
+    if !provenance.complete {
         page.paragraph(0, 2, "INCOMPLETE: not every figure that was asked for is there and settled.");
     }
-    for warning in &record.provenance.warnings {
+    for warning in &provenance.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
     }
 }
 
-fn source(record: &Record) -> String {
-    let when = date(record.provenance.measured_at);
-    match &record.provenance.source {
+fn source(provenance: &Provenance) -> String {
+    let when = date(provenance.measured_at);
+    match &provenance.source {
         MachineSource::Live => format!("Measured on this machine, {when}"),
         MachineSource::Tape { name, note } if note.trim().is_empty() => {
             format!("From the tape {name}, recorded {when}")
@@ -45,15 +53,11 @@ fn method(record: &Record) -> String {
         Some(times) => {
             format!("{} of each cell, as Algorithm 1 is printed", words::count(times as usize, "repetition"))
         }
-        None => format!(
-            "{} until each median's 95 % interval is within ±{} %",
-            words::count(method.rounds as usize, "round"),
-            percent(method.precision)
-        ),
+        None => until(method.rounds, method.precision),
     };
-    let visits: BTreeSet<usize> = record.cells.iter().map(|cell| cell.visits.len()).collect();
-    let visits = range(&visits, "visit").map(|visits| format!("{visits} of a cell")).unwrap_or_default();
-    let trial = trials(&method.trials);
+    let visits = visits(record.cells.iter().map(|cell| cell.visits.len()));
+    let ran = method.trials.iter().filter(|trial| trial.bytes_copied_per_s.is_some()).count();
+    let trial = trial_of(ran);
     words::joined(
         [
             format!("copy loop {}{trial}", method.copy_loop),
@@ -69,14 +73,12 @@ fn method(record: &Record) -> String {
 
 fn threads_and_buffers(record: &Record) -> String {
     let threads: BTreeSet<usize> = record.cells.iter().map(|cell| cell.placement.cpus.len()).collect();
-    let bytes: BTreeSet<u64> = record.method.bytes_per_thread.iter().map(|(_, bytes)| *bytes).collect();
     let threads =
         range(&threads, "thread").map(|threads| format!("{threads} on the target")).unwrap_or_default();
-    let buffers = match (bytes.first(), bytes.last()) {
-        (Some(least), Some(most)) if least == most => size_for_people(*least),
-        (Some(least), Some(most)) => format!("{} to {}", size_for_people(*least), size_for_people(*most)),
-        _ => return threads,
-    };
+    let buffers = sizes(record.method.bytes_per_thread.iter().map(|(_, bytes)| *bytes));
+    if buffers.is_empty() {
+        return threads;
+    }
     words::joined([threads, format!("source and sink of {buffers} for each thread")], ", ")
 }
 
@@ -86,16 +88,40 @@ fn range(numbers: &BTreeSet<usize>, thing: &str) -> Option<String> {
     Some(if least == most { range } else { format!("{least} to {range}") })
 }
 
-/// How the loop was chosen: ` (chosen by trial of 3 loops)`.
-fn trials(trials: &[LoopTrial]) -> String {
-    if trials.is_empty() {
-        return String::new();
-    }
-    let ran = trials.iter().filter(|trial| trial.bytes_copied_per_s.is_some()).count();
-    format!(" (chosen by trial of {})", words::count(ran, "loop"))
+/// When rounds ended.
+pub(crate) fn until(rounds: u32, precision: f64) -> String {
+    format!(
+        "{} until each median's 95 % interval is within ±{} %",
+        words::count(rounds as usize, "round"),
+        percent(precision)
+    )
 }
 
-fn pages(pages: Pages) -> &'static str {
+/// `2 to 5 visits of a cell`; empty of no cells.
+pub(crate) fn visits(of_cells: impl Iterator<Item = usize>) -> String {
+    range(&of_cells.collect(), "visit").map(|visits| format!("{visits} of a cell")).unwrap_or_default()
+}
+
+/// Sizes of buffers, from the least to the greatest; empty of none.
+pub(crate) fn sizes(bytes: impl Iterator<Item = u64>) -> String {
+    let bytes: BTreeSet<u64> = bytes.collect();
+    match (bytes.first(), bytes.last()) {
+        (Some(least), Some(most)) if least == most => size_for_people(*least),
+        (Some(least), Some(most)) => format!("{} to {}", size_for_people(*least), size_for_people(*most)),
+        _ => String::new(),
+    }
+}
+
+/// How a loop was chosen: ` (chosen by trial of 3 loops)`; empty if there was no trial.
+pub(crate) fn trial_of(loops: usize) -> String {
+    if loops == 0 {
+        return String::new();
+    }
+    format!(" (chosen by trial of {})", words::count(loops, "loop"))
+}
+
+/// Pages behind buffers, in words.
+pub(crate) fn pages(pages: Pages) -> &'static str {
     match pages {
         Pages::Base => "base pages",
         Pages::Transparent => "transparent huge pages",

@@ -3,24 +3,43 @@
 mod direction;
 pub(crate) mod head;
 
+use crate::figures::Figures;
+use crate::matrix_text;
 use crate::style::{Page, TextStyle};
-use numaio_schema::{Model, TargetModel};
+use numaio_schema::{Cell, Model, Record, TargetModel};
 
 /// The classes of each target and direction, the figures they come from, how they were measured and what makes
 /// them doubtful.
 ///
 /// Bandwidths are of copied bytes, each counted once, in the unit of `style`; traffic on the memory bus is shown
-/// apart, as the derived figure that it is.
+/// apart, as the derived figure that it is. With `style.stats` number, interval and drift of every figure follow.
 pub fn model_text(model: &Model, style: &TextStyle) -> String {
     let mut page = Page::new(style);
-    head::write(&mut page, &model.record);
+    head::write_model(&mut page, &model.record);
     for target in &model.targets {
         write_target(&mut page, model, target);
     }
     if model.targets.is_empty() {
         page.heading("No target was measured.");
     }
+    if style.stats {
+        write_stats(&mut page, &model.record);
+    }
     page.into_text()
+}
+
+/// Number of visits, interval and drift of every figure.
+fn write_stats(page: &mut Page, record: &Record) {
+    let stat = |cell| {
+        let Cell { target, flow, bytes_copied_per_s, settled, failure, .. }: &Cell = cell;
+        let name = format!("{flow} by node {target}");
+        let (summary, failure) = (bytes_copied_per_s.as_ref(), failure.as_deref());
+        matrix_text::Stat { name, summary, settled: *settled, failure }
+    };
+    let stats: Vec<matrix_text::Stat> = record.cells.iter().map(stat).collect();
+    let medians = stats.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
+    let figures = Figures::bandwidth(page.style().unit, medians);
+    matrix_text::write_stats(page, "Every figure: number of visits, interval and drift", &stats, &figures);
 }
 
 fn write_target(page: &mut Page, model: &Model, target: &TargetModel) {

@@ -10,6 +10,9 @@ use numaio_machine::units::{size_for_people, BandwidthUnit};
 /// From how many on devices alike become one card.
 const GROUP: usize = 5;
 
+/// Devices of a card that its words describe, at most.
+const MOST_DESCRIBED: usize = 8;
+
 /// A node with the devices that hang on it; or devices alone.
 pub(super) struct Column {
     pub(super) node: Option<Card>,
@@ -137,12 +140,8 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
         .findings
         .iter()
         .filter(|finding| group.iter().any(|device| words::is_about(finding, device)));
-    let mut card = Card {
-        class: "card",
-        words: words::joined(group.iter().map(|device| describe(device)), "; "),
-        mark: Mark::of(mark),
-        ..Card::default()
-    };
+    let mut card =
+        Card { class: "card", words: describe_all(group), mark: Mark::of(mark), ..Card::default() };
     let Some(first) = group.first() else { return card };
     let bytes_per_s = first.link.as_ref().and_then(words::link_bytes_per_s);
     let bandwidth = bytes_per_s.map(|speed| words::bandwidth(speed, BandwidthUnit::GigabytesPerS));
@@ -179,7 +178,17 @@ fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
     device.link.as_ref().map(|link| (words::link_width(link), bandwidth))
 }
 
-/// Everything a card has no room for.
+/// Everything a card has no room for, of the first devices of a group.
+fn describe_all(group: &[&Device]) -> String {
+    let more = match group.len().saturating_sub(MOST_DESCRIBED) {
+        0 => String::new(),
+        more => format!("and {more} more"),
+    };
+    let described = group.iter().take(MOST_DESCRIBED).map(|device| describe(device));
+    words::joined(described.chain(std::iter::once(more)), "; ")
+}
+
+/// Names, address, model, driver and link of a device.
 fn describe(device: &Device) -> String {
     let names = words::joined(device.names.iter().map(|name| words::short(name)), ", ");
     let name = if names.is_empty() { words::device_name(device) } else { names };

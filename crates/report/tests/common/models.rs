@@ -25,6 +25,7 @@ pub fn direction(direction: Direction, target: u32, gbit: &[(u32, f64)], classes
             numa_factor: Some(local / (gbit * GBIT)),
             settled: true,
             modes_bytes_copied_per_s: Vec::new(),
+            mode_shares: Vec::new(),
         })
         .collect();
     nodes.sort_by_key(|node| node.node);
@@ -179,6 +180,7 @@ pub fn doubtful() -> Model {
         class.nodes = class.nodes.difference(&write.missing);
     }
     write.nodes[0].modes_bytes_copied_per_s = vec![7.6e9, 5.1e9];
+    write.nodes[0].mode_shares = vec![0.7, 0.3];
     write.nodes[1].settled = false;
     it.targets[0].directions.truncate(1);
     for cell in &mut it.record.cells {

@@ -1,0 +1,162 @@
+//! What documents say of one target, collected for a comparison.
+
+use crate::documents;
+use crate::failure::Failure;
+use numaio_machine::ids::NodeId;
+use numaio_machine::topology::{Identity, Topology};
+use numaio_model::Subject;
+use numaio_schema::{Document, Provenance, View, Warning};
+use std::path::Path;
+
+/// Beginnings of names of views, in the order of their columns; others come after.
+const ORDER: [&str; 5] = ["slit", "hmat-", "latency-", "stream-", "copy-"];
+
+/// Views of one target, with where they come from.
+#[derive(Debug)]
+pub struct Collected<'a> {
+    subject: Subject<'a>,
+    /// Views, in the order in which they were added.
+    views: Vec<View>,
+    /// What is doubtful in the measurements, and what is missing.
+    pub warnings: Vec<Warning>,
+    /// Seconds since 1970 of the newest measurement.
+    pub measured_at: u64,
+}
+
+/// What to do with a view of a name that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Leave it out, as it is older.
+    Drop,
+    /// Keep it, with the name of its file in its title.
+    Keep,
+    /// Take it in place of the one that is there.
+    Replace,
+}
+
+impl<'a> Collected<'a> {
+    /// What the machine itself states, if it is at hand.
+    pub fn new(subject: Subject<'a>, topology: Option<&Topology>) -> Self {
+        let stated = topology.into_iter().flat_map(|topology| {
+            let slit = numaio_model::slit_views(topology, &subject);
+            slit.into_iter().chain(numaio_model::hmat_views(topology, &subject))
+        });
+        let views = stated.collect();
+        Self { subject, views, warnings: Vec::new(), measured_at: 0 }
+    }
+
+    /// Adds what a document says of the target; false if that is nothing. `path` is its file, if it has one.
+    pub fn add(&mut self, path: &Path, document: &Document, again: Again) -> Result<bool, Failure> {
+        let found = documents::machine_of(document);
+        if found != self.subject.machine {
+            let wanted = self.subject.machine;
+            return Err(Failure::file(path, format!("it is of machine {found}, and {wanted} is compared"))
+                .hint("views of one machine are compared; --machine and --from choose which"));
+        }
+        let subject = &self.subject;
+        let views = match document {
+            Document::Model(model) => numaio_model::copy_views(model, subject),
+            Document::Record(record) => numaio_model::copy_views(
+                &numaio_model::fit((**record).clone(), &Topology::default(), Default::default()),
+                subject,
+            ),
+            Document::Stream(record) => numaio_model::stream_views(record, subject),
+            Document::Latency(record) => numaio_model::latency_views(record, subject),
+            Document::View(view) => {
+                numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
+                vec![numaio_model::derived((**view).clone())]
+            }
+            Document::Topology(_) | Document::Comparison(_) | Document::Receipt(_) => Vec::new(),
+        };
+        let told = !views.is_empty();
+        let before = self.views.clone();
+        for view in views {
+            self.add_view(path, view, again);
+        }
+        if self.views != before {
+            self.add_provenance(document);
+        }
+        Ok(told)
+    }
+
+    /// The node that views are of.
+    pub fn target(&self) -> NodeId {
+        self.subject.target
+    }
+
+    fn add_view(&mut self, path: &Path, mut view: View, again: Again) {
+        let known = self.views.iter().any(|other| other.name == view.name);
+        match (again, path.file_name()) {
+            (Again::Drop, _) if known => return,
+            (Again::Replace, _) => self.views.retain(|other| other.name != view.name),
+            (Again::Keep, Some(name)) if known => {
+                view.title = format!("{}, {}", view.title, name.to_string_lossy());
+            }
+            _ => {}
+        }
+        self.views.push(view);
+    }
+
+    fn add_provenance(&mut self, document: &Document) {
+        let Some((what, provenance)) = provenance(document) else { return };
+        self.measured_at = self.measured_at.max(provenance.measured_at);
+        for warning in &provenance.warnings {
+            self.warn(&warning.rule, format!("{what}: {}", warning.what));
+        }
+    }
+
+    /// Adds a warning, once.
+    pub fn warn(&mut self, rule: &str, what: String) {
+        let warning = Warning { rule: rule.to_owned(), what };
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Whether there is a view whose name begins so.
+    pub fn knows(&self, beginning: &str) -> bool {
+        self.views.iter().any(|view| view.name.starts_with(beginning))
+    }
+
+    /// The views in the order of their columns.
+    pub fn views(&self) -> Vec<View> {
+        let place = |view: &View| ORDER.iter().position(|beginning| view.name.starts_with(beginning));
+        let mut views = self.views.clone();
+        views.sort_by_key(|view| place(view).unwrap_or(ORDER.len()));
+        views
+    }
+}
+
+/// What was measured, in a word, and where it comes from; none of what was not measured.
+fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
+    match document {
+        Document::Model(model) => Some(("copy model", &model.record.provenance)),
+        Document::Record(record) => Some(("copy model", &record.provenance)),
+        Document::Stream(record) => Some(("STREAM", &record.provenance)),
+        Document::Latency(record) => Some(("latency", &record.provenance)),
+        _ => None,
+    }
+}
+
+/// Seconds since 1970 at which a document was measured; 0 if it does not tell.
+pub fn measured_at(document: &Document) -> u64 {
+    provenance(document).map_or(0, |(_, provenance)| provenance.measured_at)
+}
+
+/// The machine that a document is about, as far as it tells.
+pub fn identity(document: &Document) -> Identity {
+    match (document, provenance(document)) {
+        (Document::Topology(document), _) => document.topology.identity.clone(),
+        (_, Some((_, provenance))) => provenance.machine.clone(),
+        _ => Identity { fingerprint: documents::machine_of(document), ..Identity::default() },
+    }
+}
+
+/// Targets of a copy model, those with devices first, with their devices.
+pub fn targets(document: &Document) -> Vec<(NodeId, Vec<String>)> {
+    let Document::Model(model) = document else { return Vec::new() };
+    let mut targets: Vec<(NodeId, Vec<String>)> =
+        model.targets.iter().map(|target| (target.target, target.devices.clone())).collect();
+    targets.sort_by_key(|(node, devices)| (devices.is_empty(), *node));
+    targets
+}

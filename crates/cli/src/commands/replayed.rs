@@ -1,0 +1,43 @@
+//! Everything that a tape holds, measured again from it.
+
+use super::compare;
+use super::measuring::{self, Measured};
+use crate::args::Common;
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use crate::output;
+use numaio_machine::topology::Topology;
+use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
+use numaio_schema::Document;
+
+/// Copies of every target, STREAM's copy, idle latency, and of each node with devices the comparison of its views.
+/// What the tape does not hold is said.
+pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
+    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    let now = machine.time();
+    let rule = Rule { seed: now, ..Rule::default() };
+    let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
+    let classes = numaio_model::Rule::default();
+    let model = measuring::measure(common, setting.clone(), now, &copies)
+        .map(|record| Document::Model(Box::new(numaio_model::fit(record, topology, classes))));
+    let asked = StreamOptions { rule, ..StreamOptions::default() };
+    let stream = measuring::measure_stream(common, setting.clone(), now, &asked)
+        .map(|record| Document::Stream(Box::new(record)));
+    let asked = LatencyOptions { rule, ..LatencyOptions::default() };
+    let latency = measuring::measure_latency(common, setting, now, &asked)
+        .map(|record| Document::Latency(Box::new(record)));
+    let mut documents = Vec::new();
+    for (what, document) in [("copies", model), ("STREAM", stream), ("latency", latency)] {
+        match document {
+            Ok(document) => documents.push(document),
+            Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
+            Err(failure) => output::remark(common, &format!("no {what} on the tape: {}", failure.message)),
+        }
+    }
+    for target in topology.device_nodes().iter() {
+        // Where nothing was measured, there is nothing to compare.
+        let comparison = compare::of_documents(topology, &documents, target).ok();
+        documents.extend(comparison.map(|comparison| Document::Comparison(Box::new(comparison))));
+    }
+    Ok(documents)
+}

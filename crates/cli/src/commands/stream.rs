@@ -1,0 +1,95 @@
+//! `numaio stream`: bandwidth between CPU nodes and memory nodes.
+
+use super::json;
+use super::matrix::MatrixArgs;
+use super::measuring::{self, Measured};
+use crate::args::{count, Common, RoundsArgs};
+use crate::balancing::pause;
+use crate::failure::Failure;
+use crate::output;
+use crate::store::Kind;
+use clap::Args;
+use numaio_machine::see::see;
+use numaio_machine::workload::{StreamLoop, StreamOp};
+use numaio_measure::StreamOptions;
+use numaio_model::stream_views;
+use numaio_report::TextStyle;
+use numaio_schema::StreamScope;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Operation of STREAM: copy, scale, add, triad or all
+    ///
+    /// copy is what Li et al. compared with. Bandwidth counts the bytes that a loop reads and writes, as STREAM
+    /// does: two for each byte copied.
+    #[arg(long, value_name = "OP", default_value = "copy", value_parser = ops)]
+    pub op: Ops,
+    /// Threads on each CPU node; without it one on each core
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub threads: Option<u32>,
+    /// Each core alone to every node, and whether the cores of one node agree
+    #[arg(long, conflicts_with = "threads")]
+    pub per_core: bool,
+    /// Loop: ordinary, avx512, avx2 or stnp; without it the fastest here for each operation
+    #[arg(long, value_name = "LOOP", value_parser = stream_loop)]
+    pub stream_loop: Option<StreamLoop>,
+    #[command(flatten)]
+    pub matrix: MatrixArgs,
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
+}
+
+/// Operations that were asked for.
+#[derive(Debug, Clone)]
+pub struct Ops(Vec<StreamOp>);
+
+pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
+    let machine = measuring::pick(common)?;
+    let topology = see(&machine);
+    let around = args.matrix.around(&topology)?;
+    let targets = args.matrix.targets(&topology, &around);
+    let options = StreamOptions {
+        ops: args.op.0.clone(),
+        around,
+        scope: match args.per_core {
+            true => StreamScope::Core,
+            false => StreamScope::Node { threads: args.threads },
+        },
+        stream_loop: args.stream_loop,
+        pages: measuring::pages(&args.rounds),
+        rule: measuring::rule(&args.rounds, machine.time()),
+    };
+    let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let fingerprint = &topology.identity.fingerprint;
+    let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
+    let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
+    let record = measuring::measure_stream(common, setting, machine.time(), &options)?;
+    drop(paused);
+    let saved = keep.then(|| measuring::save(common, Kind::Stream, &record.provenance, &record, &topology));
+    let views = args.matrix.views(&topology, |subject| stream_views(&record, subject));
+    let style = TextStyle { stats: args.matrix.stats, ..output::style(common) };
+    output::print(&match args.matrix.json {
+        true => json(&record)?,
+        false => numaio_report::stream_text(&record, &views, &targets, &style),
+    })?;
+    measuring::exit(saved)
+}
+
+fn ops(text: &str) -> Result<Ops, String> {
+    if text == "all" {
+        return Ok(Ops(StreamOp::ALL.to_vec()));
+    }
+    let found = StreamOp::ALL.into_iter().find(|op| op.name() == text);
+    found.map(|op| Ops(vec![op])).ok_or_else(|| {
+        format!(
+            "{text:?} is no operation of STREAM; there are copy, scale, add, triad, and all for these four"
+        )
+    })
+}
+
+fn stream_loop(text: &str) -> Result<StreamLoop, String> {
+    let names = StreamLoop::ALL.map(StreamLoop::name).join(", ");
+    let found = StreamLoop::ALL.into_iter().find(|stream_loop| stream_loop.name() == text);
+    found.ok_or_else(|| format!("{text:?} is no loop of STREAM; there are {names}"))
+}

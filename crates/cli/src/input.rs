@@ -1,0 +1,28 @@
+//! Files that a user names.
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The largest file that is read: a hundred times the tape of a machine with 64 nodes.
+const LARGEST: u64 = 1 << 30;
+
+/// Reads a file, a pipe or a device that ends.
+///
+/// # Errors
+/// The kernel's, and a file beyond a gibibyte.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any document of numaio"));
+    }
+    Ok(content)
+}
+
+/// Reads a text.
+pub fn text(path: &Path) -> Result<String, Failure> {
+    let content = bytes(path).map_err(|error| Failure::file(path, error))?;
+    String::from_utf8(content).map_err(|_| Failure::file(path, "it is no text"))
+}

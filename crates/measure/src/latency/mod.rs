@@ -1,0 +1,242 @@
+//! The latency campaign: every CPU node to every memory node, idle, and paths under load.
+
+mod loaded;
+
+use crate::options::CampaignError;
+use crate::pairs::{distance, Pairs};
+use crate::rounds::{self, Cut, Finished, Rule, Task};
+use crate::setting::{Event, Setting};
+use crate::sizes::{caches_assumed, no_room, usable_bytes, Caches, BUFFER_STEP};
+use crate::warnings::{self, Told};
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::probe::ProbeError;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Topology;
+use numaio_machine::units::size_for_people;
+use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Workload};
+use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
+
+/// The buffer is this many times the last-level cache, so that seven loads of eight leave it at the least.
+const CACHES_FILLED: u64 = 8;
+/// With less than this many times the cache, latency would be as much the cache's as the memory's.
+const LEAST_CACHES_FILLED: u64 = 4;
+/// The buffer where caches are small: beyond what a TLB of base pages reaches.
+const LEAST_BYTES: u64 = 16 << 20;
+/// Time that a load is taken to need when the length of a run is chosen, in nanoseconds.
+const NS_PER_LOAD: u64 = 100;
+/// Length of a run in milliseconds: one pass over the chain, within these bounds.
+const WINDOW_MS: std::ops::RangeInclusive<u64> = 60..=400;
+/// Samples of a run.
+const SLICES: u32 = 5;
+/// Bytes of a cache line, where the kernel does not tell.
+const LINE_BYTES: u32 = 64;
+
+/// What a latency campaign is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyOptions {
+    /// Only pairs of which one of these nodes is part, its row and its column; every pair if empty.
+    pub around: NodeSet,
+    /// Nodes from whose CPUs every path is measured under load too.
+    pub loaded: NodeSet,
+    /// Bytes from place to place of the chain.
+    pub stride_bytes: u32,
+    /// Pages behind the buffers.
+    pub pages: Pages,
+    /// When to stop. With loaded paths, idle latency takes half of the time limit at the most.
+    pub rule: Rule,
+}
+
+impl Default for LatencyOptions {
+    fn default() -> Self {
+        Self {
+            around: NodeSet::new(),
+            loaded: NodeSet::new(),
+            stride_bytes: 256,
+            pages: Pages::Transparent,
+            rule: Rule::default(),
+        }
+    }
+}
+
+/// Measures every pair that is wanted, then paths under load; what cannot be measured says why.
+///
+/// # Errors
+/// [`CampaignError`] if not one pair has a figure. An interrupt is no error: what was measured until then is in
+/// the record, which is marked incomplete.
+pub fn run(
+    setting: &Setting,
+    options: &LatencyOptions,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<LatencyRecord, CampaignError> {
+    let topology = setting.topology;
+    let pairs = Pairs::new(topology, &options.around)?;
+    let (chains, mut warnings) = chains(topology, &pairs, options);
+    let (paths, unloaded) = loaded::paths(topology, &pairs, &chains, options);
+    let mut complete = unloaded.is_empty();
+    warnings.extend(unloaded);
+    warnings.extend(prefetchers(topology, options.stride_bytes));
+    let cells = cells(topology, &pairs, &chains, options);
+    let before = setting.conditions();
+    let share = if paths.is_empty() { 1.0 } else { 0.5 };
+    let rule = Rule { time_limit_s: options.rule.time_limit_s * share, ..options.rule };
+    let tasks = cells.iter().map(|cell| cell.task(topology)).collect();
+    let idle = rounds::run(setting, &rule, tasks, 0, tell);
+    if let Some(why) = idle.nothing() {
+        return Err(CampaignError::Nothing(why));
+    }
+    let loaded = loaded::run(setting, &options.rule, &paths, &idle, tell);
+    let after = setting.conditions();
+    let nodes = topology.memory_nodes().len();
+    warnings.extend(warnings::of_conditions(&before, &after, idle.busy_mhz, nodes));
+    warnings.extend(of_cells(&cells, &idle, options));
+    warnings.extend(loaded::warnings(&paths, &loaded));
+    complete &= idle.complete() && loaded.complete();
+    let method = method(options, &chains, &idle, &loaded);
+    let cells = cells.into_iter().zip(idle.measured).map(|(cell, measured)| LatencyCell {
+        cpu_node: cell.cpu_node,
+        cpu: cell.workload.cpu,
+        memory_node: cell.workload.memory,
+        ns_per_load: measured.reading,
+    });
+    let cells = cells.collect();
+    let curves = loaded::curves(paths, loaded);
+    let provenance = setting.provenance((before, after), warnings, complete);
+    Ok(LatencyRecord { schema: LATENCY_SCHEMA.to_owned(), provenance, method, cells, curves })
+}
+
+/// The chain that one CPU of a node follows.
+struct Chain {
+    cpu_node: NodeId,
+    cpu: CpuId,
+    bytes: u64,
+}
+
+/// A chain for each CPU node, as long as every memory node with room can hold, so that a row is of one length.
+fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<Chain>, Vec<Warning>) {
+    let (mut chains, mut warnings) = (Vec::new(), Vec::new());
+    for cpu_node in pairs.cpu_nodes.iter() {
+        let Some(cpu) = topology.cores(cpu_node).first() else { continue };
+        let caches = Caches::of(topology, &CpuSet::one(cpu));
+        let step = |bytes: u64| bytes.checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX);
+        let wanted = step(caches.bytes.saturating_mul(CACHES_FILLED).max(LEAST_BYTES));
+        let least = step(caches.bytes.saturating_mul(LEAST_CACHES_FILLED));
+        let rooms = pairs.memory_nodes.iter().map(|memory| usable_bytes(topology, memory));
+        let room = rooms.filter(|room| *room >= least).min();
+        let bytes = match room {
+            _ if options.pages == Pages::Huge => wanted,
+            Some(room) => wanted.min(room / BUFFER_STEP * BUFFER_STEP).max(least),
+            None => least,
+        };
+        if caches.assumed {
+            warnings.push(caches_assumed(cpu_node));
+        }
+        if bytes < wanted {
+            let [bytes, wanted] = [bytes, wanted].map(size_for_people);
+            let what = format!("the buffer for node {cpu_node} is {bytes} and not {wanted}: no more is free");
+            warnings.push(Warning { rule: "buffer-capped".into(), what });
+        }
+        chains.push(Chain { cpu_node, cpu, bytes });
+    }
+    (chains, warnings)
+}
+
+impl Chain {
+    fn workload(
+        &self,
+        memory: NodeId,
+        load: Option<LoadWorkload>,
+        options: &LatencyOptions,
+    ) -> LatencyWorkload {
+        let places = self.bytes / u64::from(options.stride_bytes.max(1));
+        let pass_ms = places.saturating_mul(NS_PER_LOAD) / 1_000_000;
+        let milliseconds = pass_ms.clamp(*WINDOW_MS.start(), *WINDOW_MS.end()).next_multiple_of(20) as u32;
+        LatencyWorkload {
+            cpu: self.cpu,
+            memory,
+            bytes: self.bytes,
+            stride_bytes: options.stride_bytes,
+            pages: options.pages,
+            milliseconds,
+            slices: SLICES,
+            load,
+        }
+    }
+}
+
+/// One cell: which chain lies where.
+struct Cell {
+    cpu_node: NodeId,
+    workload: LatencyWorkload,
+    impossible: Option<ProbeError>,
+}
+
+fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &LatencyOptions) -> Vec<Cell> {
+    let cell = |chain: &Chain, memory: NodeId| Cell {
+        cpu_node: chain.cpu_node,
+        workload: chain.workload(memory, None, options),
+        // Reserved huge pages are no free memory.
+        impossible: no_room(topology, memory, chain.bytes).filter(|_| options.pages != Pages::Huge),
+    };
+    let all = chains.iter().flat_map(|chain| pairs.memory_nodes.iter().map(move |memory| (chain, memory)));
+    let wanted = all.filter(|(chain, memory)| pairs.wants(chain.cpu_node, *memory));
+    wanted.map(|(chain, memory)| cell(chain, memory)).collect()
+}
+
+impl Cell {
+    fn task(&self, topology: &Topology) -> Task {
+        let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
+        let distance = distance(topology, cpu_node, memory).filter(|_| cpu_node != memory);
+        Task {
+            workload: Workload::Latency(self.workload.clone()),
+            group: cpu_node,
+            alike: distance.map(|distance| (0, distance)),
+            impossible: self.impossible.clone(),
+        }
+    }
+}
+
+fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Warning> {
+    let name = |index: usize| {
+        let Cell { cpu_node, workload, .. } = &cells[index];
+        format!("node {cpu_node} to {}", workload.memory)
+    };
+    let wanted_huge = options.pages == Pages::Transparent;
+    let told = Told { quantity: "latency", time_is_up: idle.cut == Some(Cut::TimeLimit), wanted_huge };
+    let mut found = warnings::of_readings(&idle.measured, &name, &told);
+    // With none at all, that was said above.
+    let partly = |index: &usize| {
+        let bytes = cells[*index].workload.bytes;
+        let visits = &idle.measured[*index].reading.visits;
+        visits.iter().any(|visit| (1..bytes / 10 * 9).contains(&visit.residency.huge_bytes))
+    };
+    let partly: Vec<usize> = (0..cells.len()).filter(partly).collect();
+    if wanted_huge && !partly.is_empty() {
+        let which = warnings::names(&partly, &name);
+        let what = format!("only a part lay on huge pages, so that misses in the TLB are part of: {which}");
+        found.push(Warning { rule: "few-huge-pages".into(), what });
+    }
+    found
+}
+
+/// What a prefetcher of neighbouring lines would do to the figures.
+fn prefetchers(topology: &Topology, stride_bytes: u32) -> Option<Warning> {
+    let line = topology.caches.iter().map(|cache| cache.line_bytes).max().filter(|line| *line > 0);
+    let line = line.unwrap_or(LINE_BYTES);
+    (stride_bytes < line.saturating_mul(2)).then(|| Warning {
+        rule: "prefetcher".into(),
+        what: format!(
+            "with {stride_bytes} bytes from place to place a prefetcher of neighbouring lines ({line} bytes) may \
+             have fetched some loads before they came"
+        ),
+    })
+}
+
+fn method(options: &LatencyOptions, chains: &[Chain], idle: &Finished, loaded: &Finished) -> LatencyMethod {
+    let rounds = loaded.rounds(&options.rule);
+    LatencyMethod {
+        bytes: chains.iter().map(|chain| (chain.cpu_node, chain.bytes)).collect(),
+        stride_bytes: options.stride_bytes,
+        pages: options.pages,
+        rounds: Rounds { rounds: idle.rounds.max(loaded.rounds), ..rounds },
+    }
+}

@@ -1,0 +1,284 @@
+//! Rounds of visits until everything is known well enough: the one stopping rule of all campaigns.
+//!
+//! A round visits each task that is not settled, in random order and with fresh buffers. A visit counts as one
+//! value, the median of its samples, since a machine's state between visits differs more than within one.
+//! A task is settled when the 95 % interval of the median of its visits is within the precision; with few visits
+//! the noise of all tasks together stands in for its own ([`PooledNoise`]). A task that is settled and far from
+//! others that should be alike gets a second look.
+//!
+//! The time limit holds from the first visit on. Where the first round will not fit into it, tasks are visited
+//! group by group, so that a few groups are whole and not all of them full of holes; what was not reached has no
+//! figure, and says so.
+
+mod state;
+mod take;
+
+use crate::order::Order;
+use crate::setting::{Event, Setting};
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::workload::Workload;
+use numaio_schema::{median, PooledNoise, Reading, Rounds, Summary};
+use state::State;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Relative distance from the tasks that should be alike from which a task is looked at again.
+const OUT_OF_PATTERN: f64 = 0.20;
+/// Fewest tasks that make a pattern.
+const LEAST_ALIKE: usize = 3;
+
+/// When to stop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    /// Half width of the 95 % interval of a median, relative to it, at which a task is settled.
+    pub precision: f64,
+    /// Visits of every task at the least. Six, on a tape, let any part of a campaign settle by itself when it is
+    /// replayed: the intervals then need no other task's noise.
+    pub least_visits: u32,
+    /// Time to spend on the machine, in seconds. The first visit is always made.
+    pub time_limit_s: f64,
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// Whether each task is visited once, all samples of the visit being its values, in place of rounds until
+    /// precise.
+    pub fixed: bool,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self { precision: 0.02, least_visits: 2, time_limit_s: 300.0, seed: 1, fixed: false }
+    }
+}
+
+/// Something to be measured.
+pub(crate) struct Task {
+    /// What to run.
+    pub workload: Workload,
+    /// Tasks of one group are wanted together if there is no time for all.
+    pub group: NodeId,
+    /// Tasks of one group with the same key should be alike, as those at one SLIT distance.
+    pub alike: Option<(u32, u32)>,
+    /// Why it cannot be run, if that is known beforehand.
+    pub impossible: Option<ProbeError>,
+}
+
+/// What a task gave.
+pub(crate) struct Measured {
+    pub reading: Reading,
+    /// What loading threads read, in bytes per second, over the visits.
+    pub load: Option<Summary>,
+    /// Why there is no figure, or why visits failed.
+    pub failure: Option<ProbeError>,
+    /// Whether a second look was wanted and not finished.
+    pub second_look_cut: bool,
+}
+
+/// What a campaign in rounds gave.
+pub(crate) struct Finished {
+    /// One for each task, in their order.
+    pub measured: Vec<Measured>,
+    pub rounds: u32,
+    /// Time on the machine, in nanoseconds, with what was spent before.
+    pub elapsed_ns: u64,
+    /// What ended it before everything was settled.
+    pub cut: Option<Cut>,
+    /// The lowest and the highest CPU frequency after the first visit, in MHz: before it, CPUs were idle.
+    pub busy_mhz: Option<(u32, u32)>,
+}
+
+/// What ends a campaign before everything is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Interrupt,
+    TimeLimit,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupt => "interrupted",
+            Self::TimeLimit => "the time limit came",
+        })
+    }
+}
+
+impl Finished {
+    /// Why nothing at all was measured; none if something was.
+    pub fn nothing(&self) -> Option<ProbeError> {
+        if self.measured.iter().any(|measured| measured.reading.summary.is_some()) {
+            return None;
+        }
+        let failure = self.measured.iter().find_map(|measured| measured.failure.clone());
+        let failure = failure.filter(|_| self.cut != Some(Cut::Interrupt));
+        Some(failure.unwrap_or(ProbeError::Interrupted))
+    }
+
+    /// Whether everything has a figure that settled.
+    pub fn complete(&self) -> bool {
+        self.cut != Some(Cut::Interrupt) && self.measured.iter().all(|measured| measured.reading.settled)
+    }
+
+    /// For the record.
+    pub fn rounds(&self, rule: &Rule) -> Rounds {
+        Rounds {
+            precision: rule.precision,
+            time_limit_s: rule.time_limit_s,
+            elapsed_s: self.elapsed_ns as f64 / 1e9,
+            seed: rule.seed,
+            rounds: self.rounds,
+        }
+    }
+}
+
+/// Measures tasks in rounds. `spent_ns` was spent on the machine before, as in a trial, and counts.
+pub(crate) fn run(
+    setting: &Setting,
+    rule: &Rule,
+    tasks: Vec<Task>,
+    spent_ns: u64,
+    tell: &mut dyn FnMut(&Event),
+) -> Finished {
+    let mut campaign = Campaign {
+        setting,
+        rule,
+        states: tasks.into_iter().map(State::new).collect(),
+        order: Order::new(rule.seed),
+        round: 0,
+        spent_ns,
+        elapsed_ns: spent_ns,
+        visits: 0,
+        busy_mhz: None,
+        cut: None,
+    };
+    campaign.run(tell);
+    let Campaign { states, round, elapsed_ns, busy_mhz, cut, .. } = campaign;
+    let measured = states.into_iter().map(|state| state.measured(cut)).collect();
+    Finished { measured, rounds: round, elapsed_ns, cut, busy_mhz }
+}
+
+struct Campaign<'a> {
+    setting: &'a Setting<'a>,
+    rule: &'a Rule,
+    states: Vec<State>,
+    order: Order,
+    round: u32,
+    /// Before the first visit.
+    spent_ns: u64,
+    /// In all.
+    elapsed_ns: u64,
+    visits: u32,
+    busy_mhz: Option<(u32, u32)>,
+    cut: Option<Cut>,
+}
+
+impl Campaign<'_> {
+    fn run(&mut self, tell: &mut dyn FnMut(&Event)) {
+        while self.cut.is_none() {
+            let mut due: Vec<usize> =
+                (0..self.states.len()).filter(|index| self.states[*index].wants_visit(self.rule)).collect();
+            if due.is_empty() && !self.ask_for_second_looks() {
+                return;
+            }
+            self.order.shuffle(&mut due);
+            self.round += u32::from(!due.is_empty());
+            self.visit_all(due, tell);
+            self.summarise();
+        }
+    }
+
+    fn visit_all(&mut self, mut due: Vec<usize>, tell: &mut dyn FnMut(&Event)) {
+        let mut grouped = self.round > 1;
+        for next in 0..due.len() {
+            self.cut = self.cut.or_else(|| self.must_stop());
+            if self.cut.is_some() {
+                return;
+            }
+            if !grouped && self.each_s() * (due.len() - next) as f64 > self.left_s() {
+                due[next..].sort_by_key(|index| self.states[*index].task.group);
+                grouped = true;
+            }
+            self.visit(due[next]);
+            tell(&self.progress());
+        }
+    }
+
+    fn visit(&mut self, index: usize) {
+        let state = &mut self.states[index];
+        match take::take(self.setting.probe, &state.task.workload) {
+            Ok(taken) => {
+                self.elapsed_ns = self.elapsed_ns.saturating_add(taken.elapsed_ns);
+                self.visits += 1;
+                state.add(self.round, taken, self.rule);
+                if self.visits == 1 {
+                    self.busy_mhz = self.setting.conditions().frequency_mhz;
+                }
+            }
+            Err(ProbeError::Interrupted) => self.cut = Some(Cut::Interrupt),
+            Err(error) => state.fail(error),
+        }
+    }
+
+    fn must_stop(&self) -> Option<Cut> {
+        if (self.setting.stop)() {
+            return Some(Cut::Interrupt);
+        }
+        (self.visits > 0 && self.left_s() <= 0.0).then_some(Cut::TimeLimit)
+    }
+
+    fn summarise(&mut self) {
+        let noise = PooledNoise::of(self.states.iter().map(|state| state.values.as_slice()));
+        for state in &mut self.states {
+            state.summarise(noise, self.rule);
+        }
+    }
+
+    /// Asks for further visits, once, of tasks that are far from those that should be like them; false if there
+    /// are none.
+    fn ask_for_second_looks(&mut self) -> bool {
+        if self.rule.fixed {
+            return false;
+        }
+        let mut patterns: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+        for state in &self.states {
+            if let (Some(alike), Some(value)) = (state.task.alike, state.median()) {
+                patterns.entry((state.task.group, alike)).or_default().push(value);
+            }
+        }
+        patterns.retain(|_, values| values.len() >= LEAST_ALIKE);
+        let mut asked = false;
+        for state in &mut self.states {
+            let pattern = state.task.alike.and_then(|alike| patterns.get(&(state.task.group, alike)));
+            let middle = pattern.and_then(|values| median(values));
+            let off = state.median().zip(middle).map(|(value, middle)| (value / middle - 1.0).abs());
+            asked |= off.is_some_and(|off| off > OUT_OF_PATTERN) && state.look_again();
+        }
+        asked
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.elapsed_ns as f64 / 1e9
+    }
+
+    fn left_s(&self) -> f64 {
+        self.rule.time_limit_s - self.elapsed_s()
+    }
+
+    /// Time that a visit takes, in seconds; 0 before the first.
+    fn each_s(&self) -> f64 {
+        self.elapsed_ns.saturating_sub(self.spent_ns) as f64 / 1e9 / f64::from(self.visits.max(1))
+    }
+
+    fn progress(&self) -> Event {
+        let count = |which: &dyn Fn(&State) -> bool| self.states.iter().filter(|state| which(state)).count();
+        let ahead: f64 = self.states.iter().map(|state| state.visits_ahead(self.rule)).sum();
+        Event::Visited {
+            round: self.round,
+            reached: count(&State::reached),
+            settled: count(&|state| !state.wants_visit(self.rule)),
+            cells: self.states.len(),
+            elapsed_s: self.elapsed_s(),
+            remaining_s: (ahead * self.each_s()).min(self.left_s().max(0.0)),
+        }
+    }
+}

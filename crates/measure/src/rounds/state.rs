@@ -1,0 +1,153 @@
+//! One task while it is measured.
+
+use super::take::Taken;
+use super::{Cut, Measured, Rule, Task};
+use numaio_machine::probe::ProbeError;
+use numaio_schema::{PooledNoise, Reading, ReadingVisit, Summary};
+
+/// Visits after which a task that never settles is left as it is.
+const MOST_VISITS: usize = 60;
+/// Visits with misplaced pages after which a task is given up.
+const MOST_SET_ASIDE: usize = 3;
+/// Visits of a second look.
+const SECOND_LOOK: usize = 3;
+
+pub(super) struct State {
+    pub task: Task,
+    visits: Vec<ReadingVisit>,
+    /// What the summary is over: medians of the visits, or with fixed repetitions each of them.
+    pub values: Vec<f64>,
+    /// What loading threads read in the visits that count.
+    loads: Vec<f64>,
+    summary: Option<Summary>,
+    failure: Option<ProbeError>,
+    /// Nothing more is to be had: failed for good, or the tape has no more.
+    ended: bool,
+    settled: bool,
+    /// Visits still owed although settled: a second look.
+    owed: usize,
+    looked_twice: bool,
+}
+
+impl State {
+    pub fn new(task: Task) -> Self {
+        Self {
+            visits: Vec::new(),
+            values: Vec::new(),
+            loads: Vec::new(),
+            summary: None,
+            failure: task.impossible.clone(),
+            ended: task.impossible.is_some(),
+            settled: false,
+            owed: 0,
+            looked_twice: false,
+            task,
+        }
+    }
+
+    pub fn wants_visit(&self, rule: &Rule) -> bool {
+        let enough = match rule.fixed {
+            true => !self.values.is_empty(),
+            false => (self.settled && self.owed == 0) || self.visits.len() >= MOST_VISITS,
+        };
+        !self.ended && !enough
+    }
+
+    /// Whether it was visited, or cannot be.
+    pub fn reached(&self) -> bool {
+        self.ended || !self.visits.is_empty()
+    }
+
+    pub fn add(&mut self, round: u32, taken: Taken, rule: &Rule) {
+        self.owed = self.owed.saturating_sub(1);
+        if taken.set_aside.is_none() {
+            match rule.fixed {
+                true => self.values.extend(&taken.samples),
+                false => self.values.push(taken.median),
+            }
+            self.loads.extend(taken.load);
+        }
+        self.visits.push(ReadingVisit {
+            round,
+            median: taken.median,
+            min: taken.samples.iter().copied().fold(f64::INFINITY, f64::min),
+            max: taken.samples.iter().copied().fold(0.0, f64::max),
+            samples: taken.samples.len() as u32,
+            start_skew_ns: taken.start_skew_ns,
+            residency: taken.residency,
+            set_aside: taken.set_aside,
+        });
+        let set_aside = self.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
+        self.ended |= self.values.is_empty() && set_aside >= MOST_SET_ASIDE;
+    }
+
+    pub fn fail(&mut self, error: ProbeError) {
+        self.ended = true;
+        // That a tape has no more visits is no failure of a task that has some.
+        if self.values.is_empty() || !matches!(error, ProbeError::NotOnTape { .. }) {
+            self.failure = Some(error);
+        }
+    }
+
+    pub fn summarise(&mut self, noise: Option<PooledNoise>, rule: &Rule) {
+        self.summary = Summary::of(&self.values, noise);
+        let within = self
+            .summary
+            .as_ref()
+            .is_some_and(|summary| summary.n >= rule.least_visits && summary.settled(rule.precision));
+        self.settled = within || (rule.fixed && self.summary.is_some());
+    }
+
+    /// Further visits that it will probably need.
+    pub fn visits_ahead(&self, rule: &Rule) -> f64 {
+        let (seen, least) = (self.visits.len() as f64, f64::from(rule.least_visits));
+        match &self.summary {
+            _ if !self.wants_visit(rule) => 0.0,
+            _ if rule.fixed => 1.0,
+            Some(summary) if seen >= least => {
+                let excess = (summary.relative_half_width() / rule.precision).powi(2);
+                (seen * (excess - 1.0)).clamp(1.0, 50.0)
+            }
+            _ => (least - seen).max(1.0),
+        }
+    }
+
+    /// The median, where a second look is still to be had.
+    pub fn median(&self) -> Option<f64> {
+        self.summary.as_ref().map(|summary| summary.median)
+    }
+
+    /// Asks for a second look, once; false if none is to be had.
+    pub fn look_again(&mut self) -> bool {
+        let first = !self.ended && !self.looked_twice;
+        if first {
+            self.looked_twice = true;
+            self.owed = SECOND_LOOK;
+        }
+        first
+    }
+
+    /// Why there is no figure, or not as many visits as were wanted.
+    fn failure(&self) -> Option<ProbeError> {
+        let aside = self.visits.iter().find_map(|visit| visit.set_aside.clone());
+        let aside = aside.filter(|_| self.values.is_empty());
+        let misplaced = || aside.map(|why| ProbeError::Refused { what: "bind pages".into(), why });
+        self.failure.clone().or_else(misplaced)
+    }
+
+    pub fn measured(self, cut: Option<Cut>) -> Measured {
+        let failure = self.failure();
+        let never = cut.filter(|_| !self.reached()).map(|cut| format!("{cut} before its first visit"));
+        Measured {
+            load: Summary::of(&self.loads, None),
+            second_look_cut: self.owed > 0,
+            reading: Reading {
+                visits: self.visits,
+                summary: self.summary,
+                settled: self.settled,
+                failure: failure.as_ref().map(ProbeError::to_string).or(never),
+            },
+            failure,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The STREAM campaign: bandwidth between every CPU node and every memory node.
+
+use crate::cells::choose_cpus;
+use crate::options::{CampaignError, Threads};
+use crate::pairs::{distance, Pairs};
+use crate::rounds::{self, Cut, Finished, Rule, Task};
+use crate::setting::{Event, Setting};
+use crate::sizes::{caches_assumed, each_of, no_room, Caches};
+use crate::trial::{self, Trial};
+use crate::warnings::{self, Told};
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{ProbeError, ProbeExt};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::{Pages, Placement, Sampling, StreamLoop, StreamOp, StreamWorkload, Workload};
+use numaio_schema::{
+    StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, Warning, STREAM_SCHEMA,
+};
+
+/// Each array of all threads together is this many times the last-level caches that serve them
+/// (STREAM, run rules: four times the sum of all last-level caches used, or one million elements).
+const CACHES_FILLED: u64 = 4;
+/// Least bytes of an array of all threads together: one million doubles, by the same rules.
+const LEAST_ARRAY_BYTES: u64 = 8_000_000;
+
+/// What a STREAM campaign is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamOptions {
+    /// Operations.
+    pub ops: Vec<StreamOp>,
+    /// Only pairs of which one of these nodes is part, its row and its column; every pair if empty.
+    pub around: NodeSet,
+    /// Who runs in one cell.
+    pub scope: StreamScope,
+    /// The loop; none to choose the fastest for each operation in a trial.
+    pub stream_loop: Option<StreamLoop>,
+    /// Pages behind the arrays.
+    pub pages: Pages,
+    /// When to stop.
+    pub rule: Rule,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self {
+            ops: vec![StreamOp::Copy],
+            around: NodeSet::new(),
+            scope: StreamScope::Node { threads: None },
+            stream_loop: None,
+            pages: Pages::Transparent,
+            rule: Rule::default(),
+        }
+    }
+}
+
+/// Measures every pair that is wanted; those that cannot be measured say why.
+///
+/// # Errors
+/// [`CampaignError`] if not one pair has a figure. An interrupt is no error: what was measured until then is in
+/// the record, which is marked incomplete.
+pub fn run(
+    setting: &Setting,
+    options: &StreamOptions,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<StreamRecord, CampaignError> {
+    let topology = setting.topology;
+    let pairs = Pairs::new(topology, &options.around)?;
+    let (rows, mut warnings) = rows(topology, &pairs, options)?;
+    let left_out = warnings.iter().any(|warning| warning.rule == "node-left-out");
+    let before = setting.conditions();
+    let mut trials = Vec::new();
+    for op in &options.ops {
+        let trial = choose_loop(setting, &pairs, &rows, *op, options).map_err(CampaignError::Nothing)?;
+        tell(&Event::StreamLoopChosen(*op, trial.chosen));
+        trials.push((*op, trial));
+    }
+    let cells = cells(topology, &pairs, &rows, &trials, options);
+    let tasks = cells.iter().map(|cell| cell.task(topology, options)).collect();
+    let spent_ns = trials.iter().map(|(_, trial)| trial.elapsed_ns).fold(0, u64::saturating_add);
+    let mut finished = rounds::run(setting, &options.rule, tasks, spent_ns, tell);
+    if let Some(why) = finished.nothing() {
+        return Err(CampaignError::Nothing(why));
+    }
+    let after = setting.conditions();
+    let nodes = topology.memory_nodes().len();
+    warnings.extend(warnings::of_conditions(&before, &after, finished.busy_mhz, nodes));
+    let told = Told {
+        quantity: "bandwidth",
+        time_is_up: finished.cut == Some(Cut::TimeLimit),
+        wanted_huge: options.pages == Pages::Transparent,
+    };
+    warnings.extend(warnings::of_readings(&finished.measured, &|index| cells[index].name(options), &told));
+    let complete = finished.complete() && !left_out;
+    let method = method(options, &rows, &trials, &finished);
+    let measured = std::mem::take(&mut finished.measured);
+    let cells = cells.into_iter().zip(measured).map(|(cell, measured)| StreamCell {
+        op: cell.workload.op,
+        cpu_node: cell.cpu_node,
+        memory_node: cell.workload.memory,
+        placement: cell.workload.placement,
+        bytes_per_s: measured.reading,
+    });
+    let cells = cells.collect();
+    let provenance = setting.provenance((before, after), warnings, complete);
+    Ok(StreamRecord { schema: STREAM_SCHEMA.to_owned(), provenance, method, cells, classes: Vec::new() })
+}
+
+/// Threads that run together, and their arrays.
+struct Row {
+    cpu_node: NodeId,
+    cpus: CpuSet,
+    /// Of one thread.
+    bytes_per_array: u64,
+}
+
+/// A row for each CPU node, or for each core of it.
+fn rows(
+    topology: &Topology,
+    pairs: &Pairs,
+    options: &StreamOptions,
+) -> Result<(Vec<Row>, Vec<Warning>), CampaignError> {
+    let (mut rows, mut warnings, mut error) = (Vec::new(), Vec::new(), None);
+    for cpu_node in pairs.cpu_nodes.iter() {
+        let threads = match options.scope {
+            StreamScope::Node { threads: Some(count) } => Threads::Count(count),
+            StreamScope::Node { threads: None } | StreamScope::Core => Threads::Cores,
+        };
+        let cpus = match choose_cpus(topology, cpu_node, threads) {
+            Ok(cpus) => cpus,
+            Err(why) => {
+                let what = format!("node {cpu_node} is left out: {why}");
+                warnings.push(Warning { rule: "node-left-out".into(), what });
+                error.get_or_insert(why);
+                continue;
+            }
+        };
+        if Caches::of(topology, &cpus).assumed {
+            warnings.push(caches_assumed(cpu_node));
+        }
+        let teams = match options.scope {
+            StreamScope::Node { .. } => vec![cpus],
+            StreamScope::Core => cpus.iter().map(CpuSet::one).collect(),
+        };
+        rows.extend(teams.into_iter().map(|cpus| {
+            let filled = Caches::of(topology, &cpus).bytes.saturating_mul(CACHES_FILLED);
+            let bytes_per_array = each_of(filled.max(LEAST_ARRAY_BYTES), cpus.len());
+            Row { cpu_node, cpus, bytes_per_array }
+        }));
+    }
+    match rows.is_empty() {
+        true => Err(error.unwrap_or(CampaignError::NoTarget)),
+        false => Ok((rows, warnings)),
+    }
+}
+
+impl Row {
+    fn workload(
+        &self,
+        memory: NodeId,
+        (op, stream_loop): (StreamOp, StreamLoop),
+        sampling: Sampling,
+        pages: Pages,
+    ) -> StreamWorkload {
+        StreamWorkload {
+            op,
+            stream_loop,
+            memory,
+            placement: Placement { cpus: self.cpus.clone() },
+            bytes_per_array: self.bytes_per_array,
+            pages,
+            sampling,
+        }
+    }
+
+    /// Bytes of all arrays of all threads.
+    fn bytes_of_all(&self, op: StreamOp) -> u64 {
+        let arrays = u64::from(op.arrays()).saturating_mul(self.cpus.len() as u64);
+        self.bytes_per_array.saturating_mul(arrays)
+    }
+
+    /// Why its arrays do not fit on a node. Reserved huge pages are no free memory.
+    fn no_room(&self, topology: &Topology, memory: NodeId, op: StreamOp, pages: Pages) -> Option<ProbeError> {
+        let needed_bytes = self.bytes_of_all(op);
+        no_room(topology, memory, needed_bytes).filter(|_| pages != Pages::Huge)
+    }
+}
+
+/// Tries loops on the first row of the machine that has memory of its own, whichever rows are asked for, so that
+/// a tape of the whole matrix holds the trial of every part; and where that cannot be measured, on what is asked
+/// for, local pairs first.
+fn choose_loop(
+    setting: &Setting,
+    pairs: &Pairs,
+    rows: &[Row],
+    op: StreamOp,
+    options: &StreamOptions,
+) -> Result<Trial<StreamLoop>, ProbeError> {
+    let topology = setting.topology;
+    let loops = options.stream_loop.map_or_else(|| trial::stream_loops(topology), |chosen| vec![chosen]);
+    let all = || rows.iter().flat_map(|row| pairs.memory_nodes.iter().map(move |memory| (row, memory)));
+    let no_room = |(row, memory): &(&Row, NodeId)| row.no_room(topology, *memory, op, options.pages);
+    let local = |(row, memory): &(&Row, NodeId)| row.cpu_node == *memory;
+    let wanted = |(row, memory): &(&Row, NodeId)| pairs.wants(row.cpu_node, *memory);
+    let first = all().find(|pair| local(pair) && no_room(pair).is_none());
+    let (near, far): (Vec<_>, Vec<_>) =
+        all().filter(|pair| wanted(pair) && no_room(pair).is_none()).partition(local);
+    if near.is_empty() && far.is_empty() {
+        let why = all().filter(wanted).find_map(|pair| no_room(&pair));
+        return Err(why.unwrap_or(ProbeError::Unsupported { what: "memory that may be used".into() }));
+    }
+    let places = first.into_iter().chain(near).chain(far);
+    let mut trial = trial::first_that_works(places.map(|(row, memory)| {
+        trial::run(
+            &loops,
+            |stream_loop: StreamLoop| stream_loop.bus_bytes(op),
+            |stream_loop| {
+                let workload = row.workload(memory, (op, stream_loop), trial::SAMPLING, options.pages);
+                let outcome = setting.probe.stream(&workload)?;
+                let samples = outcome.samples.iter().map(|sample| sample.bytes_per_s()).collect();
+                Ok((samples, outcome.elapsed_ns))
+            },
+        )
+    }))?;
+    if options.stream_loop.is_some() {
+        trial.trials.clear();
+    }
+    Ok(trial)
+}
+
+/// One cell: who runs what where.
+struct Cell {
+    cpu_node: NodeId,
+    workload: StreamWorkload,
+    impossible: Option<ProbeError>,
+}
+
+fn cells(
+    topology: &Topology,
+    pairs: &Pairs,
+    rows: &[Row],
+    trials: &[(StreamOp, Trial<StreamLoop>)],
+    options: &StreamOptions,
+) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (op, trial) in trials {
+        for row in rows {
+            let sampling = trial::one_sweep(row.bytes_of_all(*op), trial.per_s);
+            let wanted = pairs.memory_nodes.iter().filter(|memory| pairs.wants(row.cpu_node, *memory));
+            cells.extend(wanted.map(|memory| Cell {
+                cpu_node: row.cpu_node,
+                workload: row.workload(memory, (*op, trial.chosen), sampling, options.pages),
+                impossible: row.no_room(topology, memory, *op, options.pages),
+            }));
+        }
+    }
+    cells
+}
+
+impl Cell {
+    fn task(&self, topology: &Topology, options: &StreamOptions) -> Task {
+        let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
+        // Cores of one node should be alike on its own memory too.
+        let comparable = cpu_node != memory || options.scope == StreamScope::Core;
+        let distance = distance(topology, cpu_node, memory).filter(|_| comparable);
+        Task {
+            workload: Workload::Stream(self.workload.clone()),
+            group: cpu_node,
+            alike: distance.map(|distance| (self.workload.op as u32, distance)),
+            impossible: self.impossible.clone(),
+        }
+    }
+
+    fn name(&self, options: &StreamOptions) -> String {
+        let StreamWorkload { op, memory, placement, .. } = &self.workload;
+        match options.scope {
+            StreamScope::Node { .. } => format!("{op} by node {} on {memory}", self.cpu_node),
+            StreamScope::Core => format!("{op} by CPU {} on {memory}", placement.cpus),
+        }
+    }
+}
+
+fn method(
+    options: &StreamOptions,
+    rows: &[Row],
+    trials: &[(StreamOp, Trial<StreamLoop>)],
+    finished: &Finished,
+) -> StreamMethod {
+    let mut bytes_per_array: Vec<(NodeId, u64)> =
+        rows.iter().map(|row| (row.cpu_node, row.bytes_per_array)).collect();
+    bytes_per_array.dedup();
+    let tried = trials.iter().flat_map(|(op, trial)| {
+        trial.trials.iter().map(|(stream_loop, per_s)| StreamTrial {
+            op: *op,
+            stream_loop: *stream_loop,
+            bytes_per_s: *per_s,
+        })
+    });
+    StreamMethod {
+        loops: trials.iter().map(|(op, trial)| (*op, trial.chosen)).collect(),
+        trials: tried.collect(),
+        scope: options.scope,
+        bytes_per_array,
+        pages: options.pages,
+        rounds: finished.rounds(&options.rule),
+    }
+}

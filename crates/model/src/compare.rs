@@ -1,0 +1,126 @@
+//! Views beside each other: how far each two of them agree.
+
+use crate::views::{times_better, told_apart};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Identity;
+use numaio_schema::{Agreement, Comparison, Inversion, NodeValue, View, Warning, COMPARISON_SCHEMA};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// What a comparison is of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// Version of numaio that compares.
+    pub numaio: String,
+    /// The machine.
+    pub machine: Identity,
+    /// Seconds since 1970 of the newest measurement among the views.
+    pub measured_at: u64,
+    /// The target.
+    pub target: NodeId,
+    /// Names of devices attached to it.
+    pub devices: Vec<String>,
+    /// What is missing or doubtful.
+    pub warnings: Vec<Warning>,
+}
+
+/// Lays views of one target beside each other, in the order given, and compares every pair.
+///
+/// Names are made unique first: the second `slit` becomes `slit-2`.
+pub fn compare(about: About, mut views: Vec<View>) -> Comparison {
+    make_names_unique(&mut views);
+    let pairs = views
+        .iter()
+        .enumerate()
+        .flat_map(|(index, first)| views[index + 1..].iter().map(move |b| (first, b)));
+    let agreements = pairs.map(|(first, second)| agreement(first, second)).collect();
+    let About { numaio, machine, measured_at, target, devices, warnings } = about;
+    let schema = COMPARISON_SCHEMA.to_owned();
+    Comparison { schema, numaio, machine, measured_at, target, devices, views, agreements, warnings }
+}
+
+fn make_names_unique(views: &mut [View]) {
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for view in views {
+        let name = std::mem::take(&mut view.name);
+        let numbered = (2..).map(|number: u32| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name));
+        view.name = free.unwrap_or(name);
+        taken.insert(view.name.clone());
+    }
+}
+
+/// How far two views agree, over the nodes that both know.
+///
+/// The rank agreement is Kendall's tau-b (Kendall, 1945): with S the pairs ordered alike less those ordered
+/// differently, and A and B the pairs that the first and the second view tell apart, S / sqrt(A B). A pair is a
+/// tie in a view that cannot tell its nodes apart: equal stated values, or 95 % intervals that share a value.
+/// Such ties are no equivalence (see [`told_apart`]), which the formula does not need: it is the correlation of
+/// two antisymmetric tables of -1, 0 and 1, and stays between -1 and 1.
+pub fn agreement(first: &View, second: &View) -> Agreement {
+    let both: Vec<(&NodeValue, &NodeValue)> =
+        first.nodes.iter().filter_map(|value| Some((value, second.node(value.node)?))).collect();
+    let nodes: NodeSet = both.iter().map(|(value, _)| value.node).collect();
+    let (mut concordant, mut only_first, mut only_second, mut tied_in_both) = (0, 0, 0, 0);
+    let mut inversions = Vec::new();
+    for (index, a) in both.iter().enumerate() {
+        for b in &both[index + 1..] {
+            let in_first = told_apart(first.quantity, a.0, b.0);
+            let in_second = told_apart(second.quantity, a.1, b.1);
+            match (in_first, in_second) {
+                (Ordering::Equal, Ordering::Equal) => tied_in_both += 1,
+                (_, Ordering::Equal) => only_first += 1,
+                (Ordering::Equal, _) => only_second += 1,
+                (one, other) if one == other => concordant += 1,
+                (Ordering::Greater, _) => inversions.push(inversion(first, second, *a, *b)),
+                (Ordering::Less, _) => inversions.push(inversion(first, second, *b, *a)),
+            }
+        }
+    }
+    Agreement {
+        first: first.name.clone(),
+        second: second.name.clone(),
+        tau_b: tau_b(concordant, inversions.len() as u32, only_first, only_second),
+        concordant,
+        tied_in_one: only_first + only_second,
+        tied_in_both,
+        inversions,
+        same_classes: classes_of(first, &nodes) == classes_of(second, &nodes),
+        nodes,
+    }
+}
+
+/// `a` is better in the first view, `b` in the second.
+fn inversion(
+    first: &View,
+    second: &View,
+    a: (&NodeValue, &NodeValue),
+    b: (&NodeValue, &NodeValue),
+) -> Inversion {
+    Inversion {
+        better_in_first: a.0.node,
+        better_in_second: b.0.node,
+        factor_in_first: times_better(first.quantity, a.0, b.0),
+        factor_in_second: times_better(second.quantity, b.1, a.1),
+    }
+}
+
+/// None if a view tells no pair apart.
+fn tau_b(concordant: u32, discordant: u32, only_first: u32, only_second: u32) -> Option<f64> {
+    let [concordant, discordant, only_first, only_second] =
+        [concordant, discordant, only_first, only_second].map(f64::from);
+    let told = concordant + discordant;
+    let (in_first, in_second) = (told + only_first, told + only_second);
+    let tau = (concordant - discordant) / (in_first * in_second).sqrt();
+    (in_first > 0.0 && in_second > 0.0).then(|| tau.clamp(-1.0, 1.0))
+}
+
+/// The classes of a view, best first, over some nodes.
+fn classes_of(view: &View, nodes: &NodeSet) -> Vec<NodeSet> {
+    let known = view.classes.iter().map(|class| class.nodes.intersection(nodes));
+    known.filter(|nodes| !nodes.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests;

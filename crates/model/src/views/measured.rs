@@ -1,0 +1,221 @@
+//! What was measured: latency, STREAM, the copy model.
+
+use super::{view, Kind, Subject};
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::{Direction, Flow, StreamOp};
+use numaio_schema::{
+    Cell, IntervalKind, LatencyRecord, Model, NodeValue, Quantity, Reading, StreamRecord, StreamScope,
+    Summary, View,
+};
+
+/// From where a view looks.
+#[derive(Clone, Copy)]
+enum Centre {
+    /// CPUs of the target, memory anywhere.
+    Cpu,
+    /// Memory of the target, CPUs anywhere.
+    Memory,
+}
+
+impl Centre {
+    const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu-centric",
+            Self::Memory => "memory-centric",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU-centric",
+            Self::Memory => "memory-centric",
+        }
+    }
+
+    /// Whether pairs were measured around the target, and not only around other nodes: with the target's own
+    /// pair, unless it lacks CPUs or memory and so has none.
+    fn is_around(self, target: NodeId, pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> bool {
+        let far = |(cpu_node, memory_node)| match self {
+            Self::Cpu => memory_node,
+            Self::Memory => cpu_node,
+        };
+        pairs.clone().any(|pair| pair == (target, target)) || !pairs.map(far).any(|node| node == target)
+    }
+
+    /// The node that a pair speaks of, seen from the target; none if the target has no part in it.
+    fn other(self, target: NodeId, cpu_node: NodeId, memory_node: NodeId) -> Option<NodeId> {
+        let (own, other) = match self {
+            Self::Cpu => (cpu_node, memory_node),
+            Self::Memory => (memory_node, cpu_node),
+        };
+        (own == target).then_some(other)
+    }
+}
+
+/// Latency from the target's CPUs to every memory node (CPU-centric), and from every CPU node to the target's
+/// memory (memory-centric), both idle.
+pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
+    let complete = record.provenance.complete;
+    let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
+    let around = |centre: &&Centre| centre.is_around(subject.target, pairs.clone());
+    let views = Centre::ALL.iter().filter(around).filter_map(|centre| {
+        let readings: Vec<(NodeId, Seen)> = record
+            .cells
+            .iter()
+            .filter_map(|cell| {
+                let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
+                Some((node, Seen::of_reading(&cell.ns_per_load)))
+            })
+            .collect();
+        let kind = Kind {
+            name: format!("latency-{}", centre.name()),
+            title: format!("Latency, {}", centre.title()),
+            direction: None,
+            quantity: Quantity::NsPerLoad,
+        };
+        seen(subject, kind, &readings, complete)
+    });
+    views.collect()
+}
+
+/// Bandwidth of each operation that was measured: by threads on the target with arrays on every node
+/// (CPU-centric), and by threads of every node with arrays on the target (memory-centric).
+///
+/// Nothing of a record of single cores: one core fills no path between nodes, so its bandwidth tells of the
+/// core's loads in flight.
+pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
+    let StreamScope::Node { threads } = record.method.scope else { return Vec::new() };
+    let threads = threads.map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
+    let complete = record.provenance.complete;
+    let kinds = StreamOp::ALL.iter().flat_map(|op| Centre::ALL.map(|centre| (*op, centre)));
+    let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
+    let around = |(_, centre): &(StreamOp, Centre)| centre.is_around(subject.target, pairs.clone());
+    let views = kinds.filter(around).filter_map(|(op, centre)| {
+        let readings: Vec<(NodeId, Seen)> = record
+            .cells
+            .iter()
+            .filter(|cell| cell.op == op)
+            .filter_map(|cell| {
+                let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
+                Some((node, Seen::of_reading(&cell.bytes_per_s)))
+            })
+            .collect();
+        let kind = Kind {
+            name: format!("stream-{op}-{}", centre.name()),
+            title: format!("STREAM {op}{threads}, {}", centre.title()),
+            direction: None,
+            quantity: Quantity::BytesPerS,
+        };
+        seen(subject, kind, &readings, complete)
+    });
+    views.collect()
+}
+
+/// The copy model's device write and device read, whatever rule the model's own classes follow.
+pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
+    let complete = model.record.provenance.complete;
+    let target = subject.target;
+    let Some(of_target) = model.targets.iter().find(|model| model.target == target) else {
+        return Vec::new();
+    };
+    let views = of_target.directions.iter().filter_map(|of_direction| {
+        let direction = of_direction.direction;
+        let known = of_direction.nodes.iter().map(|value| value.node).chain(of_direction.missing.iter());
+        let readings: Vec<(NodeId, Seen)> = known
+            .filter_map(|node| {
+                let cell = model.record.cell(target, Flow::of(direction, target, node))?;
+                Some((node, Seen::of_cell(cell)))
+            })
+            .collect();
+        let name = match direction {
+            Direction::Write => "copy-write",
+            Direction::Read => "copy-read",
+        };
+        let kind = Kind {
+            name: name.to_owned(),
+            title: format!("Copy model, {}", direction.name()),
+            direction: Some(direction),
+            quantity: Quantity::BytesPerS,
+        };
+        seen(subject, kind, &readings, complete)
+    });
+    views.collect()
+}
+
+/// What repeated measurements of one pair of nodes gave, in whichever document.
+struct Seen<'a> {
+    summary: Option<&'a Summary>,
+    /// Median, least and greatest sample of each visit that counts.
+    visits: Vec<(f64, f64, f64)>,
+    settled: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn of_reading(reading: &'a Reading) -> Self {
+        let counted = reading.visits.iter().filter(|visit| visit.set_aside.is_none());
+        Self {
+            summary: reading.summary.as_ref(),
+            visits: counted.map(|visit| (visit.median, visit.min, visit.max)).collect(),
+            settled: reading.settled,
+        }
+    }
+
+    fn of_cell(cell: &'a Cell) -> Self {
+        let counted = cell.visits.iter().filter(|visit| visit.set_aside.is_none());
+        let samples = |visit: &numaio_schema::Visit| {
+            (visit.bytes_copied_per_s, visit.min_bytes_copied_per_s, visit.max_bytes_copied_per_s)
+        };
+        Self {
+            summary: cell.bytes_copied_per_s.as_ref(),
+            visits: counted.map(samples).collect(),
+            settled: cell.settled,
+        }
+    }
+}
+
+/// A view of what was seen of each node. It is incomplete if its measurement is, and one of its own figures is
+/// missing or not settled.
+fn seen(subject: &Subject, kind: Kind, readings: &[(NodeId, Seen)], complete: bool) -> Option<View> {
+    let mut nodes: Vec<NodeId> = readings.iter().map(|(node, _)| *node).collect();
+    nodes.sort();
+    nodes.dedup();
+    let values: Vec<NodeValue> = nodes
+        .iter()
+        .filter_map(|node| {
+            let of_node: Vec<&Seen> =
+                readings.iter().filter(|(other, _)| other == node).map(|(_, seen)| seen).collect();
+            value(*node, &of_node)
+        })
+        .collect();
+    let settled = values.len() == nodes.len() && readings.iter().all(|(_, seen)| seen.settled);
+    view(subject, kind, values, !complete && !settled)
+}
+
+/// One node's value. Several cells of it, as of several CPUs, are summed up together.
+fn value(node: NodeId, seen: &[&Seen]) -> Option<NodeValue> {
+    let together;
+    let summary = match seen {
+        [one] => one.summary?,
+        many => {
+            let medians: Vec<f64> = many.iter().flat_map(|seen| &seen.visits).map(|visit| visit.0).collect();
+            together = Summary::of(&medians, None)?;
+            &together
+        }
+    };
+    let value = summary.median;
+    if !(value.is_finite() && value > 0.0) {
+        return None;
+    }
+    let (mut low, mut high) = (summary.low.min(value), summary.high.max(value));
+    if summary.interval == IntervalKind::Range {
+        // The range of a few medians says nothing of noise, that of a single one least of all: the samples
+        // inside the visits at least show some of it.
+        let visits = || seen.iter().flat_map(|seen| &seen.visits);
+        low = visits().map(|visit| visit.1).fold(low, f64::min);
+        high = visits().map(|visit| visit.2).fold(high, f64::max);
+    }
+    let drift = if summary.drift.is_finite() { summary.drift } else { 0.0 };
+    Some(NodeValue { node, value, interval: Some((low, high)), n: summary.n, drift, factor: None })
+}

@@ -1,0 +1,144 @@
+//! Which views agree with what the copy model measured, in sentences.
+
+use super::title;
+use crate::style::Page;
+use crate::words::count;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::workload::Direction;
+use numaio_schema::{Agreement, Comparison, View};
+
+/// Misordered pairs that are shown of each view unless all are asked for.
+const WORST: usize = 3;
+
+pub(super) fn write(page: &mut Page, comparison: &Comparison, all_pairs: bool) {
+    for (direction, name) in [(Direction::Write, "copy-write"), (Direction::Read, "copy-read")] {
+        let Some(copy) = comparison.views.iter().find(|view| view.name == name) else { continue };
+        let same_way =
+            |view: &&View| view.name != copy.name && view.direction.is_none_or(|its| its == direction);
+        let others: Vec<&View> = comparison.views.iter().filter(same_way).collect();
+        if others.is_empty() {
+            continue;
+        }
+        let name = direction.name();
+        let capital = name[..1].to_uppercase() + &name[1..];
+        page.heading(&format!("{capital}: which views tell what the copy model measures"));
+        for view in others {
+            if let Some(pair) = Judged::of(comparison, view, copy) {
+                write_view(page, &pair, direction, all_pairs);
+            }
+        }
+    }
+}
+
+/// A view beside the copy model.
+struct Judged<'a> {
+    view: &'a View,
+    copy: &'a View,
+    agreement: &'a Agreement,
+    /// Misordered pairs, the one that costs most first.
+    misordered: Vec<Misordered>,
+}
+
+/// Two nodes that a view puts in another order than the copy model.
+struct Misordered {
+    first_in_view: NodeId,
+    factor_in_view: f64,
+    first_in_copy: NodeId,
+    factor_in_copy: f64,
+}
+
+impl<'a> Judged<'a> {
+    fn of(comparison: &'a Comparison, view: &'a View, copy: &'a View) -> Option<Self> {
+        let names = [(&view.name, &copy.name), (&copy.name, &view.name)];
+        let is_this = |pair: &&Agreement| names.contains(&(&pair.first, &pair.second));
+        let agreement = comparison.agreements.iter().find(is_this)?;
+        let view_is_first = agreement.first == view.name;
+        let pairs = agreement.inversions.iter().map(|pair| {
+            let first = (pair.better_in_first, pair.factor_in_first);
+            let second = (pair.better_in_second, pair.factor_in_second);
+            let (of_view, of_copy) = if view_is_first { (first, second) } else { (second, first) };
+            Misordered {
+                first_in_view: of_view.0,
+                factor_in_view: of_view.1,
+                first_in_copy: of_copy.0,
+                factor_in_copy: of_copy.1,
+            }
+        });
+        let mut misordered: Vec<Misordered> = pairs.collect();
+        misordered.sort_by(|a, b| b.factor_in_copy.total_cmp(&a.factor_in_copy));
+        Some(Self { view, copy, agreement, misordered })
+    }
+}
+
+fn write_view(page: &mut Page, judged: &Judged, direction: Direction, all_pairs: bool) {
+    page.paragraph(2, 2, &format!("{}: {}", title(judged.view), sentence(judged)));
+    let shown = if all_pairs { judged.misordered.len() } else { WORST };
+    for pair in judged.misordered.iter().take(shown) {
+        let text = format!(
+            "It puts node {} before node {} (by {:.2}); the copy model's {} has node {} ahead by {:.2}.",
+            pair.first_in_view,
+            pair.first_in_copy,
+            pair.factor_in_view,
+            direction.name(),
+            pair.first_in_copy,
+            pair.factor_in_copy,
+        );
+        page.paragraph(4, 2, &text);
+    }
+    let left = judged.misordered.len().saturating_sub(shown);
+    if left > 0 {
+        page.paragraph(4, 2, &format!("And {}, which --all-pairs shows.", count(left, "other pair")));
+    }
+}
+
+fn sentence(judged: &Judged) -> String {
+    let Agreement { nodes, tau_b, concordant, tied_in_one, tied_in_both, same_classes, .. } =
+        judged.agreement;
+    if nodes.len() < 2 {
+        return format!("not comparable, as both know only {}.", count(nodes.len(), "node"));
+    }
+    let Some(tau_b) = tau_b else {
+        return format!("not distinguishable: {}.", who_ties_all(judged));
+    };
+    let wrong = judged.misordered.len();
+    let tied = tied_in_one + tied_in_both;
+    let pairs = count(*concordant as usize + tied as usize + wrong, "pair");
+    let verdict = match (wrong, same_classes) {
+        (0, true) => format!("agrees: tau-b {tau_b:.2}, the same classes, no pair in another order"),
+        (0, false) => {
+            format!("agrees in order: tau-b {tau_b:.2}, no pair in another order, but other classes")
+        }
+        // A pair that stands in two classes of both views is in the same order in both.
+        (_, true) => format!(
+            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in another order, within a class"
+        ),
+        (_, false) => {
+            format!("disagrees: tau-b {tau_b:.2}, other classes, {wrong} of {pairs} in the wrong order")
+        }
+    };
+    match tied {
+        0 => format!("{verdict}."),
+        tied if wrong > 0 => format!("{verdict}, {tied} not distinguishable."),
+        tied => format!("{verdict}; {tied} of {pairs} not distinguishable."),
+    }
+}
+
+/// Why there is no order to agree with.
+fn who_ties_all(judged: &Judged) -> &'static str {
+    let nodes = &judged.agreement.nodes;
+    match (ties_all(judged.view, nodes), ties_all(judged.copy, nodes)) {
+        (true, true) => "neither it nor the copy model tells these nodes apart",
+        (false, true) => "the copy model does not tell these nodes apart",
+        _ => "it does not tell these nodes apart",
+    }
+}
+
+/// Whether a view tells no two of these nodes apart. Intervals that overlap pair by pair all share a value.
+fn ties_all(view: &View, nodes: &NodeSet) -> bool {
+    let ranges = view.nodes.iter().filter(|value| nodes.contains(value.node));
+    let ranges = ranges.map(|value| value.interval.unwrap_or((value.value, value.value)));
+    let (low, high) = ranges
+        .fold((f64::NEG_INFINITY, f64::INFINITY), |(low, high), range| (low.max(range.0), high.min(range.1)));
+    low <= high
+}

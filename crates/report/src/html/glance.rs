@@ -1,0 +1,98 @@
+//! What I/O of each target gets: the section that most readers need.
+
+use super::figures::greatest;
+use super::model::{devices, nodes_of, scale_of};
+use super::page::Page;
+use crate::model_text::head::date;
+use crate::words::count;
+use maud::{html, Markup};
+use numaio_schema::{DirectionModel, Model, TargetModel};
+
+/// Targets that are seen at once; the others are folded.
+const MOST_AT_ONCE: usize = 12;
+
+/// The classes of every target and direction in tables.
+pub(super) fn write(page: &mut Page, models: &[Model]) -> Markup {
+    page.section(1, "At a glance", |page| html! {
+        @for model in models { (of_model(page, model)) }
+        p.how {
+            "A device write takes data from a node's memory to a device on the target, a device read the "
+            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as "
+            "the device's DMA engine would. Worst / best is what the worst class gets of what the best gets."
+        }
+    })
+}
+
+fn of_model(page: &Page, model: &Model) -> Markup {
+    let when = date(model.record.provenance.measured_at);
+    let caption = format!(
+        "Nodes by bandwidth class toward each target, best first, with the mean of each class in {}; measured {when}",
+        page.unit
+    );
+    let targets = in_order(model);
+    let (first, more) = targets.split_at(targets.len().min(MOST_AT_ONCE));
+    html! {
+        (table(page, first, &caption))
+        @if !more.is_empty() {
+            details {
+                summary { (count(more.len(), "more target")) }
+                (table(page, more, "The other targets"))
+            }
+        }
+    }
+}
+
+fn table(page: &Page, targets: &[&TargetModel], caption: &str) -> Markup {
+    html! {
+        div.scroll role="region" aria-label="Classes of targets" tabindex="0" {
+            table.glance {
+                caption { (caption) }
+                thead { tr {
+                    @for title in ["Target", "Devices", "Direction", "Classes", "Worst / best"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                @for target in targets { tbody { (rows(page, target)) } }
+            }
+        }
+    }
+}
+
+/// Targets with devices first: for them it matters.
+pub(super) fn in_order(model: &Model) -> Vec<&TargetModel> {
+    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
+    targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
+    targets
+}
+
+fn rows(page: &Page, target: &TargetModel) -> Markup {
+    let span = target.directions.len().max(1);
+    html! {
+        @for (index, model) in target.directions.iter().enumerate() {
+            @let scale = scale_of(page, [model]);
+            tr {
+                @if index == 0 {
+                    th scope="rowgroup" rowspan=(span) { (target.target) }
+                    td rowspan=(span) { (devices(target)) }
+                }
+                td { (model.direction.name()) }
+                td { ul.classes {
+                    @for class in &model.classes {
+                        li.{ "c" (class.rank.clamp(1, 5)) } {
+                            b { (class.rank) } (nodes_of(class, target.target))
+                            small { (scale.show(class.mean_bytes_copied_per_s)) }
+                        }
+                    }
+                } }
+                td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
+            }
+        }
+    }
+}
+
+/// The mean of the worst class over that of the best; none without classes.
+pub(super) fn worst_of_best(model: &DirectionModel) -> Option<f64> {
+    let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
+    let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
+    Some(least / most).filter(|share| share.is_finite())
+}

@@ -1,0 +1,94 @@
+//! Number of values, interval and drift of every figure.
+
+use super::{UNSETTLED, UNSETTLED_MEANS};
+use crate::figures::Figures;
+use crate::style::Page;
+use crate::table::{Align, Table};
+use numaio_schema::{IntervalKind, Reading, Summary};
+
+/// A figure that can be asked for its statistics.
+pub(crate) struct Stat<'a> {
+    pub name: String,
+    pub summary: Option<&'a Summary>,
+    pub settled: bool,
+    pub failure: Option<&'a str>,
+}
+
+impl<'a> Stat<'a> {
+    pub(crate) fn of(name: String, reading: &'a Reading) -> Self {
+        let Reading { summary, settled, failure, .. } = reading;
+        Self { name, summary: summary.as_ref(), settled: *settled, failure: failure.as_deref() }
+    }
+}
+
+/// Puts a table of statistics on the page.
+pub(crate) fn write(page: &mut Page, title: &str, stats: &[Stat], figures: &Figures) {
+    page.heading(title);
+    let how = "Intervals by the ranks of the visits' medians, or of few visits by the noise of all figures \
+               together (pooled); drift is the later half of the visits over the earlier, less one.";
+    page.paragraph(2, 0, how);
+    let figures = figures.finer();
+    let unit = figures.unit();
+    let mut table = Table::new([
+        ("FIGURE".to_owned(), Align::Left),
+        ("N".to_owned(), Align::Right),
+        (format!("MEDIAN {unit}"), Align::Right),
+        ("95 % INTERVAL".to_owned(), Align::Left),
+        ("HALF".to_owned(), Align::Right),
+        ("BY".to_owned(), Align::Left),
+        ("LEAST - MOST".to_owned(), Align::Left),
+        ("DRIFT".to_owned(), Align::Right),
+        ("NOTE".to_owned(), Align::Left),
+    ]);
+    for stat in stats {
+        let Some(summary) = stat.summary else {
+            let why = stat.failure.unwrap_or("no visit gave a result");
+            let cells = [stat.name.as_str(), "0", "-", "", "", "", "", "", why];
+            table.row(cells.map(Into::into));
+            continue;
+        };
+        // The range of a few values says nothing of 95 %.
+        let known = Some(summary).filter(|summary| summary.interval != IntervalKind::Range);
+        table.row([
+            stat.name.as_str().into(),
+            summary.n.to_string().into(),
+            format!("{}{}", if stat.settled { "" } else { UNSETTLED }, figures.of(summary.median)).into(),
+            known.map(|summary| figures.range(summary.low, summary.high)).unwrap_or_default().into(),
+            known.map(half_width).unwrap_or_default().into(),
+            by(summary).into(),
+            figures.range(summary.min, summary.max).into(),
+            format!("{:+.1} %", summary.drift * 100.0).into(),
+            notes(stat, summary).into(),
+        ]);
+    }
+    page.table(2, &table.without_empty_columns());
+    if stats.iter().any(|stat| stat.summary.is_some() && !stat.settled) {
+        page.paragraph(2, 2, UNSETTLED_MEANS);
+    }
+}
+
+/// Half the width of the interval, relative to the median: `±1.5 %`.
+pub(crate) fn half_width(summary: &Summary) -> String {
+    let half = summary.relative_half_width() * 100.0;
+    if half.is_finite() {
+        format!("±{half:.1} %")
+    } else {
+        String::new()
+    }
+}
+
+/// How the interval was found.
+fn by(summary: &Summary) -> &'static str {
+    match summary.interval {
+        IntervalKind::OrderStatistics => "ranks",
+        IntervalKind::PooledNoise => "pooled",
+        IntervalKind::Range => "",
+    }
+}
+
+fn notes(stat: &Stat, summary: &Summary) -> String {
+    let few = if summary.interval == IntervalKind::Range { "too few visits" } else { "" };
+    let modes = if summary.modes.is_empty() { "" } else { "bimodal" };
+    let failed = stat.failure.map(|why| format!("visits failed: {why}")).unwrap_or_default();
+    crate::words::joined([few, modes, &failed], "; ")
+}

@@ -1,0 +1,77 @@
+//! Views of targets as text: the classes of each.
+
+use crate::figures::Figures;
+use crate::model_text::head::percent;
+use crate::style::Page;
+use crate::table::{Align, Cell, Table};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_schema::{Quantity, View, ViewClass};
+
+/// The views of these targets, one target after the other. A view of one node alone offers no choice.
+pub(crate) fn write(page: &mut Page, views: &[View], targets: &NodeSet) {
+    for target in targets.iter() {
+        let of_target = views.iter().filter(|view| view.target == target && view.nodes.len() > 1);
+        let of_target: Vec<&View> = of_target.collect();
+        if of_target.is_empty() {
+            continue;
+        }
+        page.heading(&format!("Target node {target}"));
+        for view in of_target {
+            write_view(page, view);
+        }
+    }
+}
+
+fn write_view(page: &mut Page, view: &View) {
+    page.blank();
+    let incomplete = if view.incomplete { "; INCOMPLETE" } else { "" };
+    let levels = percent(view.level);
+    page.paragraph(2, 2, &format!("{} (classes: levels of {levels} %{incomplete})", view.title));
+    let values = || view.nodes.iter().map(|node| node.value);
+    let figures = match view.quantity {
+        Quantity::BytesPerS => Figures::bandwidth(page.style().unit, values()),
+        Quantity::NsPerLoad | Quantity::Distance => Figures::nanoseconds(values()),
+    };
+    let unit = figures.unit();
+    let mut table = Table::new([
+        ("CLASS".to_owned(), Align::Right),
+        ("NODES".to_owned(), Align::Left),
+        (format!("MEAN {unit}"), Align::Right),
+        (format!("RANGE {unit}"), Align::Left),
+        ("NUMA FACTOR".to_owned(), Align::Left),
+    ]);
+    for class in &view.classes {
+        let rank = Some(class.rank);
+        table.row([
+            Cell::of_class(class.rank.to_string(), rank),
+            Cell::of_class(members(class, view.target), rank),
+            figures.of(class.mean).into(),
+            figures.range(class.min, class.max).into(),
+            factors(view, class).into(),
+        ]);
+    }
+    page.table(4, &table.without_empty_columns());
+}
+
+/// Nodes of a class, the target first.
+fn members(class: &ViewClass, target: NodeId) -> String {
+    let others = class.nodes.difference(&NodeSet::one(target));
+    match (class.nodes.contains(target), others.is_empty()) {
+        (true, false) => format!("{target}, {others}"),
+        (true, true) => target.to_string(),
+        (false, _) => others.to_string(),
+    }
+}
+
+fn factors(view: &View, class: &ViewClass) -> String {
+    let of_class = view.nodes.iter().filter(|node| class.nodes.contains(node.node));
+    let factors: Vec<f64> = of_class.filter_map(|node| node.factor).collect();
+    let least = factors.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = factors.iter().copied().fold(0.0, f64::max);
+    match (format!("{least:.2}"), format!("{most:.2}")) {
+        _ if factors.is_empty() => String::new(),
+        (least, most) if least == most => least,
+        (least, most) => format!("{least} - {most}"),
+    }
+}

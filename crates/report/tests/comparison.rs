@@ -1,0 +1,205 @@
+//! Comparisons as text, against what is stored in `tests/expected`.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{expect, machines, models};
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::BandwidthUnit;
+use numaio_model::{compare, copy_views, derived, slit_views, About, Subject};
+use numaio_report::{comparison_text, TextStyle};
+use numaio_schema::*;
+use unicode_width::UnicodeWidthStr;
+
+const GBIT: f64 = 1e9 / 8.0;
+const MACHINE: &str = "0123456789abcdef";
+
+fn subject() -> Subject<'static> {
+    Subject { machine: MACHINE, target: NodeId(7), level: 0.1 }
+}
+
+/// Values of nodes 0, 1, 2 and so on, with a half width that is a share of them.
+fn view(name: &str, title: &str, quantity: Quantity, noise: f64, values: &[f64]) -> View {
+    let value = |(node, value): (u32, &f64)| NodeValue {
+        node: NodeId(node),
+        value: *value,
+        interval: Some((value * (1.0 - noise), value * (1.0 + noise))),
+        n: 8,
+        drift: 0.0,
+        factor: None,
+    };
+    derived(View {
+        schema: VIEW_SCHEMA.into(),
+        name: name.into(),
+        title: title.into(),
+        machine: MACHINE.into(),
+        target: NodeId(7),
+        direction: None,
+        quantity,
+        nodes: (0..).zip(values).map(value).collect(),
+        level: 0.1,
+        classes: Vec::new(),
+        incomplete: false,
+    })
+}
+
+fn stream(name: &str, gbit: [f64; 8]) -> View {
+    let values = gbit.map(|gbit| gbit * GBIT);
+    let title = format!("STREAM copy, {}", name.replacen("cpu", "CPU", 1));
+    view(&format!("stream-copy-{name}"), &title, Quantity::BytesPerS, 0.01, &values)
+}
+
+fn comparison(views: Vec<View>) -> Comparison {
+    let about = About {
+        numaio: "0.1.0".into(),
+        machine: machines::dl585().identity,
+        measured_at: 1_795_231_479,
+        target: NodeId(7),
+        devices: vec!["eth2".into(), "nvme0n1".into()],
+        warnings: Vec::new(),
+    };
+    compare(about, views)
+}
+
+/// Li et al., ICPP 2013: the copy model's levels are theirs, STREAM's are chosen within their ratios (nodes 0 and
+/// 1 are 43 to 88 % above 2 and 3), latency grows with distance.
+fn paper() -> Comparison {
+    let mut views = slit_views(&machines::dl585(), &subject());
+    let ns = [265.0, 205.0, 262.0, 208.0, 268.0, 211.0, 180.0, 110.0];
+    views.push(view("latency-cpu-centric", "Latency, CPU-centric", Quantity::NsPerLoad, 0.01, &ns));
+    views.push(stream("cpu-centric", [45.1, 43.6, 27.0, 25.5, 43.0, 42.3, 46.0, 51.7]));
+    views.push(stream("memory-centric", [43.9, 44.6, 28.0, 29.5, 42.0, 42.8, 45.8, 51.7]));
+    views.extend(copy_views(&models::paper(), &subject()));
+    comparison(views)
+}
+
+fn gbit(width: usize) -> TextStyle {
+    TextStyle { unit: BandwidthUnit::GigabitsPerS, width, ..TextStyle::default() }
+}
+
+fn check(page: &str, width: usize) {
+    for line in page.lines() {
+        assert!(line.width() <= width, "{} columns: {line}", line.width());
+        assert_eq!(line, line.trim_end());
+    }
+    assert!(page.ends_with('\n') && !page.contains("\n\n\n"));
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "{page:?}");
+}
+
+#[test]
+fn the_papers_machine() {
+    let page = comparison_text(&paper(), &gbit(100), false);
+    check(&page, 100);
+    expect("comparison-paper.txt", &page);
+    let all = comparison_text(&paper(), &gbit(200), true);
+    let lost =
+        "It puts node 0 before node 2 (by 1.67); the copy model's device read has node 2 ahead by 1.23.";
+    assert!(all.contains(lost), "{all}");
+}
+
+#[test]
+fn pages_of_any_width_hold_every_figure() {
+    for width in [76, 80, 133, 200] {
+        let page = comparison_text(&paper(), &gbit(width), true);
+        check(&page, width);
+        for figure in ["45.10 ×1.15 (2)", "268.0 ×2.44", "27.90 ×1.85", "22 ×2.20"] {
+            assert!(page.contains(figure), "{figure} at {width}: {page}");
+        }
+    }
+}
+
+#[test]
+fn all_pairs_are_shown_on_demand() {
+    let (few, all) =
+        (comparison_text(&paper(), &gbit(100), false), comparison_text(&paper(), &gbit(100), true));
+    let shown = |page: &str| page.matches("It puts node").count();
+    let inversions = |name: &str| {
+        let comparison = paper();
+        let of = |pair: &&Agreement| pair.second == name && pair.first != "copy-write";
+        comparison.agreements.iter().filter(of).map(|pair| pair.inversions.len()).sum::<usize>()
+    };
+    assert_eq!(shown(&all), inversions("copy-write") + inversions("copy-read"));
+    assert!(shown(&few) < shown(&all) && few.contains("other pair") && !all.contains("other pair"));
+}
+
+#[test]
+fn every_figure_can_be_asked_for_its_interval() {
+    let mut it = paper();
+    it.views[1].nodes[0].drift = -0.034;
+    let page = comparison_text(&it, &TextStyle { stats: true, ..gbit(100) }, false);
+    check(&page, 100);
+    let stats = page.split_once("Every figure").unwrap().1;
+    assert!(stats.contains("   0   265.0  ±1.0 %  8  -3.4 %"), "{stats}");
+    assert_eq!(stats.matches("±").count(), 8 * 5, "five views were measured, distance is stated");
+    assert!(!comparison_text(&it, &gbit(100), false).contains("Every figure"));
+}
+
+#[test]
+fn what_is_doubtful_stands_at_the_top() {
+    let mut it = paper();
+    it.views[2].incomplete = true;
+    it.warnings = vec![Warning { rule: "missing-latency".into(), what: "latency is not measured".into() }];
+    let page = comparison_text(&it, &TextStyle::default(), false);
+    let top = page.split("\n\n").next().unwrap().replace("\n  ", " ");
+    assert!(top.contains("INCOMPLETE") && top.contains("settled, of STREAM copy, CPU-centric."), "{page}");
+    assert!(top.contains("Warning: latency is not measured [missing-latency]"), "{page}");
+}
+
+/// Two nodes that are alike within noise, one view that pretends to tell them apart, one that knows one node.
+#[test]
+fn what_cannot_be_told_apart_is_said_so() {
+    let named = |name: &str, noise: f64, values: &[f64]| view(name, name, Quantity::BytesPerS, noise, values);
+    let write = View {
+        direction: Some(numaio_machine::workload::Direction::Write),
+        ..named("copy-write", 0.05, &[5e9, 5.1e9])
+    };
+    let read = View {
+        direction: Some(numaio_machine::workload::Direction::Read),
+        ..named("copy-read", 0.01, &[5e9, 6e9])
+    };
+    let views = vec![
+        named("noisy", 0.2, &[4e9, 4.1e9]),
+        named("sharp", 0.0, &[4e9, 3e9]),
+        named("single", 0.0, &[4e9]),
+        write,
+        read,
+    ];
+    let page = comparison_text(&comparison(views), &TextStyle::default(), false);
+    check(&page, 100);
+    expect("comparison-uniform.txt", &page);
+}
+
+#[test]
+fn nothing_and_one_view_are_pages_too() {
+    check(&comparison_text(&comparison(Vec::new()), &TextStyle::default(), false), 100);
+    check(
+        &comparison_text(&comparison(vec![stream("cpu-centric", [1.0; 8])]), &TextStyle::default(), false),
+        100,
+    );
+}
+
+#[test]
+fn many_views_of_many_nodes_are_cut_in_blocks() {
+    let values: Vec<f64> = (0..64).map(|node| 1e9 * f64::from(100 - node)).collect();
+    let views = (0..20).map(|index| {
+        view(&format!("v{index}"), "A \x1b[31m view of somebody else's", Quantity::BytesPerS, 0.01, &values)
+    });
+    let page = comparison_text(
+        &comparison(views.collect()),
+        &TextStyle { width: 80, ..TextStyle::default() },
+        false,
+    );
+    check(&page, 80);
+}
+
+#[test]
+fn colours_change_nothing_else() {
+    let coloured = comparison_text(&paper(), &TextStyle { colour: true, ..gbit(100) }, false);
+    let mut plain = coloured.clone();
+    for code in [32, 36, 33, 35, 31, 0] {
+        plain = plain.replace(&format!("\x1b[{code}m"), "");
+    }
+    assert_ne!(plain, coloured);
+    assert_eq!(plain, comparison_text(&paper(), &gbit(100), false));
+}

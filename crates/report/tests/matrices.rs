@@ -1,0 +1,172 @@
+//! STREAM and latency as text.
+
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Identity;
+use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
+use numaio_report::{latency_text, stream_text, TextStyle};
+use numaio_schema::{
+    LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, MachineSource, Provenance, Reading,
+    ReadingVisit, Rounds, StreamCell, StreamMethod, StreamRecord, StreamScope, Summary, Warning,
+    LATENCY_SCHEMA, STREAM_SCHEMA,
+};
+
+fn provenance(complete: bool) -> Provenance {
+    Provenance {
+        numaio: "0".into(),
+        measured_at: 0,
+        machine: Identity { product: "Box \u{1b}[2J".into(), ..Identity::default() },
+        source: MachineSource::Live,
+        conditions: Default::default(),
+        warnings: vec![Warning { rule: "drift".into(), what: "one thing drifted".into() }],
+        complete,
+    }
+}
+
+fn rounds() -> Rounds {
+    Rounds { precision: 0.02, time_limit_s: 300.0, elapsed_s: 9.0, seed: 1, rounds: 7 }
+}
+
+/// Values around a middle; none gives a reading without a figure.
+fn reading(middle: Option<f64>) -> Reading {
+    let values: Vec<f64> =
+        middle.iter().flat_map(|middle| [0.995, 1.0, 1.005].map(|it| it * middle)).collect();
+    let values = [&values[..], &values].concat();
+    let visit = |value: &f64| ReadingVisit {
+        round: 1,
+        median: *value,
+        min: value * 0.9,
+        max: value * 1.1,
+        samples: 5,
+        start_skew_ns: 0,
+        residency: Default::default(),
+        set_aside: None,
+    };
+    Reading {
+        visits: values.iter().map(visit).collect(),
+        summary: Summary::of(&values, None),
+        settled: middle.is_some(),
+        failure: middle.is_none().then(|| "mbind: not permitted".into()),
+    }
+}
+
+fn stream(scope: StreamScope, cells: &[(u32, u32, u32, Option<f64>)], complete: bool) -> StreamRecord {
+    let cell = |(cpu_node, cpu, memory_node, gb): &(u32, u32, u32, Option<f64>)| StreamCell {
+        op: StreamOp::Copy,
+        cpu_node: NodeId(*cpu_node),
+        memory_node: NodeId(*memory_node),
+        placement: Placement { cpus: CpuSet::one(CpuId(*cpu)) },
+        bytes_per_s: reading(gb.map(|gb| gb * 1e9)),
+    };
+    StreamRecord {
+        schema: STREAM_SCHEMA.into(),
+        provenance: provenance(complete),
+        method: StreamMethod {
+            loops: vec![(StreamOp::Copy, StreamLoop::Ordinary)],
+            trials: Vec::new(),
+            scope,
+            bytes_per_array: vec![(NodeId(0), 32 << 20)],
+            pages: Pages::Transparent,
+            rounds: rounds(),
+        },
+        cells: cells.iter().map(cell).collect(),
+        classes: Vec::new(),
+    }
+}
+
+fn text_of(record: &StreamRecord, style: &TextStyle) -> String {
+    stream_text(record, &[], &NodeSet::new(), style)
+}
+
+/// The text without the ends of its lines.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn cores_differ_where_their_intervals_and_the_precision_say_so() {
+    let said = |values: [Option<f64>; 3]| {
+        let cells: Vec<_> = (0..3).map(|cpu| (0, cpu, 0, values[cpu as usize])).collect();
+        words(&text_of(&stream(StreamScope::Core, &cells, true), &TextStyle::default()))
+    };
+    assert!(said([Some(10.0), Some(10.05), Some(9.95)]).contains("The 3 cores of node 0 agree: not disting"));
+    // The intervals of 10 and 10.15 share no value, and lie within the precision.
+    assert!(said([Some(10.0), Some(10.15), Some(10.0)]).contains("agree: not distinguishable"));
+    let apart = said([Some(10.0), Some(11.0), Some(12.0)]);
+    let wanted = "The 3 cores of node 0 do not agree: memory of 0: CPU 0 10.00, CPU 2 12.00 GB/s.";
+    assert!(apart.contains(wanted), "{apart}");
+    assert!(said([Some(10.0), Some(10.0), None]).contains("agree: not distinguishable (1 without a figure)."));
+}
+
+#[test]
+fn what_is_missing_is_marked_named_and_said_at_the_top() {
+    let node = StreamScope::Node { threads: None };
+    let mut record = stream(node, &[(0, 0, 0, Some(10.0)), (0, 0, 1, None)], false);
+    record.cells[0].bytes_per_s.settled = false;
+    let text = text_of(&record, &TextStyle::default());
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    assert!(lines[..8].iter().any(|line| line.starts_with("INCOMPLETE")), "{text}");
+    assert!(lines.contains(&"0         *10.00  -") && lines.contains(&"0         *11.05  -"), "{text}");
+    assert!(text.contains("* less precise than was asked for"), "{text}");
+    assert!(text.contains("No figure for copy by node 0 on 1: mbind: not permitted"), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    assert!(
+        !text_of(&stream(node, &[(0, 0, 0, Some(10.0))], true), &TextStyle::default()).contains("INCOMPLETE")
+    );
+}
+
+#[test]
+fn units_and_widths_are_kept() {
+    let cells: Vec<_> =
+        (0..40).flat_map(|cpu| (0..40).map(move |memory| (cpu, cpu, memory, Some(10.0)))).collect();
+    let record = stream(StreamScope::Node { threads: Some(2) }, &cells, true);
+    for width in [76, 100, 160] {
+        let style =
+            TextStyle { width, unit: "Gbit/s".parse().expect("a unit"), stats: true, ..TextStyle::default() };
+        let text = text_of(&record, &style);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}");
+        assert_eq!(text.split_whitespace().filter(|word| *word == "80.00").count(), 1600);
+    }
+}
+
+#[test]
+fn latency_has_factors_and_the_curve_begins_without_load() {
+    let cell = |cpu_node: u32, memory_node: u32, ns: Option<f64>| LatencyCell {
+        cpu_node: NodeId(cpu_node),
+        cpu: CpuId(cpu_node),
+        memory_node: NodeId(memory_node),
+        ns_per_load: reading(ns),
+    };
+    let point = |gap_ns: u32, gb: f64, ns: Option<f64>| LoadPoint {
+        gap_ns,
+        load_bytes_read_per_s: ns.and_then(|_| Summary::of(&[gb * 1e9], None)),
+        ns_per_load: reading(ns),
+    };
+    let record = LatencyRecord {
+        schema: LATENCY_SCHEMA.into(),
+        provenance: provenance(false),
+        method: LatencyMethod {
+            bytes: vec![(NodeId(0), 64 << 20)],
+            stride_bytes: 256,
+            pages: Pages::Transparent,
+            rounds: rounds(),
+        },
+        cells: vec![cell(0, 0, Some(80.0)), cell(0, 1, Some(120.0)), cell(1, 0, Some(130.0))],
+        curves: vec![LoadedCurve {
+            cpu_node: NodeId(0),
+            cpu: CpuId(0),
+            placement: Placement { cpus: CpuSet::one(CpuId(1)) },
+            memory_node: NodeId(0),
+            points: vec![point(800, 2.0, Some(95.0)), point(0, 20.0, None)],
+        }],
+    };
+    let text = latency_text(&record, &[], &NodeSet::new(), &TextStyle::default());
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    assert!(lines.contains(&"0          80.0  120.0") && lines.contains(&"1         130.0      -"), "{text}");
+    assert!(lines.contains(&"0         1.00  1.50"), "NUMA factors: {text}");
+    assert!(lines.contains(&"1            -     -"), "no factor without local latency: {text}");
+    let idle =
+        lines.iter().position(|line| line.starts_with("no load       0.00        80.0")).expect("idle");
+    assert!(lines[idle + 1].starts_with("800       2.00        95.0  ±0.5 %"), "{text}");
+    assert!(lines[idle + 2].ends_with("mbind: not permitted"), "{text}");
+}
