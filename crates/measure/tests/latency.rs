@@ -95,7 +95,7 @@ fn one_core_of_each_node_reaches_every_node_and_alone() {
 }
 
 #[test]
-fn the_chain_is_eight_caches_long_and_16_mib_at_the_least() {
+fn the_chains_lines_are_four_caches_long() {
     let bytes = |cache: u64, free: u64| {
         let mut topology = topology();
         topology.caches.iter_mut().for_each(|its| its.bytes = cache);
@@ -106,9 +106,9 @@ fn the_chain_is_eight_caches_long_and_16_mib_at_the_least() {
         (record.method.bytes[0].1 >> 20, refused, rules(&record).contains(&"buffer-capped"))
     };
     assert_eq!(bytes(512 << 10, 4 << 30), (16, 0, false));
-    assert_eq!(bytes(32 << 20, 4 << 30), (256, 0, false));
-    assert_eq!(bytes(32 << 20, 200 << 20), (180, 0, true), "nine tenths of what is free");
-    assert_eq!(bytes(32 << 20, 100 << 20), (256, 4, false), "too little for a node is said, not measured");
+    assert_eq!(bytes(32 << 20, 4 << 30), (512, 0, false), "a line of 64 bytes in every 256");
+    assert_eq!(bytes(32 << 20, 400 << 20), (360, 0, true), "nine tenths of what is free");
+    assert_eq!(bytes(32 << 20, 100 << 20), (512, 4, false), "too little for a node is said, not measured");
 }
 
 #[test]

@@ -54,7 +54,8 @@ impl Simulated {
         let sampled_ns = slice_ns.saturating_mul(u64::from(latency.slices));
         let load = latency.load.as_ref().map(|load| self.loaded(load, latency.pages, sampled_ns, factor));
         let places = latency.bytes as f64 / f64::from(latency.stride_bytes);
-        let warm_up_ns = (places * truth_ns) as u64;
+        // One pass, or as long as the run where that is shorter.
+        let warm_up_ns = ((places * truth_ns) as u64).min(sampled_ns);
         let preparation_ns = self.preparation_ns(1, latency.bytes as f64, &residency);
         let elapsed_ns = sampled_ns.saturating_add(warm_up_ns).saturating_add(preparation_ns);
         let mut busy = latency.load.as_ref().map(|load| load.placement.cpus.clone()).unwrap_or_default();
