@@ -158,7 +158,7 @@ fn write_all_stats(page: &mut Page, record: &LatencyRecord) {
     }
 }
 
-fn method(record: &LatencyRecord) -> String {
+pub(crate) fn method(record: &LatencyRecord) -> String {
     let method = &record.method;
     let buffers = head::sizes(method.bytes.iter().map(|(_, bytes)| *bytes));
     let points = record.curves.iter().flat_map(|curve| &curve.points).map(|point| &point.ns_per_load);

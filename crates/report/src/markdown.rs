@@ -1,45 +1,54 @@
-//! A report as Markdown (GitHub's tables).
+//! A report as Markdown (GitHub Flavored Markdown Spec, 4.10: tables).
 
 use crate::bundle::Bundle;
-use crate::sheets::{self, Sheet, Text};
+use crate::sheets::{self, Align, Sheet, Text};
 use crate::style::clean;
 use numaio_machine::units::BandwidthUnit;
 use std::fmt::Write;
 
 /// The documents of a bundle as Markdown, machine by machine.
 pub fn markdown(bundle: &Bundle, unit: BandwidthUnit) -> String {
-    let mut text = String::from("# I/O on NUMA machines\n");
+    let mut out = String::from("# I/O on NUMA machines\n");
     for machine in &bundle.machines {
-        let _ = writeln!(text, "\n## {}", escaped(&sheets::name(machine)));
+        let _ = writeln!(out, "\n## {}", escaped(&sheets::name(machine)));
         if machine.is_incomplete() {
-            text.push_str("\n**Incomplete: not everything that was asked for was measured and settled.**\n");
+            out.push_str("\n**Incomplete: not everything that was asked for was measured and settled.**\n");
         }
-        for sheet in sheets::of(machine, unit) {
-            write(&mut text, &sheet);
+        for section in sheets::of(machine, unit) {
+            let _ = writeln!(out, "\n### {}", escaped(section.title));
+            section.sheets.iter().for_each(|sheet| table(&mut out, sheet));
         }
     }
-    text
+    out
 }
 
-fn write(text: &mut String, sheet: &Sheet) {
-    let _ = writeln!(text, "\n### {}\n", escaped(&sheet.title));
-    line(text, sheet.head.iter().map(|title| escaped(title)));
-    let rules = (0..sheet.head.len()).map(|column| if sheet.stands_left(column) { ":--" } else { "--:" });
-    line(text, rules.map(str::to_owned));
+fn table(out: &mut String, sheet: &Sheet) {
+    let _ = writeln!(out, "\n#### {}\n", escaped(&sheet.title));
+    let title = |(index, title): (usize, &String)| match sheet.over {
+        Some(over) if index > 0 => escaped(&format!("{over} {title}")),
+        _ => escaped(title),
+    };
+    line(out, sheet.head.iter().enumerate().map(title));
+    let rule = |align: &Align| match align {
+        Align::Left => ":--",
+        Align::Right => "--:",
+        Align::Centre => ":-:",
+    };
+    line(out, sheet.aligned.iter().map(rule).map(str::to_owned));
     for row in &sheet.rows {
-        line(text, row.iter().map(cell));
+        line(out, row.iter().map(cell));
     }
     for note in &sheet.notes {
-        let _ = writeln!(text, "\n{}", escaped(note));
+        let _ = writeln!(out, "\n{}", escaped(note));
     }
 }
 
-fn line(text: &mut String, cells: impl Iterator<Item = String>) {
-    text.push('|');
+fn line(out: &mut String, cells: impl Iterator<Item = String>) {
+    out.push('|');
     for cell in cells {
-        let _ = write!(text, " {cell} |");
+        let _ = write!(out, " {cell} |");
     }
-    text.push('\n');
+    out.push('\n');
 }
 
 fn cell(cell: &Text) -> String {
@@ -49,14 +58,35 @@ fn cell(cell: &Text) -> String {
     }
 }
 
-/// Text that no viewer takes for marks, links or HTML.
+/// Text that no viewer takes for marks, links, formulas or HTML.
 fn escaped(text: &str) -> String {
+    const MARKS: &str = "\\`*_[]<>&|#~!$@";
+    let text = clean(text);
     let mut out = String::new();
-    for c in clean(text).chars() {
-        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '&' | '|' | '#' | '~' | '!') {
+    let mut before = "";
+    for (at, c) in text.char_indices() {
+        let after = &text[at + c.len_utf8()..];
+        let ends_mark = after.is_empty() || after.starts_with(' ');
+        // Numbers of lists have nine digits at most.
+        let begins_list = match c {
+            '-' | '+' => ends_mark && before.trim_start().is_empty(),
+            '.' | ')' => {
+                ends_mark
+                    && (1..=9).contains(&before.len())
+                    && before.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            _ => false,
+        };
+        // What viewers make links of, though nothing marks it.
+        let www = || {
+            before.len().checked_sub(3).is_some_and(|at| before.as_bytes()[at..].eq_ignore_ascii_case(b"www"))
+        };
+        let links = c == ':' && after.starts_with("//") || c == '.' && www();
+        if MARKS.contains(c) || begins_list || links {
             out.push('\\');
         }
         out.push(c);
+        before = &text[..at + c.len_utf8()];
     }
     out
 }

@@ -164,7 +164,7 @@ fn apart<'c>(cells: &[&'c StreamCell], precision: f64) -> Option<(&'c StreamCell
     most.map(|(slow, fast)| (slow.0, fast.0))
 }
 
-fn method(record: &StreamRecord) -> String {
+pub(crate) fn method(record: &StreamRecord) -> String {
     let method = &record.method;
     let loops: Vec<String> = method.loops.iter().map(|(op, one)| format!("{op} by {one}")).collect();
     let ran = method.trials.iter().filter(|trial| trial.bytes_per_s.is_some());

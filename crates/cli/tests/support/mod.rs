@@ -24,6 +24,12 @@ impl Home {
         self.path(name)
     }
 
+    /// Writes a document and gives the path of its file.
+    #[allow(dead_code)] // not every test has documents
+    pub fn document(&self, name: &str, document: &impl serde::Serialize) -> String {
+        self.file(name, &serde_json::to_string(document).expect("JSON"))
+    }
+
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }

@@ -47,7 +47,8 @@ fn source(provenance: &Provenance) -> String {
     }
 }
 
-fn method(record: &Record) -> String {
+/// How copies were measured, in one sentence.
+pub(crate) fn method(record: &Record) -> String {
     let method = &record.method;
     let sampling = match method.repetitions {
         Some(times) => {

@@ -1,9 +1,9 @@
-//! What a machine is, what looks wrong with it, and how it was measured.
+//! What a machine is, how it was measured, and what looks wrong.
 
-use super::{Sheet, Text};
+use super::{Align, Sheet};
 use crate::bundle::MachineDocuments;
-use crate::model_text::head::date;
-use crate::words;
+use crate::model_text::head::{self, conditions, date};
+use crate::{latency_text, stream_text, words};
 use numaio_schema::{MachineSource, Provenance};
 
 pub(super) fn of(machine: &MachineDocuments) -> Vec<Sheet> {
@@ -13,64 +13,106 @@ pub(super) fn of(machine: &MachineDocuments) -> Vec<Sheet> {
     sheets
 }
 
+/// A measurement: what it is, where it comes from, and how it was made.
+struct Measurement<'a> {
+    what: &'static str,
+    provenance: &'a Provenance,
+    method: String,
+}
+
+fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
+    let models = machine.models.iter().map(|model| Measurement {
+        what: "Copies",
+        provenance: &model.record.provenance,
+        method: head::method(&model.record),
+    });
+    let streams = machine.streams.iter().map(|record| Measurement {
+        what: "STREAM",
+        provenance: &record.provenance,
+        method: stream_text::method(record),
+    });
+    let latencies = machine.latencies.iter().map(|record| Measurement {
+        what: "Latency",
+        provenance: &record.provenance,
+        method: latency_text::method(record),
+    });
+    models.chain(streams).chain(latencies).collect()
+}
+
 fn about(machine: &MachineDocuments) -> Sheet {
-    let mut sheet = Sheet::new("Machine and measurements", ["", ""]);
+    let mut sheet = Sheet::new("The machine, and how it was measured", ["", ""], Align::Left);
+    let mut row = |name: &str, text: String| {
+        if !text.is_empty() {
+            sheet.row([name.to_owned(), text]);
+        }
+    };
     if let Some(identity) = machine.identity() {
-        sheet.row([Text::from("Machine"), Text::long(words::machine_name(identity))]);
-        sheet.row([Text::from("Kind"), Text::long(words::machine_kind(identity))]);
-        sheet.row([Text::from("Kernel"), Text::long(identity.kernel.clone())]);
+        row("Machine", words::machine_name(identity));
+        row("Kind", words::machine_kind(identity));
     }
     if let Some(topology) = &machine.topology {
-        sheet.row([Text::from("Size"), Text::long(words::machine_size(topology))]);
+        row("Size", words::machine_size(topology));
     }
-    sheet.row([Text::from("Fingerprint"), Text::from(machine.fingerprint.clone())]);
-    for (what, provenance) in provenances(machine) {
-        sheet.row([Text::from(what), Text::long(measured(provenance))]);
+    row("Fingerprint", machine.fingerprint.clone());
+    let measurements = measurements(machine);
+    let mut told: Vec<String> = Vec::new();
+    for Measurement { what, provenance, method } in &measurements {
+        row(what, format!("{}; {method}", measured(provenance)));
+        for (name, text) in
+            [("Source", source(provenance)), ("Conditions", conditions(&provenance.conditions.0))]
+        {
+            // Usually the same of all that was measured.
+            if !told.contains(&text) {
+                row(name, text.clone());
+                told.push(text);
+            }
+        }
     }
     sheet
 }
 
-/// Each measurement, and where it comes from.
-fn provenances(machine: &MachineDocuments) -> Vec<(&'static str, &Provenance)> {
-    let models = machine.models.iter().map(|model| ("Copies", &model.record.provenance));
-    let streams = machine.streams.iter().map(|record| ("STREAM", &record.provenance));
-    let latencies = machine.latencies.iter().map(|record| ("Latency", &record.provenance));
-    models.chain(streams).chain(latencies).collect()
+fn measured(provenance: &Provenance) -> String {
+    let complete = if provenance.complete { "" } else { ", incomplete" };
+    format!("measured {} by numaio {}{complete}", date(provenance.measured_at), provenance.numaio)
 }
 
-fn measured(provenance: &Provenance) -> String {
-    let time = date(provenance.measured_at);
-    let source = match &provenance.source {
+fn source(provenance: &Provenance) -> String {
+    match &provenance.source {
         MachineSource::Live => String::new(),
-        MachineSource::Simulated => ", simulated".to_owned(),
-        MachineSource::Tape { name, note } if note.is_empty() => format!(", recorded as {name}"),
-        MachineSource::Tape { name, note } => format!(", recorded as {name} ({note})"),
-    };
-    let complete = if provenance.complete { "" } else { "; incomplete" };
-    format!("measured {time} by numaio {}{source}{complete}", provenance.numaio)
+        MachineSource::Simulated => "simulated: these figures are of no real machine".to_owned(),
+        MachineSource::Tape { name, note } if note.is_empty() => format!("the tape {name}"),
+        MachineSource::Tape { name, note } => format!("the tape {name}: {note}"),
+    }
 }
 
 fn findings(machine: &MachineDocuments) -> Option<Sheet> {
     let found = &machine.topology.as_ref()?.findings;
-    let mut sheet = Sheet::new("What looks wrong", ["Severity", "Finding", "Evidence", "Remedy"]);
+    let head = ["Severity", "Finding", "Evidence", "Remedy"];
+    let mut sheet = Sheet::new("What looks wrong", head, Align::Left);
     for finding in words::same_findings(found) {
-        let about = format!("{}: {}", words::joined(&finding.subjects, ", "), finding.what);
-        let [about, evidence, remedy] =
-            [about, words::joined(&finding.evidence, "; "), finding.remedy.clone()].map(Text::long);
-        sheet.row([Text::from(words::severity(finding.severity)), about, evidence, remedy]);
+        sheet.row([
+            words::severity(finding.severity).to_owned(),
+            format!("{}: {}", words::joined(&finding.subjects, ", "), finding.what),
+            words::joined(&finding.evidence, "; "),
+            finding.remedy.clone(),
+        ]);
     }
     (!sheet.rows.is_empty()).then_some(sheet)
 }
 
 fn warnings(machine: &MachineDocuments) -> Option<Sheet> {
-    let mut sheet = Sheet::new("What makes figures doubtful", ["Measurement", "Warning"]);
-    for (what, provenance) in provenances(machine) {
+    let mut sheet = Sheet::new("What makes figures doubtful", ["Measurement", "Warning"], Align::Left);
+    for Measurement { what, provenance, .. } in measurements(machine) {
         for warning in &provenance.warnings {
-            sheet.row([Text::from(what), Text::long(warning.what.clone())]);
+            sheet.row([what.to_owned(), warning.what.clone()]);
         }
     }
+    // A comparison repeats what its measurements warn of.
+    let own: Vec<String> = sheet.rows.iter().map(|row| row[1].text.clone()).collect();
     for warning in machine.comparisons.iter().flat_map(|comparison| &comparison.warnings) {
-        sheet.row([Text::from("Comparison"), Text::long(warning.what.clone())]);
+        if !own.iter().any(|own| warning.what.ends_with(own)) {
+            sheet.row(["Comparison".to_owned(), warning.what.clone()]);
+        }
     }
     (!sheet.rows.is_empty()).then_some(sheet)
 }

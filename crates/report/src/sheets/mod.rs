@@ -6,16 +6,40 @@ mod matrix;
 mod model;
 
 use crate::bundle::MachineDocuments;
+use crate::figures::Figures;
 use numaio_machine::units::BandwidthUnit;
+use numaio_schema::View;
+
+/// Tables on one subject.
+pub(crate) struct Section {
+    pub title: &'static str,
+    pub sheets: Vec<Sheet>,
+}
 
 /// A table with a caption.
 pub(crate) struct Sheet {
     pub title: String,
     /// Sentences below the table.
     pub notes: Vec<String>,
+    /// What all columns but the first are, where their own titles are mere numbers.
+    pub over: Option<&'static str>,
     /// Titles of the columns.
     pub head: Vec<String>,
+    /// How the columns stand; one for each title.
+    pub aligned: Vec<Align>,
+    /// Each row has a text for each title.
     pub rows: Vec<Vec<Text>>,
+}
+
+/// How a column stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Names and sentences.
+    Left,
+    /// Numbers with the same decimals.
+    Right,
+    /// Sets and ranges above numbers.
+    Centre,
 }
 
 /// A text in a table.
@@ -23,13 +47,11 @@ pub(crate) struct Text {
     pub text: String,
     /// Whether it is the best of its column.
     pub best: bool,
-    /// Whether it is long and may be broken.
-    pub long: bool,
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self { text, best: false, long: false }
+        Self { text, best: false }
     }
 }
 
@@ -39,22 +61,17 @@ impl From<&str> for Text {
     }
 }
 
-impl Text {
-    /// A text that may be broken into lines.
-    fn long(text: impl Into<String>) -> Self {
-        Self { long: true, ..text.into().into() }
-    }
-}
-
 impl Sheet {
-    fn new<T: Into<String>>(title: impl Into<String>, head: impl IntoIterator<Item = T>) -> Self {
-        let head = head.into_iter().map(Into::into).collect();
-        Self { title: title.into(), notes: Vec::new(), head, rows: Vec::new() }
-    }
-
-    /// Whether a column is of names or words and stands left.
-    pub fn stands_left(&self, column: usize) -> bool {
-        column == 0 || self.rows.iter().any(|row| row.get(column).is_some_and(|text| text.long))
+    /// A table whose first column stands left, and all others as told.
+    fn new<T: Into<String>>(
+        title: impl Into<String>,
+        head: impl IntoIterator<Item = T>,
+        others: Align,
+    ) -> Self {
+        let head: Vec<String> = head.into_iter().map(Into::into).collect();
+        let mut aligned = vec![others; head.len()];
+        aligned[..1.min(head.len())].fill(Align::Left);
+        Self { title: title.into(), notes: Vec::new(), over: None, head, aligned, rows: Vec::new() }
     }
 
     fn row<T: Into<Text>>(&mut self, texts: impl IntoIterator<Item = T>) {
@@ -66,23 +83,25 @@ impl Sheet {
     }
 }
 
-/// All tables of a machine.
-pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Sheet> {
-    let mut sheets = machine::of(machine);
-    for model in &machine.models {
-        sheets.extend(model::of(model, &views(machine), unit));
-        sheets.extend(matrix::of_copies(model, unit));
-    }
-    for stream in &machine.streams {
-        sheets.extend(matrix::of_stream(stream, unit));
-    }
-    for latency in &machine.latencies {
-        sheets.extend(matrix::of_latency(latency, unit));
-    }
-    for comparison in &machine.comparisons {
-        sheets.extend(comparison::of(comparison, unit));
-    }
-    sheets
+/// All tables of a machine, by subject.
+pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
+    let views = views(machine);
+    let models = machine.models.iter().flat_map(|model| {
+        let classes = model::of(model, &views, unit);
+        classes.into_iter().chain(matrix::of_copies(model, unit))
+    });
+    let streams = machine.streams.iter().flat_map(|record| matrix::of_stream(record, unit));
+    let latencies = machine.latencies.iter().flat_map(|record| matrix::of_latency(record, unit));
+    let compared = machine.comparisons.iter().flat_map(|comparison| comparison::of(comparison, unit));
+    let alone = comparison::alone(&machine.views, unit);
+    let sections = [
+        Section { title: "Machine and measurements", sheets: machine::of(machine) },
+        Section { title: "I/O bandwidth model", sheets: models.collect() },
+        Section { title: "STREAM", sheets: streams.collect() },
+        Section { title: "Latency", sheets: latencies.collect() },
+        Section { title: "Comparison of views", sheets: compared.chain(alone).collect() },
+    ];
+    sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()
 }
 
 /// What a machine is called in headings.
@@ -90,40 +109,24 @@ pub(crate) fn name(machine: &MachineDocuments) -> String {
     machine.identity().map_or_else(|| format!("machine {}", machine.fingerprint), crate::words::machine_name)
 }
 
-/// Views of a machine's targets, those in comparisons and those alone.
-fn views(machine: &MachineDocuments) -> Vec<&numaio_schema::View> {
-    machine.comparisons.iter().flat_map(|comparison| &comparison.views).chain(&machine.views).collect()
-}
-
-/// A figure in a unit of bandwidth, with as many decimals as the largest of its table needs.
-struct Scale {
-    unit: BandwidthUnit,
-    decimals: usize,
-}
-
-impl Scale {
-    fn new(unit: BandwidthUnit, bytes_per_s: impl IntoIterator<Item = f64>) -> Self {
-        let most = bytes_per_s.into_iter().map(|value| unit.of(value)).fold(0.0, f64::max);
-        let decimals = match most {
-            most if most >= 1000.0 => 0,
-            most if most >= 100.0 => 1,
-            most if most >= 1.0 => 2,
-            _ => 3,
-        };
-        Self { unit, decimals }
-    }
-
-    fn show(&self, bytes_per_s: f64) -> String {
-        format!("{:.*}", self.decimals, self.unit.of(bytes_per_s))
-    }
-
-    /// `26.0–27.3`, or one figure where both ends look the same.
-    fn range(&self, min: f64, max: f64) -> String {
-        let (min, max) = (self.show(min), self.show(max));
-        if min == max {
-            min
-        } else {
-            format!("{min}–{max}")
+/// Views of a machine's targets, those in comparisons and those alone, each once.
+fn views(machine: &MachineDocuments) -> Vec<&View> {
+    let mut views: Vec<&View> = Vec::new();
+    let compared = machine.comparisons.iter().flat_map(|comparison| &comparison.views);
+    for view in machine.views.iter().chain(compared) {
+        if !views.iter().any(|known| known.target == view.target && known.name == view.name) {
+            views.push(view);
         }
+    }
+    views
+}
+
+/// `26.0–27.3`, or one figure where both ends look the same.
+fn range(figures: Figures, min: f64, max: f64) -> String {
+    let (min, max) = (figures.of(min), figures.of(max));
+    if min == max {
+        min
+    } else {
+        format!("{min}–{max}")
     }
 }

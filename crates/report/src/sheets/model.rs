@@ -1,7 +1,8 @@
 //! The I/O bandwidth model as Tables IV and V of Li et al. (ICPP 2013): a column for each class, in it the nodes,
 //! what the copy model says of them, and what measured I/O says.
 
-use super::{Scale, Sheet, Text};
+use super::{range, Align, Sheet};
+use crate::figures::Figures;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
@@ -22,35 +23,41 @@ fn classes(target: &TargetModel, model: &DirectionModel, views: &[&View], unit: 
         Direction::Write => "device write",
         Direction::Read => "device read",
     };
-    let title = format!("I/O bandwidth model for {name}, target node {} ({unit})", target.target);
-    let heads = model.classes.iter().map(|class| format!("Class {}", class.rank));
-    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads));
-    let scale = Scale::new(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
-    let row = |name: &str, texts: Vec<String>| -> Vec<Text> {
-        std::iter::once(name.to_owned()).chain(texts).map(Text::from).collect()
-    };
+    let title = format!("I/O model of node {}, {name} ({unit})", target.target);
     let classes = &model.classes;
-    sheet.row(row("Nodes", classes.iter().map(|class| class.nodes.to_string()).collect()));
+    let heads = classes.iter().map(|class| format!("Class {}", class.rank));
+    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads), Align::Centre);
+    let mut row = |name: String, texts: &mut dyn Iterator<Item = String>| {
+        sheet.row(std::iter::once(name).chain(texts));
+    };
+    row("Nodes".into(), &mut classes.iter().map(|class| class.nodes.to_string()));
+    let copies = Figures::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
     let ranges =
-        classes.iter().map(|class| scale.range(class.min_bytes_copied_per_s, class.max_bytes_copied_per_s));
-    sheet.row(row("Copies, range", ranges.collect()));
-    let means = classes.iter().map(|class| scale.show(class.mean_bytes_copied_per_s));
-    sheet.row(row("Copies, mean", means.collect()));
+        classes.iter().map(|class| range(copies, class.min_bytes_copied_per_s, class.max_bytes_copied_per_s));
+    row("Copies, range".into(), &mut { ranges });
+    let means = classes.iter().map(|class| copies.of(class.mean_bytes_copied_per_s));
+    row("Copies, mean".into(), &mut { means });
     for view in views.iter().filter(|view| is_io(view, target, model.direction)) {
-        let cells: Vec<(String, String)> =
-            classes.iter().map(|class| of_nodes(view, &class.nodes, &scale)).collect();
-        let (ranges, means) = cells.into_iter().unzip();
-        sheet.row(row(&format!("{}, range", view.title), ranges));
-        sheet.row(row(&format!("{}, mean", view.title), means));
+        let of = |nodes: &NodeSet| of_nodes(view, nodes, unit);
+        let cells = || classes.iter().map(|class| of(&class.nodes).unwrap_or_default());
+        row(format!("{}, range", view.title), &mut cells().map(|(range, _)| range));
+        row(format!("{}, mean", view.title), &mut cells().map(|(_, mean)| mean));
+    }
+    notes(&mut sheet, target, model);
+    sheet
+}
+
+fn notes(sheet: &mut Sheet, target: &TargetModel, model: &DirectionModel) {
+    if !target.neighbours.is_empty() {
+        sheet.note(format!("Neighbours of the target: {}.", target.neighbours));
+    }
+    let unsettled: NodeSet = model.nodes.iter().filter(|node| !node.settled).map(|node| node.node).collect();
+    if !unsettled.is_empty() {
+        sheet.note(format!("Less precise than was asked for: {unsettled}."));
     }
     if !model.missing.is_empty() {
-        sheet.note(format!("No figure for nodes {}.", model.missing));
+        sheet.note(format!("No figure: {}.", model.missing));
     }
-    let neighbours = &target.neighbours;
-    if !neighbours.is_empty() {
-        sheet.note(format!("Neighbours of the target: {neighbours}."));
-    }
-    sheet
 }
 
 /// Whether a view is measured I/O of this target and direction.
@@ -61,13 +68,12 @@ fn is_io(view: &View, target: &TargetModel, direction: Direction) -> bool {
         && !view.name.starts_with(COPIES)
 }
 
-/// Range and mean of a view's values for some nodes; empty where it has none.
-fn of_nodes(view: &View, nodes: &NodeSet, scale: &Scale) -> (String, String) {
+/// Range and mean of a view's values for some nodes; none where it has no value.
+fn of_nodes(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Option<(String, String)> {
+    let figures = Figures::bandwidth(unit, view.nodes.iter().map(|node| node.value));
     let values: Vec<f64> = nodes.iter().filter_map(|node| Some(view.node(node)?.value)).collect();
-    if values.is_empty() {
-        return Default::default();
-    }
-    let (min, max) =
-        values.iter().fold((f64::INFINITY, 0.0f64), |(min, max), value| (min.min(*value), max.max(*value)));
-    (scale.range(min, max), scale.show(values.iter().sum::<f64>() / values.len() as f64))
+    let min = values.iter().copied().reduce(f64::min)?;
+    let max = values.iter().copied().reduce(f64::max)?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    Some((range(figures, min, max), figures.of(mean)))
 }

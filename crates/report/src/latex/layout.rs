@@ -1,0 +1,236 @@
+//! How a table is laid out: size of letters, widths of columns, and where it is cut if it fits on no page.
+
+use super::text::width;
+use crate::sheets::{Align, Sheet, Text};
+use crate::style::wrap;
+
+/// Width of a line in points: A4 with margins of 16 mm.
+const LINE: f64 = 505.0;
+/// Width of one of two tables beside each other.
+const HALF: f64 = 244.0;
+/// Height that caption, rows and notes may have together, in points.
+const PAGE: f64 = 670.0;
+/// A column is not broken into lines shorter than this.
+const NARROWEST: f64 = 90.0;
+/// Nor shorter than this while smaller letters would do: names stay on one line.
+const NARROW: f64 = 130.0;
+/// Characters in a line of a column's title.
+const TITLE: usize = 14;
+/// Lines of a column's title, at most. A limit against hostile files.
+const TITLE_LINES: usize = 8;
+/// Height of a line over that of its letters.
+const LEADING: f64 = 1.25;
+/// Width of bold letters over that of others.
+const BOLD: f64 = 1.18;
+/// Blank at the end of lines, where a text is broken, in points.
+const RAGGED: f64 = 20.0;
+
+/// A size of letters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Size {
+    pub command: &'static str,
+    /// Height of letters, in points.
+    points: f64,
+    /// Width of letters over those that are 10 points high; small letters are wider for their height.
+    scale: f64,
+    /// Blank left and right of a column, in points.
+    pub gap: f64,
+}
+
+/// The largest first.
+const SIZES: [Size; 3] = [
+    Size { command: "\\small", points: 9.0, scale: 0.93, gap: 5.0 },
+    Size { command: "\\footnotesize", points: 8.0, scale: 0.85, gap: 4.0 },
+    Size { command: "\\scriptsize", points: 7.0, scale: 0.80, gap: 2.5 },
+];
+
+/// A table that is cut into parts: each page of rows has each block of columns.
+pub struct Layout<'a> {
+    pub size: Size,
+    /// Columns that stand beside each other; the first one of the table begins each block.
+    pub blocks: Vec<Vec<Column>>,
+    pub pages: Vec<&'a [Vec<Text>]>,
+}
+
+/// A column of a block.
+pub struct Column {
+    /// Its place in the sheet.
+    pub index: usize,
+    pub align: Align,
+    /// Its title, line by line.
+    pub title: Vec<String>,
+    /// Without gaps, in points.
+    pub width: f64,
+    /// Whether its texts are broken to this width.
+    pub broken: bool,
+}
+
+impl<'a> Layout<'a> {
+    /// Letters as large as they can be with the whole table on one page, else with every column, else the smallest.
+    pub fn of(sheet: &'a Sheet) -> Self {
+        let titles: Vec<Vec<String>> = (0..sheet.head.len()).map(|index| title(sheet, index)).collect();
+        let widest = |(index, title): (usize, &Vec<String>)| {
+            let title = title.iter().map(|line| width(line)).fold(0.0, f64::max);
+            widest(sheet, index).max(title)
+        };
+        let widest: Vec<f64> = titles.iter().enumerate().map(widest).collect();
+        let fits = |size: &&Size| {
+            let least = widest.iter().map(|width| (width * size.scale).min(NARROW) + 2.0 * size.gap);
+            least.sum::<f64>() <= LINE
+        };
+        let with = |size: &Size| Self::with(sheet, &titles, &widest, *size);
+        let mut fitting = SIZES.iter().filter(fits).map(with);
+        let first = fitting.next().unwrap_or_else(|| with(&SIZES[SIZES.len() - 1]));
+        match first.pages.len() {
+            1 => first,
+            _ => fitting.find(|layout| layout.pages.len() == 1).unwrap_or(first),
+        }
+    }
+
+    fn with(sheet: &'a Sheet, titles: &[Vec<String>], widest: &[f64], size: Size) -> Self {
+        let natural: Vec<f64> = widest.iter().map(|width| width * size.scale).collect();
+        let block = |indexes: Vec<usize>| -> Vec<Column> {
+            let widths: Vec<f64> = indexes.iter().map(|index| natural[*index]).collect();
+            let most = most(&widths, LINE - 2.0 * size.gap * widths.len() as f64);
+            let column = |index: usize| Column {
+                index,
+                align: sheet.aligned[index],
+                title: titles[index].clone(),
+                width: natural[index].min(most),
+                broken: natural[index] > most,
+            };
+            indexes.into_iter().map(column).collect()
+        };
+        let blocks: Vec<Vec<Column>> = blocks(&natural, size).into_iter().map(block).collect();
+        let pages = pages(sheet, &blocks, size);
+        Self { size, blocks, pages }
+    }
+
+    /// Whether two such tables stand beside each other.
+    pub fn is_narrow(&self) -> bool {
+        let width = |block: &Vec<Column>| -> f64 {
+            block.iter().map(|column| column.width + 2.0 * self.size.gap).sum()
+        };
+        self.pages.len() == 1 && self.blocks.iter().map(width).sum::<f64>() <= HALF
+    }
+}
+
+/// The widest text of a column, where letters are 10 points high.
+fn widest(sheet: &Sheet, index: usize) -> f64 {
+    let texts = sheet.rows.iter().filter_map(|row| row.get(index));
+    texts.map(|text| width(&text.text) * if text.best { BOLD } else { 1.0 }).fold(0.0, f64::max)
+}
+
+/// A title of a column, broken into lines if it would make the column wider.
+fn title(sheet: &Sheet, index: usize) -> Vec<String> {
+    let title = &sheet.head[index];
+    match width(title) > widest(sheet, index) {
+        true => wrap(title, TITLE).into_iter().take(TITLE_LINES).collect(),
+        false => vec![title.clone()],
+    }
+}
+
+/// Cuts columns into blocks that fit on a line, all about as wide, each after the first column.
+fn blocks(natural: &[f64], size: Size) -> Vec<Vec<usize>> {
+    let least: Vec<f64> = natural.iter().map(|width| width.min(NARROWEST) + 2.0 * size.gap).collect();
+    let (Some(first), others) = (least.first(), natural.len().saturating_sub(1)) else { return Vec::new() };
+    if others == 0 || least.iter().sum::<f64>() <= LINE {
+        return vec![(0..natural.len()).collect()];
+    }
+    let widest = least[1..].iter().copied().fold(1.0, f64::max);
+    let fitting = (((LINE - first) / widest) as usize).max(1);
+    let in_block = others.div_ceil(others.div_ceil(fitting));
+    let indexes: Vec<usize> = (1..natural.len()).collect();
+    indexes.chunks(in_block).map(|block| std::iter::once(0).chain(block.iter().copied()).collect()).collect()
+}
+
+/// The width beyond which columns are broken, so that all fit: what narrow ones leave is shared by the wide.
+fn most(widths: &[f64], available: f64) -> f64 {
+    let mut sorted = widths.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut left = available;
+    for (index, width) in sorted.iter().enumerate() {
+        let share = left / (sorted.len() - index) as f64;
+        if *width > share {
+            return share;
+        }
+        left -= width;
+    }
+    f64::INFINITY
+}
+
+/// Cuts rows into pages.
+fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: Size) -> Vec<&'a [Vec<Text>]> {
+    let line = size.points * LEADING;
+    let title = blocks.iter().flatten().map(|column| column.title.len()).max().unwrap_or(0);
+    let notes: f64 = sheet.notes.iter().map(|note| (width(note) / (LINE - RAGGED)).ceil()).sum();
+    let available = PAGE - (title as f64 + 5.0 + notes) * line;
+    let mut pages = Vec::new();
+    let (mut from, mut used) = (0, 0.0);
+    for (index, row) in sheet.rows.iter().enumerate() {
+        let lines = blocks.iter().flatten().map(|column| lines(row, column, size)).fold(1.0, f64::max);
+        if used + lines * line > available && index > from {
+            pages.push(&sheet.rows[from..index]);
+            (from, used) = (index, 0.0);
+        }
+        used += lines * line;
+    }
+    pages.push(&sheet.rows[from..]);
+    pages
+}
+
+/// Lines of a row in a column.
+fn lines(row: &[Text], column: &Column, size: Size) -> f64 {
+    let text = row.get(column.index).filter(|_| column.broken);
+    text.map_or(1.0, |text| (width(&text.text) * size.scale / (column.width - RAGGED)).ceil())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet(columns: usize, rows: usize, text: &str) -> Sheet {
+        Sheet {
+            title: String::new(),
+            notes: Vec::new(),
+            over: None,
+            head: vec!["x".to_owned(); columns],
+            aligned: vec![Align::Left; columns],
+            rows: (0..rows).map(|_| (0..columns).map(|_| Text::from(text)).collect()).collect(),
+        }
+    }
+
+    #[test]
+    fn letters_shrink_before_a_table_is_cut() {
+        let shape = |columns| {
+            let sheet = sheet(columns, 3, "123.4");
+            let layout = Layout::of(&sheet);
+            let widths: Vec<usize> = layout.blocks.iter().map(Vec::len).collect();
+            (layout.size.points, widths)
+        };
+        assert_eq!(shape(5), (9.0, vec![5]));
+        assert_eq!(shape(16), (8.0, vec![16]));
+        assert_eq!(shape(20), (7.0, vec![20]));
+        assert_eq!(shape(65), (7.0, vec![17, 17, 17, 17]), "64 columns, each block with the first");
+    }
+
+    #[test]
+    fn sentences_share_what_numbers_leave() {
+        assert_eq!(most(&[20.0, 30.0, 500.0, 900.0], 450.0), 200.0);
+        assert_eq!(most(&[20.0, 30.0], 450.0), f64::INFINITY);
+        let sheet = sheet(2, 1, &"word ".repeat(60));
+        let layout = Layout::of(&sheet);
+        assert!(layout.blocks[0].iter().all(|column| column.broken && column.width > 230.0));
+    }
+
+    #[test]
+    fn rows_are_cut_into_pages() {
+        let rows = |sheet: &Sheet| Layout::of(sheet).pages.iter().map(|page| page.len()).collect::<Vec<_>>();
+        assert_eq!(rows(&sheet(65, 64, "123.4")), [64], "a matrix of 64 nodes");
+        let many = rows(&sheet(3, 300, "1"));
+        assert!(many.len() > 3 && many.iter().sum::<usize>() == 300, "{many:?}");
+        assert_eq!(rows(&sheet(3, 0, "1")), [0]);
+        let long = rows(&sheet(2, 20, &"word ".repeat(200)));
+        assert!(long.iter().all(|page| *page < 8), "{long:?}");
+    }
+}

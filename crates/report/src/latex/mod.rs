@@ -1,0 +1,153 @@
+//! A report as LaTeX: one document that pdflatex compiles, its tables ready to be taken into a paper.
+
+mod layout;
+mod text;
+
+use crate::bundle::Bundle;
+use crate::sheets::{self, Align, Sheet, Text};
+use layout::{Column, Layout, Size};
+use numaio_machine::units::BandwidthUnit;
+use std::fmt::Write;
+use text::escaped;
+
+/// Tables stand where they are told, with their notes, and each on one page, which floats would not.
+const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
+\usepackage[utf8]{inputenc}
+\usepackage[margin=16mm]{geometry}
+\usepackage{array}
+\usepackage{booktabs}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{6pt plus 3pt}
+\setlength{\abovecaptionskip}{0pt}
+\setlength{\belowcaptionskip}{4pt}
+\makeatletter\def\@captype{table}\makeatother
+\raggedbottom
+\sloppy
+\begin{document}
+\section*{I/O on NUMA machines}
+";
+
+/// The documents of a bundle as a LaTeX document, machine by machine.
+///
+/// It needs the packages geometry, array and booktabs, which Debian has in texlive-latex-recommended. Each table
+/// is a `tabular` that can be copied into a paper. Characters beyond Latin-1 are shown as question marks.
+pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
+    let mut out = HEAD.to_owned();
+    for machine in &bundle.machines {
+        let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&sheets::name(machine)));
+        if machine.is_incomplete() {
+            out.push_str(
+                "\\textbf{Incomplete: not everything that was asked for was measured and settled.}\n\n",
+            );
+        }
+        for section in sheets::of(machine, unit) {
+            let _ = writeln!(out, "\\subsubsection*{{{}}}", escaped(section.title));
+            tables(&mut out, &section.sheets);
+        }
+    }
+    out.push_str("\\end{document}\n");
+    out
+}
+
+/// The tables of a section; two narrow ones stand beside each other.
+fn tables(out: &mut String, sheets: &[Sheet]) {
+    let mut left = sheets.iter().map(|sheet| (sheet, Layout::of(sheet))).peekable();
+    while let Some((sheet, layout)) = left.next() {
+        let second = left.next_if(|(_, next)| layout.is_narrow() && next.is_narrow());
+        match second {
+            Some((next, next_layout)) => {
+                parts(out, sheet, &layout, "0.485\\linewidth");
+                out.push_str("\\hfill\n");
+                parts(out, next, &next_layout, "0.485\\linewidth");
+            }
+            None => parts(out, sheet, &layout, "\\linewidth"),
+        }
+        out.push_str("\\par\\medskip\n");
+    }
+}
+
+/// All parts of a table, each on one page.
+fn parts(out: &mut String, sheet: &Sheet, layout: &Layout, width: &str) {
+    let count = layout.pages.len() * layout.blocks.len();
+    let all = layout.pages.iter().flat_map(|rows| layout.blocks.iter().map(move |block| (rows, block)));
+    for (index, (rows, block)) in all.enumerate() {
+        let mut title = escaped(&sheet.title);
+        if index > 0 {
+            // The same number again.
+            out.push_str("\\par\\medskip\\addtocounter{table}{-1}\n");
+        }
+        if count > 1 {
+            let _ = write!(title, " (part {} of {count})", index + 1);
+        }
+        let _ = writeln!(out, "\\begin{{minipage}}[t]{{{width}}}\\centering\\small\n\\caption[]{{{title}}}");
+        table(out, sheet, layout.size, block, rows);
+        if !sheet.notes.is_empty() {
+            let notes: Vec<String> = sheet.notes.iter().map(|note| escaped(note)).collect();
+            let _ = writeln!(out, "\\par\\vspace{{3pt}}{{\\footnotesize {}\\par}}", notes.join(" "));
+        }
+        out.push_str("\\end{minipage}\n");
+    }
+}
+
+fn table(out: &mut String, sheet: &Sheet, size: Size, block: &[Column], rows: &[Vec<Text>]) {
+    let kinds: String = block.iter().map(kind).collect();
+    let _ = writeln!(out, "{}\\setlength{{\\tabcolsep}}{{{}pt}}", size.command, size.gap);
+    let _ = writeln!(out, "\\begin{{tabular}}{{{kinds}}}\n\\toprule");
+    if let Some(over) = sheet.over {
+        let (columns, last) = (block.len() - 1, block.len());
+        let _ = writeln!(out, " & \\multicolumn{{{columns}}}{{c}}{{{}}} \\\\", escaped(over));
+        let _ = writeln!(out, "\\cmidrule(l){{2-{last}}}");
+    }
+    if sheet.head.iter().any(|title| !title.is_empty()) {
+        line(out, block.iter().map(title));
+        out.push_str("\\midrule\n");
+    }
+    let broken = block.iter().any(|column| column.broken);
+    for (index, row) in rows.iter().enumerate() {
+        if broken && index > 0 {
+            out.push_str("\\addlinespace[2pt]\n");
+        }
+        line(out, block.iter().map(|column| row.get(column.index).map(cell).unwrap_or_default()));
+    }
+    out.push_str("\\bottomrule\n\\end{tabular}\n");
+}
+
+fn line(out: &mut String, cells: impl Iterator<Item = String>) {
+    let cells: Vec<String> = cells.collect();
+    let _ = writeln!(out, "{} \\\\", cells.join(" & "));
+}
+
+fn kind(column: &Column) -> String {
+    let (letter, side) = match column.align {
+        Align::Left => ("l", "\\raggedright"),
+        Align::Right => ("r", "\\raggedleft"),
+        Align::Centre => ("c", "\\centering"),
+    };
+    match column.broken {
+        true => format!(">{{{side}\\arraybackslash}}p{{{:.1}pt}}", column.width),
+        false => letter.to_owned(),
+    }
+}
+
+/// A title of a column, line by line.
+fn title(column: &Column) -> String {
+    let lines: Vec<String> = column.title.iter().map(|line| escaped(line)).collect();
+    match lines.as_slice() {
+        [line] => line.clone(),
+        _ => {
+            let letter = match column.align {
+                Align::Left => "l",
+                Align::Right => "r",
+                Align::Centre => "c",
+            };
+            format!("\\begin{{tabular}}[b]{{@{{}}{letter}@{{}}}}{}\\end{{tabular}}", lines.join(" \\\\ "))
+        }
+    }
+}
+
+fn cell(cell: &Text) -> String {
+    match escaped(&cell.text) {
+        text if cell.best => format!("\\textbf{{{text}}}"),
+        text => text,
+    }
+}
