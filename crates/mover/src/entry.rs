@@ -24,8 +24,8 @@ pub const MAX_XATTRS: usize = 262_144;
 /// What of an entry is out of bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// The number of a file, or a size, is 2^63 or more.
-    #[error("a number is beyond 2^63 - 1")]
+    /// The number of a file is not below 2^63 - 1, or a size is beyond it.
+    #[error("the number of a file or a size is too large for the kernel")]
     TooLarge,
     /// A mode has bits beyond the twelve of permissions.
     #[error("the mode {0:o} has bits that are no permissions")]
@@ -64,13 +64,13 @@ pub enum EntryError {
     ManyExtents(usize),
 }
 
-/// The number of an object in a transfer: entries are numbered from 0 in the order of the scan. Below 2^63.
+/// The number of an object in a transfer: entries are numbered from 0 in the order of the scan. Below 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(u64);
 
 impl FileNumber {
     /// # Errors
-    /// [`EntryError::TooLarge`] from 2^63 on.
+    /// [`EntryError::TooLarge`] from 2^63 - 1 on.
     pub fn new(number: u64) -> Result<Self, EntryError> {
         if number < MAX_SIZE {
             Ok(Self(number))

@@ -9,6 +9,7 @@
 pub mod entry;
 pub mod extent;
 pub mod name;
+pub mod wire;
 
 #[cfg(test)]
 mod testing;
