@@ -217,8 +217,11 @@ fn a_full_batch_takes_no_more() {
         assert!(encoder.length() <= MAX_PAYLOAD);
         let mut bytes = hello_bytes();
         assert_eq!(encoder.take(&mut bytes).map(FileNumber::get), Ok(5 + taken as u64));
-        let (_, frames) = decode(&bytes, &[usize::MAX]).expect("a batch");
-        assert!(matches!(&frames[..], [Frame::Batch(batch)] if batch.entries().count() == taken));
+        // Twice, so that the second does not fit behind the first in a decoder.
+        let frame = bytes.split_off(hello_bytes().len());
+        let (_, frames) = decode(&[bytes, frame.clone(), frame].concat(), &[usize::MAX; 9]).expect("batches");
+        let [Frame::Batch(one), Frame::Batch(other)] = &frames[..] else { panic!("two batches") };
+        assert_eq!((one.entries().count(), one), (taken, other));
         let mut nothing = Vec::new();
         assert!(encoder.take(&mut nothing).is_ok() && nothing.is_empty());
     }
