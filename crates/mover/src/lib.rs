@@ -6,6 +6,7 @@
 //! What comes from the other side is not trusted: every type that it can fill checks its invariants when it
 //! is made, and every length has a limit that is checked before anything is stored.
 
+pub mod chunk;
 pub mod entry;
 pub mod extent;
 pub mod name;
