@@ -1,5 +1,6 @@
 //! Stretches of bytes of a file, and sets of them.
 
+use crate::entry::FileNumber;
 use std::collections::BTreeMap;
 
 /// Largest size of a file, in bytes: offsets of the kernel are signed (`loff_t`).
@@ -39,6 +40,13 @@ impl Extent {
     }
 }
 
+impl From<FileNumber> for Extent {
+    /// The number of one file, for sets of files.
+    fn from(file: FileNumber) -> Self {
+        Self { start: file.get(), end: file.get() + 1 }
+    }
+}
+
 /// A set of whole numbers below 2^63, kept as intervals that neither meet nor overlap: bytes of a file, or
 /// numbers of files.
 ///
@@ -62,6 +70,22 @@ impl ExtentSet {
             (start, end) = (start.min(first), end.max(last));
         }
         self.intervals.insert(start, end);
+    }
+
+    /// Takes all of an extent out, whether or not parts of it are there.
+    pub fn remove(&mut self, extent: Extent) {
+        while let Some((&start, &end)) = self.intervals.range(..extent.end).next_back() {
+            if end <= extent.start {
+                break;
+            }
+            self.intervals.remove(&start);
+            if extent.end < end {
+                self.intervals.insert(extent.end, end);
+            }
+            if start < extent.start {
+                self.intervals.insert(start, extent.start);
+            }
+        }
     }
 
     /// Whether a number is in the set.
@@ -152,6 +176,15 @@ mod tests {
             for bit in 0..64 {
                 prop_assert_eq!(set.contains(bit), bits(set.iter()) >> bit & 1 == 1);
             }
+        }
+
+        #[test]
+        fn what_is_taken_out_is_gone(extents in case(), without in case()) {
+            let mut set = set(&extents);
+            for &extent in &without {
+                set.remove(extent);
+            }
+            prop_assert_eq!(bits(set.iter()), bits(extents) & !bits(without));
         }
 
         #[test]

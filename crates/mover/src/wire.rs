@@ -8,7 +8,7 @@ use crate::extent::Extent;
 use crate::name::{misleads, Name, NameError};
 
 mod batch;
-mod bytes;
+pub(crate) mod bytes;
 mod decoder;
 mod frame;
 #[cfg(test)]
