@@ -183,7 +183,6 @@ impl Journal {
 impl State {
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Durable(file, _) if self.finished.contains(file) => {}
             Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
             Record::Finished(files) => {
                 self.finished.insert(files);
