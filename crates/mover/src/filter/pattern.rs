@@ -123,23 +123,51 @@ impl Pattern {
 
     /// Goes over the text once, with all the places in the pattern where the match may be by then.
     fn run(&self, text: impl Iterator<Item = u8>) -> bool {
-        let mut now = States::default();
-        now.enter(&self.parts, 0);
+        let words = self.parts.len() / 64 + 1;
+        let (mut one, mut other) = ([0; WORDS], [0; WORDS]);
+        let (mut now, mut next) = (&mut one[..words], &mut other[..words]);
+        self.enter(now, 0);
         for byte in text {
-            let mut next = States::default();
-            now.for_each(&self.parts, |state| match &self.parts[state] {
-                Part::Star if byte != b'/' => next.enter(&self.parts, state),
-                Part::Stars => next.enter(&self.parts, state),
-                part if part.takes(byte) => next.enter(&self.parts, state + 1),
-                _ => {}
-            });
-            if byte == b'/' && self.subject == Subject::AfterAnySlash {
-                next.enter(&self.parts, 0);
+            next.fill(0);
+            for state in states(now) {
+                match self.parts.get(state) {
+                    Some(Part::Star) if byte != b'/' => self.enter(next, state),
+                    Some(Part::Stars) => self.enter(next, state),
+                    Some(part) if part.takes(byte) => self.enter(next, state + 1),
+                    _ => {}
+                }
             }
-            now = next;
+            if self.subject == Subject::AfterAnySlash {
+                if byte == b'/' {
+                    self.enter(next, 0);
+                }
+            } else if next.iter().all(|&word| word == 0) {
+                return false;
+            }
+            std::mem::swap(&mut now, &mut next);
         }
-        now.has(self.parts.len())
+        states(now).last() == Some(self.parts.len())
     }
+
+    /// Adds a state, and the one behind a star, which may stand for nothing. No two stars follow each other.
+    fn enter(&self, states: &mut [u64], state: usize) {
+        states[state / 64] |= 1 << (state % 64);
+        if matches!(self.parts.get(state), Some(Part::Star | Part::Stars)) {
+            states[(state + 1) / 64] |= 1 << ((state + 1) % 64);
+        }
+    }
+}
+
+/// The states of a set, in ascending order.
+fn states(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    set.iter().enumerate().flat_map(|(index, &word)| {
+        let mut rest = word;
+        std::iter::from_fn(move || {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest.checked_sub(1)?;
+            Some(index * 64 + bit)
+        })
+    })
 }
 
 impl Part {
@@ -149,43 +177,6 @@ impl Part {
             Self::Any => byte != b'/',
             Self::Class(bits) => bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1,
             Self::Star | Self::Stars | Self::Never => false,
-        }
-    }
-}
-
-/// A set of states.
-struct States([u64; WORDS]);
-
-impl Default for States {
-    fn default() -> Self {
-        Self([0; WORDS])
-    }
-}
-
-impl States {
-    /// Adds a state, and the one behind a star, which may stand for nothing. No two stars follow each other.
-    fn enter(&mut self, parts: &[Part], state: usize) {
-        self.0[state / 64] |= 1 << (state % 64);
-        if matches!(parts.get(state), Some(Part::Star | Part::Stars)) {
-            self.0[(state + 1) / 64] |= 1 << ((state + 1) % 64);
-        }
-    }
-
-    fn has(&self, state: usize) -> bool {
-        self.0[state / 64] >> (state % 64) & 1 == 1
-    }
-
-    /// All states that stand before a part.
-    fn for_each(&self, parts: &[Part], mut what: impl FnMut(usize)) {
-        for (index, word) in self.0.iter().enumerate().take(parts.len().div_ceil(64)) {
-            let mut word = *word;
-            while word != 0 {
-                let state = index * 64 + word.trailing_zeros() as usize;
-                if state < parts.len() {
-                    what(state);
-                }
-                word &= word - 1;
-            }
         }
     }
 }
@@ -338,7 +329,8 @@ mod tests {
         assert_eq!(Pattern::new(b"a\0").err(), Some(PatternError::Nul));
         assert_eq!(Pattern::new(&[b'a'; 4_097]).err(), Some(PatternError::Long(4_097)));
         assert!(matches(&[b'?'; 255], &[b'x'; 255]));
-        assert!(!matches(&[b'*'; MAX_PATTERN], b"a/b") || matches(b"**", b"a/b"));
+        assert!(!matches(&[b'?'; MAX_PATTERN], b"a"));
+        assert!(matches(&[b'*'; MAX_PATTERN], b"a/b"));
     }
 
     #[test]
