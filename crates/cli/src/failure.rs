@@ -74,7 +74,7 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
         }
         ProbeError::Refused { .. } => None,
         ProbeError::NoMemory { .. } => Some("free memory on that node; numaio topology shows it"),
-        ProbeError::Unsupported { .. } => Some("leave --copy-loop out to use the fastest that works here"),
+        ProbeError::Unsupported { .. } => Some("leave --copy-loop or --stream-loop out to use the fastest that works here"),
         ProbeError::NotOnTape { .. } => Some(
             "a tape holds what was measured when it was recorded: leave out the options that change threads, \
              copy loop, pages or repetitions",

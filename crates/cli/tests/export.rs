@@ -70,6 +70,11 @@ fn stream(topology: &TopologyDocument, gib: &[&[f64]]) -> StreamRecord {
     }
 }
 
+fn stream_record(path: &str) -> StreamRecord {
+    let text = std::fs::read_to_string(path).expect("a file");
+    StreamRecord::from_json(&text).expect("a record")
+}
+
 /// Files of a machine of four nodes and of a matrix that was measured on it.
 fn measured(home: &Home) -> [String; 2] {
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
@@ -147,6 +152,11 @@ fn weights_follow_bandwidth() {
     assert_eq!(weights(&["--node", "0"]), [3, 2, 1, 1]);
     let text = home.run(&["export", "--format", "weights", &topology, &stream]).ok();
     assert!(text.contains("27.3 %") && text.contains("18.2 %"), "{text}");
+    let mut older = stream_record(&stream);
+    older.provenance.measured_at = 0;
+    older.cells.truncate(4);
+    let older = home.file("older.json", &serde_json::to_string(&older).expect("JSON"));
+    assert_eq!(weights(&[&older]), [3, 3, 3, 2], "of two measurements the newer one counts");
     home.run(&["export", "--format", "weights", &topology, &stream, "--node", "9"]).failed(2, &["node 9"]);
     home.run(&["export", "--format", "weights", &topology, &stream, "--apply"])
         .failed(1, &["this is machine"]);

@@ -1,5 +1,6 @@
 //! `numaio export`: what was measured, for other programs.
 
+use super::compare::measured_at;
 use super::{json, replayed};
 use crate::args::{node, Common};
 use crate::failure::Failure;
@@ -123,8 +124,11 @@ fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
     }
     let mut found = Found::default();
     let mut fingerprint: Option<String> = None;
-    for path in &args.documents {
-        let document = documents::read(path)?;
+    let read = args.documents.iter().map(|path| Ok((path, documents::read(path)?)));
+    let mut read: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
+    // Of several of a kind the newest, which comes last, stays.
+    read.sort_by_key(|(_, document)| measured_at(document));
+    for (path, document) in read {
         let of = documents::machine_of(&document);
         let first = fingerprint.get_or_insert_with(|| of.clone());
         if *first != of {

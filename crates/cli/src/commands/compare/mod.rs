@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, output};
 use clap::Args;
+pub use collected::measured_at;
 use collected::{Again, Collected};
 use missing::SOURCES;
 use numaio_machine::ids::NodeId;

@@ -1,0 +1,179 @@
+//! Where in a regular file there is data.
+
+use super::EntryError;
+use crate::extent::{Extent, ExtentSet, MAX_SIZE};
+
+/// Most extents of data that are said of one file. A file with more is described with its smallest holes
+/// left out: they are then moved as the zeros that they read as.
+pub const MAX_EXTENTS: usize = 4_096;
+
+/// Size of a regular file, and which of its bytes are data; the others are holes, and read as zeros.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    size: u64,
+    /// Ascending, neither meeting nor overlapping, within the size; none if all bytes are data.
+    sparse: Option<Box<[Extent]>>,
+}
+
+impl Content {
+    /// A file whose bytes are all data.
+    ///
+    /// # Errors
+    /// [`EntryError::TooLarge`] beyond [`MAX_SIZE`].
+    pub fn dense(size: u64) -> Result<Self, EntryError> {
+        if size > MAX_SIZE {
+            return Err(EntryError::TooLarge);
+        }
+        Ok(Self { size, sparse: None })
+    }
+
+    /// A file with data at `extents` and holes elsewhere.
+    ///
+    /// # Errors
+    /// [`EntryError::TooLarge`]; [`EntryError::Extents`] if they are not in order, meet or reach too far;
+    /// [`EntryError::ManyExtents`].
+    pub fn sparse(size: u64, extents: Vec<Extent>) -> Result<Self, EntryError> {
+        let dense = Self::dense(size)?;
+        if extents.len() > MAX_EXTENTS {
+            return Err(EntryError::ManyExtents(extents.len()));
+        }
+        let ordered = extents.windows(2).all(|pair| pair[0].end() < pair[1].start());
+        if !ordered || extents.last().is_some_and(|last| last.end() > size) {
+            return Err(EntryError::Extents);
+        }
+        let is_dense = size == 0 || extents.first() == Extent::between(0, size).as_ref();
+        Ok(if is_dense { dense } else { Self { size, sparse: Some(extents.into()) } })
+    }
+
+    /// A file as the kernel shows it (FIEMAP, `SEEK_DATA`): extents in any order, perhaps touching, perhaps
+    /// beyond the end. If they are too many the smallest holes count as data.
+    ///
+    /// # Errors
+    /// [`EntryError::TooLarge`] beyond [`MAX_SIZE`].
+    pub fn seen(size: u64, extents: impl IntoIterator<Item = Extent>) -> Result<Self, EntryError> {
+        let mut set = ExtentSet::default();
+        for extent in extents {
+            if let Some(within) = Extent::between(extent.start(), extent.end().min(size)) {
+                set.insert(within);
+            }
+        }
+        Self::sparse(size, without_smallest_holes(set.iter().collect()))
+    }
+
+    /// Bytes from the first to the last, holes included.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes that are data.
+    pub fn data(&self) -> u64 {
+        self.extents().map(Extent::length).sum()
+    }
+
+    /// Whether all bytes are data.
+    pub fn is_dense(&self) -> bool {
+        self.sparse.is_none()
+    }
+
+    /// Where the data is: ascending, neither meeting nor overlapping.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        let whole = if self.is_dense() { Extent::between(0, self.size) } else { None };
+        whole.into_iter().chain(self.sparse.iter().flat_map(|extents| extents.iter().copied()))
+    }
+}
+
+/// Joins extents over the smallest holes between them until they are few enough.
+fn without_smallest_holes(extents: Vec<Extent>) -> Vec<Extent> {
+    if extents.len() <= MAX_EXTENTS {
+        return extents;
+    }
+    let hole = |index: usize| extents[index].start() - extents[index - 1].end();
+    let mut by_size: Vec<usize> = (1..extents.len()).collect();
+    by_size.sort_by_key(|&index| std::cmp::Reverse(hole(index)));
+    let mut kept = by_size;
+    kept.truncate(MAX_EXTENTS - 1);
+    kept.sort_unstable();
+    let starts = std::iter::once(0).chain(kept.iter().copied());
+    let ends = kept.iter().copied().chain([extents.len()]);
+    starts
+        .zip(ends)
+        .filter_map(|(first, next)| Extent::between(extents[first].start(), extents[next - 1].end()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+
+    fn extents(pairs: &[(u64, u64)]) -> Vec<Extent> {
+        pairs.iter().filter_map(|&(start, end)| Extent::between(start, end)).collect()
+    }
+
+    #[test]
+    fn extents_are_in_order_and_inside() {
+        let bad = [&[(0, 5), (5, 6)][..], &[(0, 5), (4, 6)], &[(4, 6), (0, 2)], &[(4, 11)]];
+        for pairs in bad {
+            assert_eq!(Content::sparse(10, extents(pairs)), Err(EntryError::Extents), "{pairs:?}");
+        }
+        let hole = Content::sparse(10, Vec::new()).expect("a file that is one hole");
+        assert_eq!((hole.size(), hole.data(), hole.is_dense()), (10, 0, false));
+        let dense = Content::dense(MAX_SIZE).expect("the largest file");
+        assert_eq!(dense.data(), MAX_SIZE);
+        assert_eq!(Content::dense(MAX_SIZE + 1), Err(EntryError::TooLarge));
+    }
+
+    #[test]
+    fn one_file_has_one_description() {
+        assert_eq!(Content::sparse(10, extents(&[(0, 10)])), Content::dense(10));
+        assert_eq!(Content::sparse(0, Vec::new()), Content::dense(0));
+        assert_eq!(Content::seen(10, extents(&[(5, 20), (0, 3), (3, 5)])), Content::dense(10));
+        assert_eq!(Content::seen(10, extents(&[(12, 20), (1, 3)])), Content::sparse(10, extents(&[(1, 3)])));
+    }
+
+    #[test]
+    fn the_smallest_holes_are_given_up() {
+        // Holes of 3 bytes, but for 100 of 1 byte and 50 of 2.
+        let mut at = 0;
+        let mut pairs = Vec::new();
+        for index in 0..(MAX_EXTENTS as u64 + 120) {
+            let hole = if index % 40 == 1 {
+                1
+            } else if index % 80 == 2 {
+                2
+            } else {
+                3
+            };
+            pairs.push((at, at + 5));
+            at += 5 + hole;
+        }
+        let ones = (1..pairs.len()).filter(|index| pairs[*index].0 - pairs[index - 1].1 == 1).count();
+        assert!((100..120).contains(&ones), "{ones}");
+        let size = at;
+        let content = Content::seen(size, extents(&pairs)).expect("a file");
+        let found: Vec<Extent> = content.extents().collect();
+        assert_eq!(found.len(), MAX_EXTENTS);
+        let holes: Vec<u64> = found.windows(2).map(|pair| pair[1].start() - pair[0].end()).collect();
+        assert!(!holes.contains(&1));
+        let given_up = content.data() - 5 * pairs.len() as u64;
+        assert_eq!(given_up, ones as u64 + 2 * (120 - ones as u64));
+        let many = extents(&pairs);
+        assert_eq!(Content::sparse(size, many.clone()), Err(EntryError::ManyExtents(many.len())));
+    }
+
+    proptest! {
+        #![proptest_config(testing::config())]
+
+        #[test]
+        fn what_was_seen_is_data(size in 0u64..100, pairs in proptest::collection::vec((0u64..120, 1u64..20), 0..8)) {
+            let pairs: Vec<_> = pairs.iter().map(|&(start, length)| (start, start + length)).collect();
+            let content = Content::seen(size, extents(&pairs)).expect("a file");
+            for byte in 0..120 {
+                let seen = byte < size && pairs.iter().any(|&(start, end)| (start..end).contains(&byte));
+                let said = content.extents().any(|extent| (extent.start()..extent.end()).contains(&byte));
+                prop_assert_eq!(seen, said);
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Stretches of bytes of a file, and sets of them.
+
+use crate::entry::FileNumber;
+use std::collections::BTreeMap;
+
+/// Largest size of a file, in bytes: offsets of the kernel are signed (`loff_t`).
+pub const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// Some bytes of a file that follow each other; at least one, none at or beyond [`MAX_SIZE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    start: u64,
+    end: u64,
+}
+
+impl Extent {
+    /// Bytes from `start` to `end`, which is not part of it; none if that is no byte or too far.
+    pub fn between(start: u64, end: u64) -> Option<Self> {
+        (start < end && end <= MAX_SIZE).then_some(Self { start, end })
+    }
+
+    /// `length` bytes from `start`; none if that is no byte or too far.
+    pub fn at(start: u64, length: u64) -> Option<Self> {
+        Self::between(start, start.checked_add(length)?)
+    }
+
+    /// Offset of the first byte.
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// Offset behind the last byte.
+    pub fn end(self) -> u64 {
+        self.end
+    }
+
+    /// Number of bytes, at least 1.
+    pub fn length(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+impl From<FileNumber> for Extent {
+    /// The number of one file, for sets of files.
+    fn from(file: FileNumber) -> Self {
+        Self { start: file.get(), end: file.get() + 1 }
+    }
+}
+
+/// A set of whole numbers below 2^63, kept as intervals that neither meet nor overlap: bytes of a file, or
+/// numbers of files.
+///
+/// Memory grows with the number of intervals, not with what they hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExtentSet {
+    /// Start of each interval, and its end.
+    intervals: BTreeMap<u64, u64>,
+}
+
+impl ExtentSet {
+    /// Adds all of an extent, whether or not parts of it are there.
+    pub fn insert(&mut self, extent: Extent) {
+        let (mut start, mut end) = (extent.start, extent.end);
+        // Intervals are disjoint, so of those that begin no later than `end` the last ones reach farthest.
+        while let Some((&first, &last)) = self.intervals.range(..=end).next_back() {
+            if last < start {
+                break;
+            }
+            self.intervals.remove(&first);
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.intervals.insert(start, end);
+    }
+
+    /// Takes all of an extent out, whether or not parts of it are there.
+    pub fn remove(&mut self, extent: Extent) {
+        while let Some((&start, &end)) = self.intervals.range(..extent.end).next_back() {
+            if end <= extent.start {
+                break;
+            }
+            self.intervals.remove(&start);
+            if extent.end < end {
+                self.intervals.insert(extent.end, end);
+            }
+            if start < extent.start {
+                self.intervals.insert(start, extent.start);
+            }
+        }
+    }
+
+    /// Whether a number is in the set.
+    pub fn contains(&self, number: u64) -> bool {
+        self.intervals.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
+    }
+
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
+    /// How many intervals the set has.
+    pub fn intervals(&self) -> usize {
+        self.intervals.len()
+    }
+
+    /// The intervals in ascending order, as large as can be.
+    pub fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.intervals.iter().map(|(&start, &end)| Extent { start, end })
+    }
+
+    /// What of an extent is not in the set, in ascending order.
+    pub fn missing_in(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
+        let before = self.intervals.range(..=extent.start).next_back().map(|(_, &end)| end);
+        let mut at = before.unwrap_or(0).clamp(extent.start, extent.end);
+        let mut later = self.intervals.range(at..extent.end);
+        std::iter::from_fn(move || {
+            while at < extent.end {
+                let (start, next) =
+                    later.next().map_or((extent.end, extent.end), |(&start, &end)| (start, end));
+                let gap = Extent::between(at, start);
+                at = next;
+                if gap.is_some() {
+                    return gap;
+                }
+            }
+            None
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+
+    /// Extents within 64 numbers, beside the same numbers as bits.
+    fn case() -> impl Strategy<Value = Vec<Extent>> {
+        let extent = (0u64..64, 1u64..12).prop_map(|(start, length)| (start, (start + length).min(64)));
+        let extent = extent.prop_filter_map("no byte", |(start, end)| Extent::between(start, end));
+        proptest::collection::vec(extent, 0..16)
+    }
+
+    fn bits(extents: impl IntoIterator<Item = Extent>) -> u64 {
+        extents
+            .into_iter()
+            .flat_map(|extent| extent.start()..extent.end())
+            .fold(0, |bits, bit| bits | 1 << bit)
+    }
+
+    fn set(extents: &[Extent]) -> ExtentSet {
+        extents.iter().fold(ExtentSet::default(), |mut set, &extent| {
+            set.insert(extent);
+            set
+        })
+    }
+
+    #[test]
+    fn an_extent_has_a_byte_and_an_end_that_the_kernel_knows() {
+        assert_eq!(Extent::between(3, 3), None);
+        assert_eq!(Extent::between(4, 3), None);
+        assert_eq!(Extent::at(u64::MAX, 2), None);
+        assert_eq!(Extent::at(MAX_SIZE, 1), None);
+        assert_eq!(Extent::at(MAX_SIZE - 1, 1).map(Extent::length), Some(1));
+    }
+
+    proptest! {
+        #![proptest_config(testing::config())]
+
+        #[test]
+        fn a_set_holds_what_was_put_into_it(extents in case()) {
+            let set = set(&extents);
+            prop_assert_eq!(bits(set.iter()), bits(extents));
+            let apart = set.iter().zip(set.iter().skip(1)).all(|(a, b)| a.end() < b.start());
+            prop_assert!(apart, "{:?}", set);
+            for bit in 0..64 {
+                prop_assert_eq!(set.contains(bit), bits(set.iter()) >> bit & 1 == 1);
+            }
+        }
+
+        #[test]
+        fn what_is_taken_out_is_gone(extents in case(), without in case()) {
+            let mut set = set(&extents);
+            for &extent in &without {
+                set.remove(extent);
+            }
+            prop_assert_eq!(bits(set.iter()), bits(extents) & !bits(without));
+        }
+
+        #[test]
+        fn what_is_missing_is_all_else(extents in case(), start in 0u64..64, length in 1u64..64) {
+            let set = set(&extents);
+            let whole = Extent::between(start, (start + length).min(64)).expect("an extent");
+            let missing: Vec<Extent> = set.missing_in(whole).collect();
+            prop_assert_eq!(bits(missing.clone()), bits([whole]) & !bits(extents));
+            let apart = missing.windows(2).all(|pair| pair[0].end() < pair[1].start());
+            prop_assert!(apart, "{:?}", missing);
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! One pattern of rsync, and whether it matches a name.
+
+use crate::name::{Name, MAX_NAME};
+
+/// Most bytes of a pattern.
+pub const MAX_PATTERN: usize = MAX_NAME + 1;
+
+/// States of the matcher, one before each part and one behind the last, as bits.
+const WORDS: usize = (MAX_PATTERN + 1).div_ceil(64);
+
+const SLASH: usize = b'/' as usize;
+
+/// Why bytes are no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// There are no bytes.
+    #[error("a pattern is empty")]
+    Empty,
+    /// There are more than [`MAX_PATTERN`].
+    #[error("a pattern has {0} bytes, {MAX_PATTERN} at most")]
+    Long(usize),
+    /// A byte is zero, which no name has.
+    #[error("a pattern has a zero byte")]
+    Nul,
+}
+
+/// A pattern of rsync.
+///
+/// A leading slash ties it to the root. A trailing one makes it match only directories. With a slash elsewhere, or
+/// `**`, it is matched with the end of the whole name, else with the last component. `*` stands for bytes
+/// other than slashes, `**` for any, `?` for one that is no slash, `[...]` for one of a class (ASCII, whatever
+/// the locale). A backslash takes the meaning from what follows, but only in a pattern that has one of `*`,
+/// `?` and `[`. `dir/***` matches `dir` and all below it.
+///
+/// A match takes time in proportion to the length of the name times the length of the pattern at worst, and
+/// no memory beyond 1 KiB of the stack.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    parts: Vec<Part>,
+    subject: Subject,
+    only_directories: bool,
+    /// A directory is matched with a slash behind its name.
+    slash_behind: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Byte(u8),
+    /// `?`
+    Any,
+    /// Bytes of a class, as bits; never a slash.
+    Class([u64; 4]),
+    /// `*`
+    Star,
+    /// `**`
+    Stars,
+    /// Something that was not written to its end.
+    Never,
+}
+
+/// What of a name a pattern is matched with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    /// All of it.
+    Whole,
+    /// All of it, with a slash in front.
+    WholeWithSlash,
+    /// As many components, from the last on.
+    Last(usize),
+    /// All of it, or what follows any slash.
+    AfterAnySlash,
+}
+
+impl Pattern {
+    /// Understands a pattern. What rsync takes for a pattern that matches nothing is one here too.
+    ///
+    /// # Errors
+    /// See [`PatternError`].
+    pub fn new(bytes: &[u8]) -> Result<Self, PatternError> {
+        match bytes {
+            [] => return Err(PatternError::Empty),
+            _ if bytes.len() > MAX_PATTERN => return Err(PatternError::Long(bytes.len())),
+            _ if bytes.contains(&0) => return Err(PatternError::Nul),
+            _ => {}
+        }
+        let is_wild = bytes.iter().any(|byte| b"*?[".contains(byte));
+        let has_stars = bytes.windows(2).any(|pair| pair == b"**");
+        let (body, only_directories) = match bytes {
+            [body @ .., b'/'] if !body.is_empty() => (body, true),
+            _ => (bytes, false),
+        };
+        let (anchored, body) = match body {
+            [b'/', rest @ ..] => (true, rest),
+            _ => (false, body),
+        };
+        let subject = match (anchored, has_stars) {
+            (true, _) => Subject::Whole,
+            (false, true) if body.starts_with(b"**") => Subject::WholeWithSlash,
+            (false, true) => Subject::AfterAnySlash,
+            (false, false) => Subject::Last(1 + body.iter().filter(|&&byte| byte == b'/').count()),
+        };
+        let parts = if is_wild { parts(body) } else { body.iter().map(|&byte| Part::Byte(byte)).collect() };
+        Ok(Self { parts, subject, only_directories, slash_behind: bytes.ends_with(b"***") })
+    }
+
+    /// Whether the pattern matches a name. None matches the root.
+    pub fn matches(&self, name: &Name, is_directory: bool) -> bool {
+        if name.is_root() || (self.only_directories && !is_directory) {
+            return false;
+        }
+        let name = name.as_bytes();
+        let (front, subject): (&[u8], _) = match self.subject {
+            Subject::Whole | Subject::AfterAnySlash => (b"", name),
+            Subject::WholeWithSlash => (b"/", name),
+            Subject::Last(count) => match last(name, count) {
+                Some(components) => (b"", components),
+                None => return false,
+            },
+        };
+        let behind: &[u8] = if self.slash_behind && is_directory { b"/" } else { b"" };
+        self.run([front, subject, behind].into_iter().flatten().copied())
+    }
+
+    /// Goes over the text once, with all the places in the pattern where the match may be by then.
+    fn run(&self, text: impl Iterator<Item = u8>) -> bool {
+        let words = self.parts.len() / 64 + 1;
+        let (mut one, mut other) = ([0; WORDS], [0; WORDS]);
+        let (mut now, mut next) = (&mut one[..words], &mut other[..words]);
+        self.enter(now, 0);
+        for byte in text {
+            next.fill(0);
+            for state in states(now) {
+                match self.parts.get(state) {
+                    Some(Part::Star) if byte != b'/' => self.enter(next, state),
+                    Some(Part::Stars) => self.enter(next, state),
+                    Some(part) if part.takes(byte) => self.enter(next, state + 1),
+                    _ => {}
+                }
+            }
+            if self.subject == Subject::AfterAnySlash {
+                if byte == b'/' {
+                    self.enter(next, 0);
+                }
+            } else if next.iter().all(|&word| word == 0) {
+                return false;
+            }
+            std::mem::swap(&mut now, &mut next);
+        }
+        states(now).last() == Some(self.parts.len())
+    }
+
+    /// Adds a state, and the one behind a star, which may stand for nothing. No two stars follow each other.
+    fn enter(&self, states: &mut [u64], state: usize) {
+        states[state / 64] |= 1 << (state % 64);
+        if matches!(self.parts.get(state), Some(Part::Star | Part::Stars)) {
+            states[(state + 1) / 64] |= 1 << ((state + 1) % 64);
+        }
+    }
+}
+
+/// The states of a set, in ascending order.
+fn states(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    set.iter().enumerate().flat_map(|(index, &word)| {
+        let mut rest = word;
+        std::iter::from_fn(move || {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest.checked_sub(1)?;
+            Some(index * 64 + bit)
+        })
+    })
+}
+
+impl Part {
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Self::Byte(own) => *own == byte,
+            Self::Any => byte != b'/',
+            Self::Class(bits) => bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1,
+            Self::Star | Self::Stars | Self::Never => false,
+        }
+    }
+}
+
+/// The last components of a name; none if it has fewer.
+fn last(name: &[u8], count: usize) -> Option<&[u8]> {
+    let mut slashes = (0..name.len()).rev().filter(|&at| name[at] == b'/');
+    match slashes.nth(count - 1) {
+        Some(slash) => Some(&name[slash + 1..]),
+        None if name.split(|&byte| byte == b'/').count() == count => Some(name),
+        None => None,
+    }
+}
+
+fn parts(mut rest: &[u8]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    loop {
+        let part = match rest {
+            [] => return parts,
+            [b'*', b'*', later @ ..] => {
+                let stars = later.iter().take_while(|&&byte| byte == b'*').count();
+                rest = &later[stars..];
+                Part::Stars
+            }
+            [b'*', later @ ..] => {
+                rest = later;
+                Part::Star
+            }
+            [b'?', later @ ..] => {
+                rest = later;
+                Part::Any
+            }
+            [b'[', later @ ..] => match class(later) {
+                Some((bits, later)) => {
+                    rest = later;
+                    Part::Class(bits)
+                }
+                None => return vec![Part::Never],
+            },
+            [b'\\', byte, later @ ..] => {
+                rest = later;
+                Part::Byte(*byte)
+            }
+            [b'\\'] => return vec![Part::Never],
+            [byte, later @ ..] => {
+                rest = later;
+                Part::Byte(*byte)
+            }
+        };
+        parts.push(part);
+    }
+}
+
+/// A class behind its `[`, and what follows its `]`; none if it has no end, or an unknown name in it.
+///
+/// `!` or `^` at the beginning turn it round; a `]` there, or behind that, is a member. A backslash takes
+/// the meaning from the next byte.
+fn class(mut rest: &[u8]) -> Option<([u64; 4], &[u8])> {
+    let mut bits = [0; 4];
+    let turned = matches!(rest, [b'!' | b'^', ..]);
+    if turned {
+        rest = &rest[1..];
+    }
+    // The member before, if a range can begin with it.
+    let mut before = None;
+    let mut is_first = true;
+    loop {
+        let from_here = rest;
+        let (byte, later) = rest.split_first()?;
+        rest = later;
+        match (byte, before) {
+            (b']', _) if !is_first => break,
+            (b'-', Some(start)) if !matches!(rest, [] | [b']', ..]) => {
+                let (end, later) = member(rest)?;
+                (start..=end).for_each(|byte| add(&mut bits, byte));
+                (before, rest) = (None, later);
+            }
+            (b'[', _) if rest.starts_with(b":") => {
+                let end = rest.iter().position(|&byte| byte == b']')?;
+                if let [b':', name @ .., b':'] = &rest[..end] {
+                    let is_member = named(name)?;
+                    (0..=255).filter(is_member).for_each(|byte| add(&mut bits, byte));
+                    (before, rest) = (None, &rest[end + 1..]);
+                } else {
+                    add(&mut bits, b'[');
+                    before = Some(b'[');
+                }
+            }
+            _ => {
+                let (byte, later) = member(from_here)?;
+                add(&mut bits, byte);
+                (before, rest) = (Some(byte), later);
+            }
+        }
+        is_first = false;
+    }
+    if turned {
+        bits = bits.map(|word| !word);
+    }
+    // Both kinds of class: none has the slash.
+    bits[SLASH / 64] &= !(1 << (SLASH % 64));
+    Some((bits, rest))
+}
+
+/// A byte of a class, and what follows it.
+fn member(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    match bytes {
+        [b'\\', byte, rest @ ..] => Some((*byte, rest)),
+        [b'\\'] | [] => None,
+        [byte, rest @ ..] => Some((*byte, rest)),
+    }
+}
+
+fn add(bits: &mut [u64; 4], byte: u8) {
+    bits[usize::from(byte / 64)] |= 1 << (byte % 64);
+}
+
+/// The members of a class that has a name in POSIX, in ASCII.
+fn named(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| b" \t".contains(byte),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| byte.is_ascii_graphic() || *byte == b' ',
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| byte.is_ascii_whitespace() || *byte == 0x0b,
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+
+    fn matches(pattern: &[u8], name: &[u8]) -> bool {
+        Pattern::new(pattern).expect("a pattern").matches(&Name::new(name).expect("a name"), false)
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        assert_eq!(Pattern::new(b"").err(), Some(PatternError::Empty));
+        assert_eq!(Pattern::new(b"a\0").err(), Some(PatternError::Nul));
+        assert_eq!(Pattern::new(&[b'a'; 4_097]).err(), Some(PatternError::Long(4_097)));
+        assert!(matches(&[b'?'; 255], &[b'x'; 255]));
+        assert!(!matches(&[b'?'; MAX_PATTERN], b"a"));
+        assert!(matches(&[b'*'; MAX_PATTERN], b"a/b"));
+    }
+
+    #[test]
+    fn classes_are_sets_of_bytes() {
+        let members = |class: &str| -> String {
+            let printable = (b'!'..=b'~').filter(|byte| !b"/.".contains(byte));
+            printable.filter(|&byte| matches(class.as_bytes(), &[byte])).map(char::from).collect()
+        };
+        assert_eq!(members("[abc]"), "abc");
+        assert_eq!(members("[a-c]"), "abc");
+        assert_eq!(members("[c-a]"), "c", "as in rsync: where a range begins is a member");
+        assert_eq!(members("[]a]"), "]a");
+        assert_eq!(members("[a-]"), "-a");
+        assert_eq!(members("[-a]"), "-a");
+        assert_eq!(members("[a-c-e]"), "-abce");
+        assert_eq!(members("[\\]\\\\]"), "\\]");
+        assert_eq!(members("[\\a-\\c]"), "abc");
+        assert_eq!(members("[[:digit:]x]"), "0123456789x");
+        assert_eq!(members("[[:digit:]-x]"), "-0123456789x");
+        assert_eq!(members("[[:x]"), ":[x");
+        assert_eq!(members("[[:upper:][:lower:]]").len(), 52);
+        assert_eq!(members("[!!-~]"), "");
+        assert_eq!(
+            members("[^b-~]"),
+            (b'!'..=b'a').map(char::from).filter(|c| !"/.".contains(*c)).collect::<String>()
+        );
+        for never in ["[", "[a", "[]", "[!", "[!]", "[a-", "[\\", "[[:nonsense:]]", "[[:", "*\\"] {
+            assert_eq!(members(never), "", "{never}");
+        }
+    }
+
+    /// Stars that would make a backtracking matcher try for longer than the universe lasts.
+    #[test]
+    fn many_stars_are_no_trouble() {
+        let name = ["a".repeat(255), "/".into()].concat().repeat(15) + "a";
+        let pattern = "*a".repeat(2_000) + "b";
+        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+        let pattern = "**a*".repeat(1_000) + "b";
+        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+        let pattern = "**a*".repeat(1_000);
+        assert!(matches(pattern.as_bytes(), name.as_bytes()));
+    }
+
+    /// The meaning of the parts, tried in all ways: short and slow.
+    fn try_all(parts: &[Part], text: &[u8]) -> bool {
+        match (parts, text) {
+            ([], text) => text.is_empty(),
+            ([Part::Stars, rest @ ..], text) => (0..=text.len()).any(|n| try_all(rest, &text[n..])),
+            ([Part::Star, rest @ ..], text) => {
+                let most = text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
+                (0..=most).any(|n| try_all(rest, &text[n..]))
+            }
+            ([part, rest @ ..], [byte, text @ ..]) => part.takes(*byte) && try_all(rest, text),
+            (_, []) => false,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..testing::config() })]
+
+        #[test]
+        fn one_pass_finds_what_all_ways_find(
+            pattern in "[ab*?/]{1,8}|[ab*/]{1,5}\\[[!ab-]{1,3}\\][ab*/]{0,4}",
+            name in "[ab]{1,3}(/[ab]{1,3}){0,3}",
+        ) {
+            let pattern = Pattern::new(pattern.as_bytes()).expect("a pattern");
+            let components: Vec<&str> = name.split('/').collect();
+            let ends = (0..components.len()).map(|at| components[at..].join("/"));
+            let texts: Vec<String> = match pattern.subject {
+                Subject::Whole => vec![name.clone()],
+                Subject::WholeWithSlash => vec![format!("/{name}")],
+                Subject::Last(count) => ends.filter(|end| end.split('/').count() == count).collect(),
+                Subject::AfterAnySlash => ends.collect(),
+            };
+            let expected = !pattern.only_directories && texts.iter().any(|text| try_all(&pattern.parts, text.as_bytes()));
+            let name = Name::new(name.into_bytes()).expect("a name");
+            prop_assert_eq!(pattern.matches(&name, false), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_understood(pattern in proptest::collection::vec(1u8.., 1..20), name in testing::name()) {
+            let pattern = Pattern::new(&pattern).expect("a pattern");
+            let _ = pattern.matches(&name, true);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What of a transfer is durable at the sink: an append-only log, and what a new start may believe of it.
+//!
+//! The driver writes what [`Journal::take_log`] gives to the end of a file, in order, and syncs when it likes.
+//! It tells the journal of bytes only after these were synced themselves. Then whatever a crash leaves of the
+//! log is true, and less than the truth at worst.
+//!
+//! # The file
+//!
+//! A header of 30 bytes: `numaioJ\n`; the version as two bytes, the highest first; the identity of the
+//! transfer (16 bytes); CRC-32 of these 26 bytes, four bytes, the highest first. Then records: a byte of
+//! kind, numbers as in the protocol, and a CRC-32 in four bytes.
+//!
+//! | kind | numbers | meaning |
+//! |---|---|---|
+//! | 1 | file, offset, length | these bytes of the file are durable |
+//! | 2 | file, count | these files are finished: whole, verified, durable under their final names |
+//! | 3 | file | nothing that was said of the file before holds any more |
+//!
+//! The CRC (ISO 3309, as in zlib) of a record goes on from the one before it, so that it speaks for all of
+//! the file up to there. Reading ends at the first record that is not whole: blocks that reached the disk
+//! in another order, or were left there by another file, do not fit behind what is missing. Damage goes
+//! unseen once in 2^32 times; against somebody who writes journals there is no protection.
+
+use crate::entry::{Content, FileNumber};
+use crate::extent::{Extent, ExtentSet};
+use crate::wire::bytes::{put_number, Reader};
+use crate::wire::{TransferId, WireError};
+use std::collections::BTreeMap;
+
+const MAGIC: [u8; 8] = *b"numaioJ\n";
+const VERSION: u16 = 1;
+const CHECKSUM: usize = 4;
+const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
+/// Most bytes of a record: a kind, three numbers, a checksum.
+const MAX_RECORD: usize = 1 + 3 * 10 + CHECKSUM;
+
+const DURABLE: u8 = 1;
+const FINISHED: u8 = 2;
+const VOID: u8 = 3;
+
+/// Why a file is not the journal of this transfer. It must be left alone, or replaced by a new one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// The file ends within the header: the journal was never begun.
+    #[error("the journal ends within its header")]
+    Short,
+    /// The file begins with something else.
+    #[error("the file is no journal of numaio")]
+    Magic,
+    /// Another version of numaio wrote it.
+    #[error("the journal is of version {0}, only {VERSION} can be read")]
+    Version(u16),
+    /// The header is damaged.
+    #[error("the header of the journal is damaged")]
+    Damaged,
+    /// It belongs to another transfer.
+    #[error("the journal belongs to another transfer")]
+    OtherTransfer(TransferId),
+}
+
+/// What is still to be done for a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: it is finished.
+    Nothing,
+    /// All its data is durable; it is to be verified and given its name.
+    Verify,
+    /// These bytes are to be moved.
+    Data(ExtentSet),
+}
+
+/// What is durable of one transfer.
+///
+/// Files have the numbers of one scan. A scan that numbers other files so must have another [`TransferId`].
+/// Memory grows with the gaps between finished files and between durable ranges of unfinished ones.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    transfer: TransferId,
+    state: State,
+    /// The checksum of the last record.
+    chain: u32,
+    /// Records that the log has.
+    records: usize,
+    /// Bytes that are to be written.
+    log: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct State {
+    /// Numbers of files.
+    finished: ExtentSet,
+    /// What of files that are not finished is durable, by their numbers.
+    durable: BTreeMap<u64, ExtentSet>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Record {
+    Durable(u64, Extent),
+    /// Numbers of files.
+    Finished(Extent),
+    Void(FileNumber),
+}
+
+impl Journal {
+    /// The journal of a transfer that begins.
+    pub fn new(transfer: TransferId) -> Self {
+        let log = header(transfer);
+        Self { transfer, state: State::default(), chain: last_checksum(&log), records: 0, log }
+    }
+
+    /// These bytes of a file are durable. Of a finished file it says nothing new, and nothing is logged.
+    pub fn durable(&mut self, file: FileNumber, extent: Extent) {
+        if !self.state.finished.contains(file.get()) {
+            self.append(Record::Durable(file.get(), extent));
+        }
+    }
+
+    /// A file is whole, verified, and durable under its final name.
+    pub fn finished(&mut self, file: FileNumber) {
+        if !self.state.finished.contains(file.get()) {
+            self.append(Record::Finished(file.into()));
+        }
+    }
+
+    /// Nothing that was said of a file holds any more: its hash was wrong, or it changed at the source. This
+    /// must be on disk before its bytes are overwritten.
+    pub fn void(&mut self, file: FileNumber) {
+        if self.state.finished.contains(file.get()) || self.state.durable.contains_key(&file.get()) {
+            self.append(Record::Void(file));
+        }
+    }
+
+    /// What is left to do for a file.
+    pub fn left(&self, file: FileNumber, content: &Content) -> Left {
+        if self.state.finished.contains(file.get()) {
+            return Left::Nothing;
+        }
+        let nothing = ExtentSet::default();
+        let durable = self.state.durable.get(&file.get()).unwrap_or(&nothing);
+        let mut left = ExtentSet::default();
+        for extent in content.extents() {
+            durable.missing_in(extent).for_each(|missing| left.insert(missing));
+        }
+        if left.is_empty() {
+            Left::Verify
+        } else {
+            Left::Data(left)
+        }
+    }
+
+    /// Bytes to write behind those that were given before; at first they begin with the header.
+    pub fn take_log(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Whether a compact journal would be much shorter.
+    pub fn is_bloated(&self) -> bool {
+        self.records > 1_000 + 4 * self.state.intervals()
+    }
+
+    /// The whole journal anew, as short as can be, with all that was logged so far. It is to replace the old
+    /// file at once (written, synced, renamed); what follows is written behind it.
+    pub fn compact(&mut self) -> Vec<u8> {
+        let state = std::mem::take(&mut self.state);
+        *self = Self::new(self.transfer);
+        state.finished.iter().for_each(|files| self.append(Record::Finished(files)));
+        for (&file, extents) in &state.durable {
+            extents.iter().for_each(|extent| self.append(Record::Durable(file, extent)));
+        }
+        self.take_log()
+    }
+
+    fn append(&mut self, record: Record) {
+        let start = self.log.len();
+        record.put(&mut self.log);
+        self.chain = checksum(self.chain, &self.log[start..]);
+        self.log.extend_from_slice(&self.chain.to_be_bytes());
+        self.state.apply(record);
+        self.records += 1;
+    }
+}
+
+impl State {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
+            Record::Finished(files) => {
+                self.finished.insert(files);
+                while let Some((&file, _)) = self.durable.range(files.start()..files.end()).next() {
+                    self.durable.remove(&file);
+                }
+            }
+            Record::Void(file) => {
+                self.finished.remove(file.into());
+                self.durable.remove(&file.get());
+            }
+        }
+    }
+
+    fn intervals(&self) -> usize {
+        self.finished.intervals() + self.durable.values().map(ExtentSet::intervals).sum::<usize>()
+    }
+}
+
+impl Record {
+    fn put(self, out: &mut Vec<u8>) {
+        let (kind, numbers) = match self {
+            Self::Durable(file, extent) => (DURABLE, vec![file, extent.start(), extent.length()]),
+            Self::Finished(files) => (FINISHED, vec![files.start(), files.length()]),
+            Self::Void(file) => (VOID, vec![file.get()]),
+        };
+        out.push(kind);
+        numbers.iter().for_each(|&number| put_number(out, number));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let what = "a record";
+        let kind = reader.byte(what)?;
+        let file = FileNumber::new(reader.number(what)?)?;
+        Ok(match kind {
+            DURABLE => {
+                let extent = Extent::at(reader.number(what)?, reader.number(what)?);
+                Self::Durable(file.get(), extent.ok_or(WireError::Value(what))?)
+            }
+            FINISHED => {
+                let files = Extent::at(file.get(), reader.number(what)?);
+                Self::Finished(files.ok_or(WireError::Value(what))?)
+            }
+            VOID => Self::Void(file),
+            kind => return Err(WireError::Kind(kind)),
+        })
+    }
+}
+
+/// Reads a journal in pieces of any length.
+#[derive(Debug)]
+pub struct Replay {
+    journal: Journal,
+    /// Bytes that are no whole record yet, or the header.
+    rest: Vec<u8>,
+    /// Bytes of the header and of whole records.
+    valid: u64,
+    ended: bool,
+}
+
+impl Replay {
+    /// Reads the journal of this transfer.
+    pub fn new(transfer: TransferId) -> Self {
+        let journal = Journal { log: Vec::new(), ..Journal::new(transfer) };
+        Self { journal, rest: Vec::new(), valid: 0, ended: false }
+    }
+
+    /// Takes the next bytes of the file. After the first record that is not whole it looks at no more.
+    ///
+    /// # Errors
+    /// The file is not the journal of this transfer.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), JournalError> {
+        // In small steps, so that what is kept stays small.
+        while !bytes.is_empty() && !self.ended {
+            let (piece, later) = bytes.split_at(bytes.len().min(4_096));
+            bytes = later;
+            self.rest.extend_from_slice(piece);
+            let used = self.read()?;
+            self.valid += used as u64;
+            self.rest.drain(..used);
+        }
+        Ok(())
+    }
+
+    /// The journal as far as it is whole, and how many bytes of the file that is: the file must be cut there
+    /// before it is continued.
+    ///
+    /// # Errors
+    /// [`JournalError::Short`] if not even the header is there; [`JournalError::Magic`].
+    pub fn finish(self) -> Result<(Journal, u64), JournalError> {
+        match self.valid {
+            0 if MAGIC.starts_with(&self.rest[..self.rest.len().min(MAGIC.len())]) => {
+                Err(JournalError::Short)
+            }
+            0 => Err(JournalError::Magic),
+            valid => Ok((self.journal, valid)),
+        }
+    }
+
+    /// Reads header and records as far as they are there, and says how many bytes they are.
+    fn read(&mut self) -> Result<usize, JournalError> {
+        let mut used = 0;
+        if self.valid == 0 {
+            let Some(header) = self.rest.first_chunk() else { return Ok(0) };
+            check_header(header, self.journal.transfer)?;
+            used = HEADER;
+        }
+        loop {
+            let rest = &self.rest[used..];
+            let Some((record, length, chain)) = read_record(rest, self.journal.chain) else {
+                self.ended = rest.len() >= MAX_RECORD;
+                return Ok(used);
+            };
+            self.journal.state.apply(record);
+            self.journal.chain = chain;
+            self.journal.records += 1;
+            used += length;
+        }
+    }
+}
+
+/// A record, its length and its checksum, which goes on from that of the record before.
+fn read_record(bytes: &[u8], chain: u32) -> Option<(Record, usize, u32)> {
+    let mut reader = Reader::new(bytes);
+    let record = Record::read(&mut reader).ok()?;
+    let length = bytes.len() - reader.left();
+    let said = u32::from_be_bytes(reader.exactly("a checksum").ok()?);
+    let chain = checksum(chain, &bytes[..length]);
+    (said == chain).then_some((record, length + CHECKSUM, chain))
+}
+
+fn header(transfer: TransferId) -> Vec<u8> {
+    let mut header = [&MAGIC[..], &VERSION.to_be_bytes(), &transfer.0].concat();
+    let sum = checksum(0, &header);
+    header.extend_from_slice(&sum.to_be_bytes());
+    header
+}
+
+fn check_header(bytes: &[u8; HEADER], transfer: TransferId) -> Result<(), JournalError> {
+    let mut reader = Reader::new(bytes);
+    let short = |_: WireError| JournalError::Short;
+    if reader.exactly("magic").map_err(short)? != MAGIC {
+        return Err(JournalError::Magic);
+    }
+    let version = u16::from_be_bytes(reader.exactly("a version").map_err(short)?);
+    let found = TransferId(reader.exactly("an identity").map_err(short)?);
+    if bytes[HEADER - CHECKSUM..] != checksum(0, &bytes[..HEADER - CHECKSUM]).to_be_bytes() {
+        return Err(JournalError::Damaged);
+    }
+    if version != VERSION {
+        return Err(JournalError::Version(version));
+    }
+    if found != transfer {
+        return Err(JournalError::OtherTransfer(found));
+    }
+    Ok(())
+}
+
+/// The checksum at the end of a header.
+fn last_checksum(header: &[u8]) -> u32 {
+    header.last_chunk().map_or(0, |sum| u32::from_be_bytes(*sum))
+}
+
+fn checksum(before: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests;

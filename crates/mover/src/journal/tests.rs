@@ -1,0 +1,306 @@
+//! A journal against a plain model of what was said, with whatever a crash may leave of the file.
+
+use super::*;
+use crate::testing;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const ID: TransferId = TransferId([1; 16]);
+
+#[derive(Debug, Clone, Copy)]
+enum Said {
+    Durable(u64, u64, u64),
+    Finished(u64),
+    Void(u64),
+    Compact,
+}
+
+/// What was said, bit by bit: files below 6, bytes below 64.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Truth {
+    finished: BTreeSet<u64>,
+    durable: BTreeMap<u64, u64>,
+}
+
+impl Truth {
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Durable(file, ..) if self.finished.contains(&file) => {}
+            Said::Durable(file, start, end) => {
+                let bits = (start..end).fold(0, |bits, bit| bits | 1 << bit);
+                *self.durable.entry(file).or_default() |= bits;
+            }
+            Said::Finished(file) => {
+                self.finished.insert(file);
+                self.durable.remove(&file);
+            }
+            Said::Void(file) => {
+                self.finished.remove(&file);
+                self.durable.remove(&file);
+            }
+            Said::Compact => {}
+        }
+    }
+
+    /// What a journal answers for every file of 64 bytes, as the same bits.
+    fn of(journal: &Journal) -> Self {
+        let mut truth = Self::default();
+        for file in 0..6 {
+            match journal.left(number(file), &Content::dense(64).expect("a size")) {
+                Left::Nothing => _ = truth.finished.insert(file),
+                Left::Verify => _ = truth.durable.insert(file, u64::MAX),
+                Left::Data(left) => {
+                    let left = left.iter().flat_map(|extent| extent.start()..extent.end());
+                    let bits = !left.fold(0, |bits, bit| bits | 1 << bit);
+                    if bits != 0 {
+                        truth.durable.insert(file, bits);
+                    }
+                }
+            }
+        }
+        truth
+    }
+}
+
+fn number(number: u64) -> FileNumber {
+    FileNumber::new(number).expect("a number")
+}
+
+fn extent(start: u64, end: u64) -> Extent {
+    Extent::between(start, end).expect("an extent")
+}
+
+fn said() -> impl Strategy<Value = Vec<Said>> {
+    let durable =
+        (0u64..6, 0u64..64, 1u64..40).prop_map(|(file, at, n)| Said::Durable(file, at, (at + n).min(64)));
+    let one = prop_oneof![
+        12 => durable,
+        3 => (0u64..6).prop_map(Said::Finished),
+        2 => (0u64..6).prop_map(Said::Void),
+    ];
+    proptest::collection::vec(one, 0..30)
+}
+
+/// The file that a journal makes of what it is told, after each thing the bytes so far, and the truth.
+fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[Said]) -> Vec<(usize, Truth)> {
+    let mut truth = Truth::of(journal);
+    file.extend(journal.take_log());
+    let mut steps = vec![(file.len(), truth.clone())];
+    for &said in all {
+        match said {
+            Said::Durable(n, start, end) => journal.durable(number(n), extent(start, end)),
+            Said::Finished(n) => journal.finished(number(n)),
+            Said::Void(n) => journal.void(number(n)),
+            Said::Compact => *file = journal.compact(),
+        }
+        file.extend(journal.take_log());
+        truth.hear(said);
+        assert_eq!(Truth::of(journal), truth);
+        steps.push((file.len(), truth.clone()));
+    }
+    steps
+}
+
+fn replay(bytes: &[u8]) -> Result<(Journal, u64), JournalError> {
+    let mut replay = Replay::new(ID);
+    replay.push(bytes)?;
+    replay.finish()
+}
+
+/// What may be believed of a file whose first `whole` bytes are as they were written.
+fn believed(steps: &[(usize, Truth)], whole: usize) -> Option<&(usize, Truth)> {
+    steps.iter().rev().find(|(length, _)| *length <= whole)
+}
+
+/// Checks that of damaged bytes just what is before the damage is believed.
+fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Truth)]) -> Result<(), TestCaseError> {
+    let whole = good.iter().zip(bad).take_while(|(good, bad)| good == bad).count();
+    match (replay(bad), believed(steps, whole)) {
+        (Ok((journal, valid)), Some((length, truth))) => {
+            prop_assert_eq!(&Truth::of(&journal), truth);
+            prop_assert_eq!(valid, *length as u64);
+        }
+        (Err(_), None) => {}
+        (got, expected) => prop_assert!(false, "{:?} instead of {:?}", got, expected),
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_left_is_data_without_holes() {
+    let mut journal = Journal::new(ID);
+    let content = Content::sparse(100, vec![extent(10, 30), extent(50, 60)]).expect("a file");
+    let left = |journal: &Journal| match journal.left(number(7), &content) {
+        Left::Data(left) => left.iter().map(|extent| (extent.start(), extent.end())).collect(),
+        Left::Verify => vec![(0, 0)],
+        Left::Nothing => vec![],
+    };
+    assert_eq!(left(&journal), [(10, 30), (50, 60)]);
+    journal.durable(number(7), extent(0, 15));
+    journal.durable(number(8), extent(0, 100));
+    journal.durable(number(7), extent(20, 55));
+    assert_eq!(left(&journal), [(15, 20), (55, 60)]);
+    journal.durable(number(7), extent(0, 70));
+    assert_eq!(left(&journal), [(0, 0)]);
+    journal.finished(number(7));
+    assert_eq!(left(&journal), []);
+    journal.void(number(7));
+    assert_eq!(left(&journal), [(10, 30), (50, 60)]);
+    let empty = Content::dense(0).expect("a size");
+    assert_eq!(journal.left(number(9), &empty), Left::Verify, "a file without data is to be made");
+}
+
+#[test]
+fn another_journal_is_refused() {
+    let file = Journal::new(TransferId([2; 16])).take_log();
+    let said = |bytes: &[u8]| replay(bytes).err();
+    assert_eq!(said(&file), Some(JournalError::OtherTransfer(TransferId([2; 16]))));
+    assert_eq!(said(b"a file of another kind, long enough"), Some(JournalError::Magic));
+    assert_eq!(said(b"a file"), Some(JournalError::Magic));
+    assert_eq!(said(&file[..29]), Some(JournalError::Short));
+    assert_eq!(said(&[]), Some(JournalError::Short));
+    let mut damaged = Journal::new(ID).take_log();
+    damaged[12] ^= 1;
+    assert_eq!(said(&damaged), Some(JournalError::Damaged));
+    let mut newer = [&MAGIC[..], &[0, 2], &[1; 16]].concat();
+    newer.extend(checksum(0, &newer).to_be_bytes());
+    assert_eq!(said(&newer), Some(JournalError::Version(2)));
+}
+
+#[test]
+fn the_format_is_as_it_says() {
+    let mut journal = Journal::new(TransferId(*b"0123456789abcdef"));
+    journal.durable(number(300), extent(4_096, 8_192));
+    journal.finished(number(300));
+    let log = journal.take_log();
+    assert_eq!(log[..26], *b"numaioJ\n\x00\x010123456789abcdef");
+    assert_eq!(log[30..37], [1, 0xac, 2, 0x80, 0x20, 0x80, 0x20]);
+    assert_eq!(log[41..45], [2, 0xac, 2, 1]);
+    assert_eq!(log.len(), 49);
+    // Checksums as another program finds them: zlib's crc32 of all before, without the checksums between.
+    let sums = [&log[26..30], &log[37..41], &log[45..49]].map(|sum| sum.to_vec());
+    assert_eq!(sums, [[0x22, 0xe9, 0xf2, 0xdc], [0xe1, 0x3a, 0x0d, 0x5f], [0x77, 0x0c, 0x61, 0xb7]]);
+}
+
+#[test]
+fn finished_files_in_a_row_are_one_record() {
+    let mut journal = Journal::new(ID);
+    for n in 0..10_000 {
+        journal.durable(number(n), extent(0, 10));
+        journal.finished(number(n));
+    }
+    assert!(journal.is_bloated());
+    journal.take_log();
+    let compact = journal.compact();
+    assert!(compact.len() < 50, "{}", compact.len());
+    assert!(!journal.is_bloated());
+    let (again, _) = replay(&compact).expect("a journal");
+    assert_eq!(again.left(number(9_999), &Content::dense(10).expect("a size")), Left::Nothing);
+    assert_ne!(again.left(number(10_000), &Content::dense(10).expect("a size")), Left::Nothing);
+}
+
+#[test]
+fn what_is_known_is_not_logged_again() {
+    let mut journal = Journal::new(ID);
+    journal.finished(number(1));
+    journal.take_log();
+    journal.finished(number(1));
+    journal.durable(number(1), extent(0, 5));
+    journal.void(number(2));
+    assert!(journal.take_log().is_empty());
+}
+
+/// Blocks of zeros or of an older journal, which never reached the disk in order, and a long tail of them.
+#[test]
+fn a_long_tail_is_not_kept_in_memory() {
+    let mut journal = Journal::new(ID);
+    journal.finished(number(1));
+    let mut replay = Replay::new(ID);
+    let log = journal.take_log();
+    replay.push(&log).expect("a journal");
+    for _ in 0..1_000 {
+        replay.push(&[0; 4_096]).expect("a tail");
+    }
+    assert!(replay.rest.capacity() < 20_000);
+    assert_eq!(replay.finish().map(|(_, valid)| valid), Ok(log.len() as u64));
+}
+
+proptest! {
+    #![proptest_config(testing::config())]
+
+    #[test]
+    fn a_journal_is_what_was_said(
+        all in said(),
+        compact in proptest::option::of(any::<prop::sample::Index>()),
+        pieces in proptest::collection::vec(1usize..50, 1..20),
+        later in said(),
+    ) {
+        let mut all = all;
+        if let Some(index) = compact {
+            all.insert(index.index(all.len() + 1), Said::Compact);
+        }
+        let (mut journal, mut file) = (Journal::new(ID), Vec::new());
+        let steps = write(&mut journal, &mut file, &all);
+        let mut replay = Replay::new(ID);
+        let (mut rest, mut pieces) = (&file[..], pieces.into_iter().cycle());
+        while !rest.is_empty() {
+            let (piece, later) = rest.split_at(pieces.next().unwrap_or(1).min(rest.len()));
+            prop_assert_eq!(replay.push(piece), Ok(()));
+            rest = later;
+        }
+        let (mut again, valid) = replay.finish().expect("a journal");
+        prop_assert_eq!(valid, file.len() as u64);
+        prop_assert_eq!(Some(Truth::of(&again)), steps.last().map(|(_, truth)| truth.clone()));
+        // It goes on where it ended.
+        let steps = write(&mut again, &mut file, &later);
+        let (last, _) = self::replay(&file).expect("a journal");
+        prop_assert_eq!(Some(Truth::of(&last)), steps.last().map(|(_, truth)| truth.clone()));
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut(all in said(), cut in any::<prop::sample::Index>(), junk in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let mut good = Vec::new();
+        let steps = write(&mut Journal::new(ID), &mut good, &all);
+        let bad = [&good[..cut.index(good.len() + 1)], &junk].concat();
+        check_damaged(&good, &bad, &steps)?;
+    }
+
+    /// The tail in blocks, of which some came in another order, twice, or not at all.
+    #[test]
+    fn a_reordered_tail_is_cut(all in said(), block in 1usize..40, order in proptest::collection::vec(0usize..12, 0..12)) {
+        let mut good = Vec::new();
+        let steps = write(&mut Journal::new(ID), &mut good, &all);
+        let blocks: Vec<&[u8]> = good.chunks(block).collect();
+        let mut bad = blocks.clone();
+        let zeros = vec![0; block];
+        for (at, from) in order.into_iter().enumerate().filter(|(at, _)| *at < blocks.len()) {
+            let at = blocks.len() - 1 - at;
+            bad[at] = if from == 11 { &zeros } else { blocks[blocks.len() - 1 - from.min(blocks.len() - 1)] };
+        }
+        check_damaged(&good, &bad.concat(), &steps)?;
+    }
+
+    #[test]
+    fn a_changed_bit_ends_it(all in said(), bit in any::<prop::sample::Index>()) {
+        let mut good = Vec::new();
+        let steps = write(&mut Journal::new(ID), &mut good, &all);
+        let mut bad = good.clone();
+        let bit = bit.index(8 * good.len());
+        bad[bit / 8] ^= 1 << (bit % 8);
+        check_damaged(&good, &bad, &steps)?;
+    }
+
+    /// What an older journal of the same transfer left in reused blocks does not fit.
+    #[test]
+    fn an_older_tail_is_not_believed(all in said(), older in said(), cut in any::<prop::sample::Index>()) {
+        let (mut good, mut old) = (Vec::new(), Vec::new());
+        let steps = write(&mut Journal::new(ID), &mut good, &all);
+        write(&mut Journal::new(ID), &mut old, &older);
+        let cut = cut.index(good.len() + 1);
+        let bad = [&good[..cut], old.get(cut..).unwrap_or_default()].concat();
+        // Where both said the same up to the cut, the older one is the truth as well.
+        if good[..cut] != old[..cut.min(old.len())] {
+            check_damaged(&good, &bad, &steps)?;
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Names of files within a transfer, as bytes that can be trusted.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Most bytes of a component: `NAME_MAX` of the kernel's `include/uapi/linux/limits.h`.
+pub const MAX_COMPONENT: usize = 255;
+/// Most bytes of a name: `PATH_MAX` of the same file is 4,096 and counts the NUL at the end.
+pub const MAX_NAME: usize = 4_095;
+
+/// Why bytes are no name of a file within a transfer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// There are no bytes.
+    #[error("the name is empty")]
+    Empty,
+    /// The name begins with a slash.
+    #[error("the name is absolute")]
+    Absolute,
+    /// Two slashes follow each other, or the last byte is one.
+    #[error("a component of the name is empty")]
+    EmptyComponent,
+    /// A component is `.` or `..`.
+    #[error("a component of the name is \".\" or \"..\"")]
+    Dots,
+    /// A byte is zero, which ends a name for the kernel.
+    #[error("the name has a zero byte")]
+    Nul,
+    /// A component is longer than [`MAX_COMPONENT`].
+    #[error("a component of the name has {0} bytes, {MAX_COMPONENT} at most")]
+    LongComponent(usize),
+    /// The name is longer than [`MAX_NAME`].
+    #[error("the name has {0} bytes, {MAX_NAME} at most")]
+    Long(usize),
+}
+
+/// The name of a file relative to the root of a transfer; bytes, not text.
+///
+/// Components are separated by single slashes; none is empty, `.` or `..`, none holds a zero byte. So a name
+/// by itself never leads out of the root. A symbolic link on the way still can: who opens a name must not
+/// follow any (`openat2` with `RESOLVE_BENEATH`).
+///
+/// Names are ordered as a depth-first walk meets them: a directory, then all that it holds, then its next
+/// sibling.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// The root of the transfer itself, the only name without a component.
+    pub fn root() -> Self {
+        Self(Box::default())
+    }
+
+    /// Checks bytes and keeps them as they are.
+    ///
+    /// # Errors
+    /// The first rule that is broken, see [`NameError`]. Nothing is repaired.
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, NameError> {
+        let bytes = bytes.into();
+        check(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The name of something below this name.
+    ///
+    /// # Errors
+    /// As for [`Name::new`], of `below` and of the whole.
+    pub fn join(&self, below: &[u8]) -> Result<Self, NameError> {
+        check(below)?;
+        if self.is_root() {
+            return Ok(Self(below.into()));
+        }
+        let whole = [&self.0, &b"/"[..], below].concat();
+        if whole.len() > MAX_NAME {
+            return Err(NameError::Long(whole.len()));
+        }
+        Ok(Self(whole.into()))
+    }
+
+    /// The directory that holds this name; none of the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Some(Self(self.0[..end].into()))
+    }
+
+    /// The last component; none of the root.
+    pub fn last(&self) -> Option<&[u8]> {
+        self.components().last()
+    }
+
+    /// The components from the root on; none of the root.
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
+    }
+
+    /// Whether this is the root of the transfer.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this name is `above` or lies below it.
+    pub fn is_within(&self, above: &Name) -> bool {
+        let rest = self.0.strip_prefix(&*above.0);
+        above.is_root() || rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+    }
+
+    /// The bytes, components separated by slashes; none for the root.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn check(bytes: &[u8]) -> Result<(), NameError> {
+    match bytes {
+        [] => return Err(NameError::Empty),
+        [b'/', ..] => return Err(NameError::Absolute),
+        _ if bytes.len() > MAX_NAME => return Err(NameError::Long(bytes.len())),
+        _ if bytes.contains(&0) => return Err(NameError::Nul),
+        _ => {}
+    }
+    for component in bytes.split(|&byte| byte == b'/') {
+        match component {
+            b"" => return Err(NameError::EmptyComponent),
+            b"." | b".." => return Err(NameError::Dots),
+            _ if component.len() > MAX_COMPONENT => return Err(NameError::LongComponent(component.len())),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a terminal obeys this character instead of showing it: control characters, line and paragraph
+/// separators, and those that turn the direction of writing (Unicode Standard Annex 9, section 2).
+pub(crate) fn misleads(char: char) -> bool {
+    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    char.is_control() || turns || matches!(char, '\u{2028}' | '\u{2029}')
+}
+
+impl Ord for Name {
+    /// By components. A slash sorts before every other byte of a name, as the zero byte that names lack.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+        self.0.iter().map(key).cmp(other.0.iter().map(key))
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Name {
+    /// For people: `.` for the root. What is no text, and what a terminal would obey, is escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        for chunk in self.0.utf8_chunks() {
+            for char in chunk.valid().chars() {
+                match char {
+                    '\\' => f.write_str("\\\\")?,
+                    char if misleads(char) => write!(f, "{}", char.escape_default())?,
+                    char => write!(f, "{char}")?,
+                }
+            }
+            write!(f, "{}", chunk.invalid().escape_ascii())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_leads_elsewhere_is_refused() {
+        let long = |n: usize| "x".repeat(n);
+        let deep = |n: usize| ["a/".repeat(n / 2), "a".repeat(n % 2)].concat();
+        let cases: [(String, NameError); 15] = [
+            ("".into(), NameError::Empty),
+            ("/".into(), NameError::Absolute),
+            ("/etc/passwd".into(), NameError::Absolute),
+            ("a//b".into(), NameError::EmptyComponent),
+            ("a/".into(), NameError::EmptyComponent),
+            (".".into(), NameError::Dots),
+            ("..".into(), NameError::Dots),
+            ("../a".into(), NameError::Dots),
+            ("a/../b".into(), NameError::Dots),
+            ("a/./b".into(), NameError::Dots),
+            ("a/..".into(), NameError::Dots),
+            ("a\0b".into(), NameError::Nul),
+            (long(256), NameError::LongComponent(256)),
+            (format!("a/{}/b", long(300)), NameError::LongComponent(300)),
+            (deep(4_097), NameError::Long(4_097)),
+        ];
+        for (bytes, why) in cases {
+            assert_eq!(Name::new(bytes.as_bytes()), Err(why), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_odd_but_harmless_is_taken() {
+        for bytes in ["...", ".a", "a..", " ", "-rf", "\n", "a\\..\\b", "~", "*", "C:"] {
+            assert_eq!(Name::new(bytes.as_bytes()).map(|name| name.as_bytes().to_vec()), Ok(bytes.into()));
+        }
+        assert!(Name::new([0xff, 0xfe]).is_ok());
+        assert!(Name::new("x".repeat(MAX_COMPONENT).into_bytes()).is_ok());
+        assert!(Name::new(["a/".repeat(MAX_NAME / 2), "a".into()].concat().into_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_whole_has_a_limit_too() {
+        let half = Name::new(["a/".repeat(1_023), "a".into()].concat().into_bytes()).expect("a name");
+        assert_eq!(half.as_bytes().len(), 2_047);
+        assert_eq!(half.join(half.as_bytes()).map(|name| name.as_bytes().len()), Ok(4_095));
+        let longer = [half.as_bytes(), b"a"].concat();
+        assert_eq!(half.join(&longer), Err(NameError::Long(4_096)));
+    }
+
+    #[test]
+    fn a_terminal_is_safe_from_names() {
+        let shown = |bytes: &[u8]| Name::new(bytes).map(|name| name.to_string());
+        assert_eq!(shown(b"a\x1b[2Jb\n"), Ok("a\\u{1b}[2Jb\\n".into()));
+        assert_eq!(shown("Größe".as_bytes()), Ok("Größe".into()));
+        assert_eq!(shown("a\u{9b}b".as_bytes()), Ok("a\\u{9b}b".into()));
+        assert_eq!(shown("a\u{202e}b".as_bytes()), Ok("a\\u{202e}b".into()));
+        assert_eq!(shown(b"a\\\xff"), Ok("a\\\\\\xff".into()));
+        assert_eq!(Name::root().to_string(), ".");
+    }
+
+    #[test]
+    fn names_sort_as_a_walk_meets_them() {
+        let walk = ["a", "a/b", "a/b/c", "a/b!", "a!", "a!/b", "a-b", "a.b", "b"];
+        let mut names: Vec<Name> =
+            walk.iter().map(|name| Name::new(name.as_bytes()).expect("a name")).collect();
+        names.push(Name::root());
+        names.reverse();
+        names.sort();
+        let sorted: Vec<String> = names.iter().map(Name::to_string).collect();
+        assert_eq!(sorted, [&["."], &walk[..]].concat());
+    }
+
+    proptest! {
+        #![proptest_config(testing::config())]
+
+        /// The rules once more, written differently: by the components of the standard library.
+        #[test]
+        fn a_name_stays_below_its_root(bytes in proptest::collection::vec(testing::odd_byte(), 0..12)) {
+            use std::os::unix::ffi::OsStrExt;
+            use std::path::{Component, Path};
+            let path = Path::new(std::ffi::OsStr::from_bytes(&bytes));
+            let plain = path.components().all(|component| matches!(component, Component::Normal(_)));
+            let rebuilt: std::path::PathBuf = path.components().collect();
+            let good = plain && !bytes.is_empty() && !bytes.contains(&0) && rebuilt.as_os_str() == path.as_os_str();
+            prop_assert_eq!(Name::new(bytes).is_ok(), good);
+        }
+
+        #[test]
+        fn parent_and_last_are_the_parts_of_join(name in testing::name()) {
+            let (Some(parent), Some(last)) = (name.parent(), name.last()) else {
+                prop_assert!(name.is_root());
+                return Ok(());
+            };
+            prop_assert!(name.is_within(&parent) && !parent.is_within(&name));
+            prop_assert_eq!(parent.join(last), Ok(name));
+        }
+
+        #[test]
+        fn components_build_the_name(name in testing::name()) {
+            let built = name.components().try_fold(Name::root(), |name, component| name.join(component));
+            prop_assert_eq!(built, Ok(name));
+        }
+
+        #[test]
+        fn within_is_by_components(a in testing::name(), b in testing::name()) {
+            let (above, below): (Vec<_>, Vec<_>) = (a.components().collect(), b.components().collect());
+            prop_assert_eq!(b.is_within(&a), below.starts_with(&above));
+            prop_assert_eq!(a.cmp(&b), above.cmp(&below));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What the two sides of a transfer say to each other, as bytes: `docs/protocol.md`, version 1.
+//!
+//! Everything has exactly one encoding, and the decoder takes no other. So a stream that was taken can be
+//! recorded and compared byte by byte, and two implementations cannot read the same bytes differently.
+
+use crate::entry::{EntryError, FileNumber};
+use crate::extent::Extent;
+use crate::name::{misleads, Name, NameError};
+
+mod batch;
+pub(crate) mod bytes;
+mod decoder;
+mod frame;
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Batch, BatchEncoder, MAX_BATCH};
+pub use decoder::{Decoder, Received};
+
+/// First bytes of every stream: not text, so that a stream of another kind is not taken for one.
+pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
+/// The version of the protocol that is written.
+pub const VERSION: u16 = 1;
+/// The oldest version that can be read.
+pub const LOWEST_VERSION: u16 = 1;
+/// Most bytes of a frame's payload. The largest possible entry fits.
+pub const MAX_PAYLOAD: usize = 524_288;
+/// Most bytes of data behind one chunk header, so that other frames do not wait for long.
+pub const MAX_CHUNK: u64 = 16 << 20;
+/// Most bytes of words for people.
+pub const MAX_TEXT: usize = 1_024;
+
+/// Why bytes from the other side were not taken. After one the stream is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The stream does not begin with [`MAGIC`].
+    #[error("the other side does not speak numaio's protocol")]
+    Magic,
+    /// The other side writes a version that is not known here.
+    #[error("the other side speaks version {version} of the protocol and reads from {lowest} on; here are {LOWEST_VERSION} to {VERSION}")]
+    Version {
+        /// The oldest version that it reads.
+        lowest: u16,
+        /// The version that it writes.
+        version: u16,
+    },
+    /// A frame is of no known kind.
+    #[error("a frame is of the unknown kind {0}")]
+    Kind(u8),
+    /// Something is longer than its limit; it was not read.
+    #[error("{what} of {length} is beyond the limit of {most}")]
+    Long {
+        /// What it is.
+        what: &'static str,
+        /// How long it claims to be.
+        length: u64,
+        /// How long it may be.
+        most: u64,
+    },
+    /// A frame ends in the middle of something.
+    #[error("a frame ends within {0}")]
+    Short(&'static str),
+    /// A frame goes on behind its last field.
+    #[error("a frame has bytes behind its last field")]
+    Trailing,
+    /// A value has no meaning.
+    #[error("{0} has no meaning")]
+    Value(&'static str),
+    /// There is a shorter or more regular way to say the same, and only that is allowed.
+    #[error("{0} is not in its one allowed form")]
+    NotCanonical(&'static str),
+    /// The name of a file was refused.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// An entry has a value that no file system has.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// There are bytes behind the last frame.
+    #[error("the stream goes on behind its end")]
+    AfterEnd,
+    /// The stream was closed before its last frame.
+    #[error("the stream was cut before its end")]
+    Cut,
+}
+
+/// The two sides of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Where the files are.
+    Source,
+    /// Where they go.
+    Sink,
+}
+
+/// Tells one transfer from all others: 16 random bytes, or a hash of what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransferId(pub [u8; 16]);
+
+/// The first thing that a side says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// Which side speaks.
+    pub side: Side,
+    /// For which transfer.
+    pub transfer: TransferId,
+}
+
+/// What follows the hello, in any order but for [`Frame::End`], which is the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// Entries that a scan met.
+    Batch(Batch),
+    /// As many bytes of a file as `extent` has follow this frame, outside of any frame.
+    Chunk(Chunk),
+    /// The hash of a whole file.
+    Digest(FileDigest),
+    /// Something went wrong.
+    Problem(Problem),
+    /// Nothing more follows.
+    End(End),
+}
+
+/// Whose bytes follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    file: FileNumber,
+    extent: Extent,
+}
+
+impl Chunk {
+    /// # Errors
+    /// [`WireError::Long`] for more than [`MAX_CHUNK`] bytes.
+    pub fn new(file: FileNumber, extent: Extent) -> Result<Self, WireError> {
+        if extent.length() > MAX_CHUNK {
+            return Err(WireError::Long { what: "a chunk", length: extent.length(), most: MAX_CHUNK });
+        }
+        Ok(Self { file, extent })
+    }
+
+    /// The file.
+    pub fn file(self) -> FileNumber {
+        self.file
+    }
+
+    /// Which of its bytes.
+    pub fn extent(self) -> Extent {
+        self.extent
+    }
+}
+
+/// The hash of a file's bytes from the first to the last, holes as zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileDigest {
+    /// The file.
+    pub file: FileNumber,
+    /// Its hash.
+    pub digest: Digest,
+}
+
+/// A hash and how it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Digest {
+    /// XXH3, 128 bits, seed 0, in its canonical (big-endian) form.
+    Xxh3([u8; 16]),
+    /// BLAKE3, 256 bits, without a key.
+    Blake3([u8; 32]),
+}
+
+/// Which file, which side, why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What it is about.
+    pub about: About,
+    /// Where it happened.
+    pub side: Side,
+    /// Why, for programs.
+    pub reason: Reason,
+    /// Why, for people.
+    pub text: Text,
+}
+
+/// What a problem is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// The transfer, which ends.
+    Transfer,
+    /// One file; the others go on.
+    File(FileNumber),
+    /// Something that got no number, because it could not be looked at.
+    Name(Name),
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        /// Why something went wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// All reasons, by their codes.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            fn code(self) -> u8 {
+                match self {
+                    $(Self::$name => $code,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A reason that has no code of its own; the text tells it.
+    Other = 1,
+    /// It is not there, or not any more.
+    NotFound = 2,
+    /// It may not be read or written.
+    Permission = 3,
+    /// The file system is full.
+    NoSpace = 4,
+    /// The user's quota is used up.
+    Quota = 5,
+    /// The file system is mounted read-only.
+    ReadOnly = 6,
+    /// The other file system does not take so long a name.
+    NameTooLong = 7,
+    /// Symbolic links lead in a circle, or a link leads out of the root.
+    Link = 8,
+    /// Something else is in its place.
+    Exists = 9,
+    /// It changed while it was read.
+    Changed = 10,
+    /// The two sides have different hashes of it.
+    Mismatch = 11,
+    /// It has something that the other side's file system or this protocol cannot hold.
+    Unsupported = 12,
+    /// The device failed.
+    Device = 13,
+    /// The other side broke the protocol.
+    Protocol = 14,
+    /// A user or an administrator ended it.
+    Cancelled = 15,
+    /// Time was up.
+    TimedOut = 16,
+}
+
+/// Words for people from the other side: one line, which a terminal can show without harm.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Text(Box<str>);
+
+impl Text {
+    /// Words for the other side: what a terminal would obey is replaced, what is beyond [`MAX_TEXT`] is cut.
+    pub fn new(words: &str) -> Self {
+        let mut text = String::new();
+        let harmless = words.chars().map(|char| if misleads(char) { '\u{fffd}' } else { char });
+        for char in harmless {
+            if text.len() + char.len_utf8() > MAX_TEXT {
+                break;
+            }
+            text.push(char);
+        }
+        Self(text.into())
+    }
+
+    /// The words.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, WireError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| WireError::Value("a text that is not UTF-8"))?;
+        if text.chars().any(misleads) {
+            return Err(WireError::Value("a text with control characters"));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// What one side did, told when it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Entries that it sent or finished.
+    pub entries: u64,
+    /// Entries of which it told a problem.
+    pub failed: u64,
+    /// Bytes of data that it sent or stored, holes left out.
+    pub bytes: u64,
+}

@@ -1,0 +1,389 @@
+//! Entries of a scan, many in a frame.
+//!
+//! A name is written as what it shares with the one before and what it adds; mode and owners are left out
+//! where they are those of the object before. Nothing reaches from one batch into the next.
+
+use super::bytes::{put_bytes, put_number, put_signed, Reader};
+use super::{WireError, MAX_PAYLOAD};
+use crate::entry::{
+    Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
+    MAX_ACCOUNT, MAX_EXTENTS, MAX_TARGET, MAX_XATTR_LIST, MAX_XATTR_NAME, MAX_XATTR_VALUE,
+};
+use crate::extent::Extent;
+use crate::name::{Name, MAX_NAME};
+
+/// Most entries of a batch.
+pub const MAX_BATCH: usize = 1_024;
+
+const DENSE: u8 = 0;
+const SPARSE: u8 = 1;
+const DIRECTORY: u8 = 2;
+const SYMLINK: u8 = 3;
+const HARD_LINK: u8 = 4;
+const FIFO: u8 = 5;
+const CHARACTER_DEVICE: u8 = 6;
+const BLOCK_DEVICE: u8 = 7;
+const KIND: u8 = 0x07;
+const SAME_MODE: u8 = 0x08;
+const SAME_USER: u8 = 0x10;
+const SAME_GROUP: u8 = 0x20;
+const HAS_XATTRS: u8 = 0x40;
+
+/// Entries that follow each other in a scan. At least one; a hard link names an earlier entry; the root is a
+/// directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    first: FileNumber,
+    entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// The entries with their numbers.
+    pub fn entries(&self) -> impl Iterator<Item = (FileNumber, &Entry)> {
+        let number = |index: usize| FileNumber::new(self.first.get() + index as u64);
+        self.entries.iter().enumerate().filter_map(move |(index, entry)| Some((number(index).ok()?, entry)))
+    }
+
+    /// The number of the first entry, and the entries.
+    pub fn into_parts(self) -> (FileNumber, Vec<Entry>) {
+        (self.first, self.entries)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_number(out, self.first.get());
+        let mut before = Before::default();
+        for entry in &self.entries {
+            put_entry(out, entry, &before);
+            before.is_now(entry);
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let first = FileNumber::new(reader.number("the number of a batch's first entry")?)?;
+        let mut entries = Vec::new();
+        let mut before = Before::default();
+        while !reader.is_empty() || entries.is_empty() {
+            if entries.len() == MAX_BATCH {
+                let (length, most) = (MAX_BATCH as u64 + 1, MAX_BATCH as u64);
+                return Err(WireError::Long { what: "a batch", length, most });
+            }
+            let entry = read_entry(reader, &before)?;
+            check(number_of(first, entries.len())?, &entry)?;
+            before.is_now(&entry);
+            entries.push(entry);
+        }
+        Ok(Self { first, entries })
+    }
+}
+
+/// Makes a batch of one entry after the other, until it is full.
+#[derive(Debug)]
+pub struct BatchEncoder {
+    first: FileNumber,
+    count: usize,
+    before: Before,
+    payload: Vec<u8>,
+}
+
+impl BatchEncoder {
+    /// An empty batch whose first entry will have the number `first`.
+    pub fn new(first: FileNumber) -> Self {
+        let mut payload = Vec::new();
+        put_number(&mut payload, first.get());
+        Self { first, count: 0, before: Before::default(), payload }
+    }
+
+    /// Adds an entry, or says `false` if there is no room for it. An empty batch has room for any entry.
+    ///
+    /// # Errors
+    /// [`WireError::Value`] for a hard link to no earlier entry and for a root that is no directory; then
+    /// nothing is added.
+    pub fn push(&mut self, entry: &Entry) -> Result<bool, WireError> {
+        if self.count == MAX_BATCH {
+            return Ok(false);
+        }
+        check(number_of(self.first, self.count)?, entry)?;
+        let length = self.payload.len();
+        put_entry(&mut self.payload, entry, &self.before);
+        if self.payload.len() > MAX_PAYLOAD {
+            self.payload.truncate(length);
+            return Ok(false);
+        }
+        self.before.is_now(entry);
+        self.count += 1;
+        Ok(true)
+    }
+
+    /// Bytes that the batch's payload has so far: a sender need not wait until it is full.
+    pub fn length(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// The number of the next entry, and the frame unless the batch is empty. It starts anew from there.
+    ///
+    /// # Errors
+    /// [`WireError::Entry`] if there are no more numbers.
+    pub fn take(&mut self, out: &mut Vec<u8>) -> Result<FileNumber, WireError> {
+        let next = number_of(self.first, self.count)?;
+        if self.count > 0 {
+            super::frame::put_frame(out, super::frame::BATCH, &self.payload);
+            *self = Self::new(next);
+        }
+        Ok(next)
+    }
+}
+
+fn number_of(first: FileNumber, index: usize) -> Result<FileNumber, WireError> {
+    Ok(FileNumber::new(first.get().saturating_add(index as u64))?)
+}
+
+fn check(number: FileNumber, entry: &Entry) -> Result<(), WireError> {
+    match &entry.object {
+        Object::HardLink(to) if *to >= number => Err(WireError::Value("a hard link to no earlier entry")),
+        Object::New(Inode { kind: Kind::Directory, .. }) => Ok(()),
+        _ if entry.name.is_root() => Err(WireError::Value("a root that is no directory")),
+        _ => Ok(()),
+    }
+}
+
+/// What the next entry is written against.
+#[derive(Debug, Default)]
+struct Before {
+    name: Vec<u8>,
+    shared: Option<(Mode, Owner, Owner)>,
+}
+
+impl Before {
+    fn is_now(&mut self, entry: &Entry) {
+        self.name.clear();
+        self.name.extend_from_slice(entry.name.as_bytes());
+        let Object::New(inode) = &entry.object else { return };
+        match &mut self.shared {
+            Some((mode, user, group)) => {
+                *mode = inode.mode;
+                // Cloned only where it changes: most files of a tree have one owner.
+                if *user != inode.user {
+                    user.clone_from(&inode.user);
+                }
+                if *group != inode.group {
+                    group.clone_from(&inode.group);
+                }
+            }
+            none => *none = Some((inode.mode, inode.user.clone(), inode.group.clone())),
+        }
+    }
+
+    /// The flags of what is the same in an object.
+    fn same(&self, inode: &Inode) -> u8 {
+        let Some((mode, user, group)) = &self.shared else { return 0 };
+        let flag = |same: bool, flag: u8| if same { flag } else { 0 };
+        flag(*mode == inode.mode, SAME_MODE)
+            | flag(*user == inode.user, SAME_USER)
+            | flag(*group == inode.group, SAME_GROUP)
+    }
+}
+
+fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: &Before) {
+    let flags = match &entry.object {
+        Object::HardLink(_) => HARD_LINK,
+        Object::New(inode) => {
+            let xattrs = if inode.xattrs.is_empty() { 0 } else { HAS_XATTRS };
+            kind_code(&inode.kind) | before.same(inode) | xattrs
+        }
+    };
+    out.push(flags);
+    let name = entry.name.as_bytes();
+    let shared = shared_prefix(&before.name, name);
+    put_number(out, shared as u64);
+    put_bytes(out, &name[shared..]);
+    match &entry.object {
+        Object::HardLink(to) => put_number(out, to.get()),
+        Object::New(inode) => put_inode(out, inode, flags),
+    }
+}
+
+fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, WireError> {
+    let flags = reader.byte("an entry")?;
+    let name = read_name(reader, &before.name)?;
+    let object = if flags & KIND == HARD_LINK {
+        if flags != HARD_LINK {
+            return Err(WireError::NotCanonical("the flags of a hard link"));
+        }
+        Object::HardLink(FileNumber::new(reader.number("a hard link")?)?)
+    } else {
+        Object::New(read_inode(reader, flags, before)?)
+    };
+    Ok(Entry { name, object })
+}
+
+fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn read_name(reader: &mut Reader<'_>, before: &[u8]) -> Result<Name, WireError> {
+    let shared = reader.number("a name")?;
+    let rest = reader.bytes("a name", MAX_NAME)?;
+    let prefix = usize::try_from(shared).ok().and_then(|shared| before.get(..shared));
+    let name = [prefix.ok_or(WireError::Value("a prefix of a name"))?, rest].concat();
+    if shared_prefix(before, &name) as u64 != shared {
+        return Err(WireError::NotCanonical("the prefix of a name"));
+    }
+    Ok(if name.is_empty() { Name::root() } else { Name::new(name)? })
+}
+
+fn kind_code(kind: &Kind) -> u8 {
+    match kind {
+        Kind::File(content) if content.is_dense() => DENSE,
+        Kind::File(_) => SPARSE,
+        Kind::Directory => DIRECTORY,
+        Kind::Symlink(_) => SYMLINK,
+        Kind::Fifo => FIFO,
+        Kind::CharacterDevice(_) => CHARACTER_DEVICE,
+        Kind::BlockDevice(_) => BLOCK_DEVICE,
+    }
+}
+
+fn put_inode(out: &mut Vec<u8>, inode: &Inode, flags: u8) {
+    if flags & SAME_MODE == 0 {
+        put_number(out, inode.mode.bits().into());
+    }
+    put_signed(out, inode.mtime.seconds());
+    put_number(out, inode.mtime.nanoseconds().into());
+    for (flag, owner) in [(SAME_USER, &inode.user), (SAME_GROUP, &inode.group)] {
+        if flags & flag == 0 {
+            put_number(out, owner.id().into());
+            put_bytes(out, owner.name().unwrap_or_default());
+        }
+    }
+    if flags & HAS_XATTRS != 0 {
+        put_number(out, inode.xattrs.len() as u64);
+        for (name, value) in inode.xattrs.iter() {
+            put_bytes(out, name);
+            put_bytes(out, value);
+        }
+    }
+    put_kind(out, &inode.kind);
+}
+
+fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Inode, WireError> {
+    if flags & 0x80 != 0 || (before.shared.is_none() && flags & (SAME_MODE | SAME_USER | SAME_GROUP) != 0) {
+        return Err(WireError::Value("the flags of an entry"));
+    }
+    let shared = before.shared.as_ref();
+    let mode = match shared {
+        Some((mode, ..)) if flags & SAME_MODE != 0 => *mode,
+        _ => Mode::new(reader.number32("a mode")?)?,
+    };
+    let mtime = Time::new(reader.signed("a time")?, reader.number32("a time")?)?;
+    let user = match shared {
+        Some((_, user, _)) if flags & SAME_USER != 0 => user.clone(),
+        _ => read_owner(reader)?,
+    };
+    let group = match shared {
+        Some((.., group)) if flags & SAME_GROUP != 0 => group.clone(),
+        _ => read_owner(reader)?,
+    };
+    let xattrs = if flags & HAS_XATTRS != 0 { read_xattrs(reader)? } else { Xattrs::default() };
+    let inode = Inode { kind: read_kind(reader, flags & KIND)?, mode, mtime, user, group, xattrs };
+    if before.same(&inode) & !flags != 0 {
+        return Err(WireError::NotCanonical("what an entry shares with the one before"));
+    }
+    Ok(inode)
+}
+
+fn read_owner(reader: &mut Reader<'_>) -> Result<Owner, WireError> {
+    let id = reader.number32("an owner")?;
+    let name = reader.bytes("the name of an owner", MAX_ACCOUNT)?;
+    Ok(Owner::new(id, Some(name).filter(|name| !name.is_empty()))?)
+}
+
+fn read_xattrs(reader: &mut Reader<'_>) -> Result<Xattrs, WireError> {
+    // Each name has a byte at least, and counts with its NUL.
+    const MOST: u64 = (MAX_XATTR_LIST / 2) as u64;
+    let what = "extended attributes";
+    let count = reader.number(what)?;
+    if count == 0 {
+        return Err(WireError::NotCanonical(what));
+    }
+    if count > MOST {
+        return Err(WireError::Long { what, length: count, most: MOST });
+    }
+    let mut xattrs = Xattrs::default();
+    let mut before: &[u8] = b"";
+    for _ in 0..count {
+        let name = reader.bytes("the name of an extended attribute", MAX_XATTR_NAME)?;
+        let value = reader.bytes("the value of an extended attribute", MAX_XATTR_VALUE)?;
+        xattrs.insert(name, value)?;
+        if name <= before {
+            return Err(WireError::NotCanonical("the order of extended attributes"));
+        }
+        before = name;
+    }
+    Ok(xattrs)
+}
+
+fn put_kind(out: &mut Vec<u8>, kind: &Kind) {
+    match kind {
+        Kind::File(content) => put_content(out, content),
+        Kind::Symlink(target) => put_bytes(out, target.as_bytes()),
+        Kind::CharacterDevice(device) | Kind::BlockDevice(device) => {
+            put_number(out, device.major().into());
+            put_number(out, device.minor().into());
+        }
+        Kind::Directory | Kind::Fifo => {}
+    }
+}
+
+fn read_kind(reader: &mut Reader<'_>, code: u8) -> Result<Kind, WireError> {
+    Ok(match code {
+        DENSE => Kind::File(Content::dense(reader.number("the size of a file")?)?),
+        SPARSE => Kind::File(read_sparse(reader)?),
+        DIRECTORY => Kind::Directory,
+        SYMLINK => Kind::Symlink(Target::new(reader.bytes("the target of a link", MAX_TARGET)?)?),
+        FIFO => Kind::Fifo,
+        CHARACTER_DEVICE => Kind::CharacterDevice(read_device(reader)?),
+        BLOCK_DEVICE => Kind::BlockDevice(read_device(reader)?),
+        _ => return Err(WireError::Value("the kind of an entry")),
+    })
+}
+
+fn read_device(reader: &mut Reader<'_>) -> Result<DeviceNumber, WireError> {
+    Ok(DeviceNumber::new(reader.number32("a device")?, reader.number32("a device")?)?)
+}
+
+fn put_content(out: &mut Vec<u8>, content: &Content) {
+    put_number(out, content.size());
+    if content.is_dense() {
+        return;
+    }
+    put_number(out, content.extents().count() as u64);
+    let mut at = 0;
+    for extent in content.extents() {
+        put_number(out, extent.start() - at);
+        put_number(out, extent.length());
+        at = extent.end();
+    }
+}
+
+fn read_sparse(reader: &mut Reader<'_>) -> Result<Content, WireError> {
+    let what = "the extents of a file";
+    let size = reader.number("the size of a file")?;
+    let count = reader.number(what)?;
+    if count > MAX_EXTENTS as u64 {
+        return Err(WireError::Long { what, length: count, most: MAX_EXTENTS as u64 });
+    }
+    let mut extents = Vec::new();
+    let mut at = 0u64;
+    for _ in 0..count {
+        let start = at.checked_add(reader.number(what)?);
+        let extent = Extent::at(start.ok_or(WireError::Value(what))?, reader.number(what)?);
+        let extent = extent.ok_or(WireError::Value(what))?;
+        at = extent.end();
+        extents.push(extent);
+    }
+    let content = Content::sparse(size, extents)?;
+    if content.is_dense() {
+        return Err(WireError::NotCanonical("a file without holes"));
+    }
+    Ok(content)
+}

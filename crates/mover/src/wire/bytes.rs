@@ -1,0 +1,159 @@
+//! Numbers and strings of bytes: how all fields are written.
+
+use super::WireError;
+
+/// Writes a number as 1 to 10 bytes of 7 bits, the lowest first; all but the last have the highest bit set
+/// (LEB128, as in the DWARF standard, section 7.6).
+pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Writes a signed number so that small ones are short: 0, -1, 1, -2 become 0, 1, 2, 3.
+pub fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put_number(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+/// Writes the number of bytes and the bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads fields from bytes that are all there. Nothing is copied, and no length is trusted.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Bytes that were not read yet.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
+        self.exactly::<1>(what).map(|[byte]| byte)
+    }
+
+    pub fn exactly<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], WireError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(WireError::Short(what))?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// A number in its shortest form.
+    pub fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(what)?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
+                return Err(WireError::NotCanonical(what));
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(WireError::NotCanonical(what))
+    }
+
+    pub fn number32(&mut self, what: &'static str) -> Result<u32, WireError> {
+        let number = self.number(what)?;
+        number.try_into().map_err(|_| WireError::Long { what, length: number, most: u32::MAX.into() })
+    }
+
+    pub fn signed(&mut self, what: &'static str) -> Result<i64, WireError> {
+        let number = self.number(what)?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    /// Bytes behind their number, which is `most` at most.
+    pub fn bytes(&mut self, what: &'static str, most: usize) -> Result<&'a [u8], WireError> {
+        let length = self.number(what)?;
+        if length > most as u64 {
+            return Err(WireError::Long { what, length, most: most as u64 });
+        }
+        let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(WireError::Short(what))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    pub fn end(&self) -> Result<(), WireError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(WireError::Trailing)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
+
+    fn number(bytes: &[u8]) -> Result<u64, WireError> {
+        Reader::new(bytes).number("n")
+    }
+
+    #[test]
+    fn a_number_has_one_form() {
+        assert_eq!(number(&[0]), Ok(0));
+        assert_eq!(number(&[0x80, 1]), Ok(128));
+        let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(number(&most), Ok(u64::MAX));
+        for bad in [&[0x80, 0][..], &[0xff, 0x80, 0], &[&most[..9], &[2]].concat(), &[0xff; 11]] {
+            assert_eq!(number(bad), Err(WireError::NotCanonical("n")), "{bad:?}");
+        }
+        for short in [&[][..], &[0x80], &[0xff; 9]] {
+            assert_eq!(number(short), Err(WireError::Short("n")), "{short:?}");
+        }
+    }
+
+    #[test]
+    fn a_lying_length_is_refused_before_it_is_believed() {
+        let mut lie = Vec::new();
+        put_number(&mut lie, 1 << 60);
+        let refused = Reader::new(&lie).bytes("b", 10);
+        assert_eq!(refused, Err(WireError::Long { what: "b", length: 1 << 60, most: 10 }));
+        assert_eq!(Reader::new(&[9, 1]).bytes("b", 10), Err(WireError::Short("b")));
+    }
+
+    proptest! {
+        #![proptest_config(testing::config())]
+
+        #[test]
+        fn numbers_come_back(n in any::<u64>(), shift in 0u32..64, signed in any::<i64>()) {
+            let mut out = Vec::new();
+            put_number(&mut out, n >> shift);
+            put_signed(&mut out, signed >> shift);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(reader.number("n"), Ok(n >> shift));
+            prop_assert_eq!(reader.signed("s"), Ok(signed >> shift));
+            prop_assert_eq!(reader.end(), Ok(()));
+        }
+
+        #[test]
+        fn what_is_taken_is_written_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let mut reader = Reader::new(&bytes);
+            if let Ok(n) = reader.number("n") {
+                let mut out = Vec::new();
+                put_number(&mut out, n);
+                prop_assert_eq!(&out[..], &bytes[..bytes.len() - reader.left()]);
+            }
+        }
+    }
+}

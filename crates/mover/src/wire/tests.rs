@@ -1,0 +1,520 @@
+//! The whole format: what goes in comes out, one form only, and nothing that a peer sends does harm.
+
+use super::*;
+use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
+use crate::testing;
+use proptest::prelude::*;
+
+fn owner() -> impl Strategy<Value = Owner> {
+    let name =
+        proptest::option::of(prop_oneof![Just(b"root".to_vec()), proptest::collection::vec(1u8.., 1..9)]);
+    let id = prop_oneof![Just(0), Just(1_000), 0..u32::MAX];
+    (id, name).prop_map(|(id, name)| Owner::new(id, name.as_deref()).expect("an owner"))
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let extent =
+        (0u64..1 << 20, 1u64..1 << 18).prop_filter_map("too far", |(at, length)| Extent::at(at, length));
+    let seen = (0u64..1 << 20, proptest::collection::vec(extent, 0..5));
+    prop_oneof![
+        (0..i64::MAX as u64).prop_map(|size| Content::dense(size).expect("a size")),
+        (0u64..3_000).prop_map(|size| Content::dense(size).expect("a size")),
+        seen.prop_map(|(size, extents)| Content::seen(size, extents).expect("a file")),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let device = (0u32..4_096, 0u32..1 << 20).prop_map(|(major, minor)| DeviceNumber::new(major, minor));
+    let device = device.prop_map(|device| device.expect("a device"));
+    let target =
+        proptest::collection::vec(1u8.., 1..20).prop_map(|bytes| Target::new(bytes).expect("a target"));
+    prop_oneof![
+        4 => content().prop_map(Kind::File),
+        1 => Just(Kind::Directory),
+        1 => target.prop_map(Kind::Symlink),
+        1 => Just(Kind::Fifo),
+        1 => device.clone().prop_map(Kind::CharacterDevice),
+        1 => device.prop_map(Kind::BlockDevice),
+    ]
+}
+
+fn xattrs() -> impl Strategy<Value = Xattrs> {
+    let one = (proptest::collection::vec(1u8.., 1..8), proptest::collection::vec(any::<u8>(), 0..8));
+    let some = proptest::collection::vec(one, 1..4).prop_map(|all| {
+        all.iter().fold(Xattrs::default(), |mut xattrs, (name, value)| {
+            xattrs.insert(name, value).expect("room");
+            xattrs
+        })
+    });
+    prop_oneof![4 => Just(Xattrs::default()), 1 => some]
+}
+
+fn inode() -> impl Strategy<Value = Inode> {
+    let mode = prop_oneof![Just(0o644), Just(0o755), 0u32..0o10000]
+        .prop_map(|bits| Mode::new(bits).expect("a mode"));
+    let time = (any::<i64>(), 0u32..1_000_000_000).prop_map(|(s, ns)| Time::new(s, ns).expect("a time"));
+    (kind(), mode, time, owner(), owner(), xattrs())
+        .prop_map(|(kind, mode, mtime, user, group, xattrs)| Inode { kind, mode, mtime, user, group, xattrs })
+}
+
+fn batch() -> impl Strategy<Value = Batch> {
+    let object = prop_oneof![8 => inode().prop_map(Ok), 1 => any::<u64>().prop_map(Err)];
+    let entries = proptest::collection::vec((testing::name(), object), 1..8);
+    (0u64..1 << 40, entries)
+        .prop_map(|(first, all)| {
+            let mut entries = Vec::new();
+            for (name, object) in all {
+                let number = first + entries.len() as u64;
+                let object = match object {
+                    Err(to) if number > 0 => {
+                        Object::HardLink(FileNumber::new(to % number).expect("a number"))
+                    }
+                    Err(_) => continue,
+                    Ok(inode) => Object::New(inode),
+                };
+                let directory = matches!(&object, Object::New(Inode { kind: Kind::Directory, .. }));
+                let name =
+                    if name.is_root() && !directory { Name::new(*b"x").expect("a name") } else { name };
+                entries.push(Entry { name, object });
+            }
+            (first, entries)
+        })
+        .prop_filter("an entry", |(_, entries)| !entries.is_empty())
+        .prop_map(|(first, entries)| as_batch(first, &entries))
+}
+
+/// A batch through its encoder and a decoder, which is the only way to have one.
+fn as_batch(first: u64, entries: &[Entry]) -> Batch {
+    let mut encoder = BatchEncoder::new(number(first));
+    for entry in entries {
+        assert_eq!(encoder.push(entry), Ok(true));
+    }
+    let mut bytes = hello_bytes();
+    assert_eq!(encoder.take(&mut bytes).map(FileNumber::get), Ok(first + entries.len() as u64));
+    let (_, mut frames) = decode(&bytes, &[]).expect("a batch");
+    let Some(Frame::Batch(batch)) = frames.pop() else { panic!("no batch") };
+    let decoded: Vec<&Entry> = batch.entries().map(|(_, entry)| entry).collect();
+    assert_eq!(decoded, entries.iter().collect::<Vec<_>>());
+    assert_eq!(batch.entries().next().map(|(number, _)| number.get()), Some(first));
+    batch
+}
+
+fn number(number: u64) -> FileNumber {
+    FileNumber::new(number).expect("a number")
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Source), Just(Side::Sink)]
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let file = || (0u64..1 << 63).prop_filter_map("too large", |number| FileNumber::new(number).ok());
+    let chunk = (file(), 0u64..1 << 40, 1u64..100)
+        .prop_filter_map("too far", |(file, at, length)| Chunk::new(file, Extent::at(at, length)?).ok());
+    let digest =
+        prop_oneof![any::<[u8; 16]>().prop_map(Digest::Xxh3), any::<[u8; 32]>().prop_map(Digest::Blake3)];
+    let about = prop_oneof![
+        Just(About::Transfer),
+        file().prop_map(About::File),
+        testing::name().prop_map(About::Name)
+    ];
+    let reason = proptest::sample::select(Reason::ALL);
+    let problem = (about, side(), reason, any::<String>()).prop_map(|(about, side, reason, words)| {
+        Frame::Problem(Problem { about, side, reason, text: Text::new(&words) })
+    });
+    prop_oneof![
+        3 => batch().prop_map(Frame::Batch),
+        2 => chunk.prop_map(Frame::Chunk),
+        1 => (file(), digest).prop_map(|(file, digest)| Frame::Digest(FileDigest { file, digest })),
+        1 => problem,
+    ]
+}
+
+fn hello_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Hello { side: Side::Source, transfer: TransferId([7; 16]) }.encode(&mut bytes);
+    bytes
+}
+
+/// A stream of frames; chunks have data behind them. `ended` adds the end.
+fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
+    let mut bytes = hello_bytes();
+    for frame in frames {
+        frame.encode(&mut bytes);
+        if let Frame::Chunk(chunk) = frame {
+            bytes.extend((0..chunk.extent().length()).map(|n| n as u8));
+        }
+    }
+    if ended {
+        Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX }).encode(&mut bytes);
+    }
+    bytes
+}
+
+/// What a decoder makes of bytes that come in pieces of the given lengths, then one by one hundred; data of
+/// chunks in one string. The number of bytes that were used tells where the stream stopped making sense.
+fn decode(bytes: &[u8], pieces: &[usize]) -> Result<(Vec<u8>, Vec<Frame>), WireError> {
+    let (mut decoder, mut data, mut frames) = (Decoder::new(), Vec::new(), Vec::new());
+    let mut rest = bytes;
+    let mut pieces = pieces.iter().copied().chain(std::iter::repeat(100));
+    loop {
+        while let Some(received) = decoder.pull()? {
+            match received {
+                Received::Hello(hello) => assert_eq!(hello.transfer, TransferId([7; 16])),
+                Received::Frame(frame) => frames.push(frame),
+                Received::Data(bytes) => {
+                    assert!(!bytes.is_empty());
+                    data.extend_from_slice(bytes);
+                }
+            }
+        }
+        if rest.is_empty() {
+            return Ok((data, frames));
+        }
+        let piece = pieces.next().unwrap_or(1).clamp(1, rest.len());
+        let taken = decoder.push(&rest[..piece]);
+        assert!(taken > 0, "a decoder that needs more has room");
+        rest = &rest[taken..];
+    }
+}
+
+#[test]
+fn the_largest_entry_fits_into_a_batch() {
+    use crate::entry::{MAX_ACCOUNT, MAX_EXTENTS, MAX_XATTRS, MAX_XATTR_LIST};
+    // Every number at its longest; as many attributes as the list of names has room for.
+    let numbers = 10 * 6;
+    let name = 3 + crate::name::MAX_NAME;
+    let owners = 2 * (5 + 2 + MAX_ACCOUNT);
+    let xattrs = MAX_XATTRS + MAX_XATTR_LIST / 2 * (2 + 3);
+    let content = MAX_EXTENTS * 2 * 9;
+    let most = 1 + numbers + name + owners + xattrs + content;
+    assert!(most <= MAX_PAYLOAD, "{most}");
+}
+
+#[test]
+fn a_full_batch_takes_no_more() {
+    let inode = |size| Inode {
+        kind: Kind::File(Content::dense(size).expect("a size")),
+        mode: Mode::new(0o644).expect("a mode"),
+        mtime: Time::new(0, 0).expect("a time"),
+        user: Owner::new(0, None).expect("an owner"),
+        group: Owner::new(0, None).expect("an owner"),
+        xattrs: Xattrs::default(),
+    };
+    let entry = |index: usize, letters: usize| Entry {
+        name: Name::new(
+            format!("{index:08}/{}", ["x".repeat(255), "/".into()].concat().repeat(letters) + "a")
+                .into_bytes(),
+        )
+        .expect("a name"),
+        object: Object::New(inode(index as u64)),
+    };
+    for (letters, most) in [(0, MAX_BATCH), (15, 600)] {
+        let mut encoder = BatchEncoder::new(number(5));
+        let taken =
+            (0..).take_while(|&index| encoder.push(&entry(index, letters)).expect("a good entry")).count();
+        assert!(taken <= most && taken > 120, "{taken}");
+        assert!(encoder.length() <= MAX_PAYLOAD);
+        let mut bytes = hello_bytes();
+        assert_eq!(encoder.take(&mut bytes).map(FileNumber::get), Ok(5 + taken as u64));
+        // Twice, so that the second does not fit behind the first in a decoder.
+        let frame = bytes.split_off(hello_bytes().len());
+        let (_, frames) = decode(&[bytes, frame.clone(), frame].concat(), &[usize::MAX; 9]).expect("batches");
+        let [Frame::Batch(one), Frame::Batch(other)] = &frames[..] else { panic!("two batches") };
+        assert_eq!((one.entries().count(), one), (taken, other));
+        let mut nothing = Vec::new();
+        assert!(encoder.take(&mut nothing).is_ok() && nothing.is_empty());
+    }
+}
+
+#[test]
+fn a_batch_refuses_what_cannot_be() {
+    let link = |to| Entry { name: Name::new(*b"a").expect("a name"), object: Object::HardLink(number(to)) };
+    let mut encoder = BatchEncoder::new(number(5));
+    assert_eq!(encoder.push(&link(5)), Err(WireError::Value("a hard link to no earlier entry")));
+    assert_eq!(encoder.push(&link(4)), Ok(true));
+    let root = Entry { name: Name::root(), object: Object::HardLink(number(1)) };
+    assert_eq!(encoder.push(&root), Err(WireError::Value("a root that is no directory")));
+    assert_eq!(encoder.take(&mut Vec::new()).map(FileNumber::get), Ok(6));
+}
+
+#[test]
+fn other_protocols_and_versions_are_told_apart() {
+    let first = |bytes: &[u8]| {
+        let mut decoder = Decoder::new();
+        decoder.push(bytes);
+        decoder.pull().map(|received| received.is_some())
+    };
+    assert_eq!(first(b"SSH-2.0-OpenSSH\r\n"), Err(WireError::Magic));
+    assert_eq!(first(b"S"), Err(WireError::Magic));
+    assert_eq!(first(&hello_bytes()), Ok(true));
+    let with = |versions: [u8; 4]| [&MAGIC[..], &versions].concat();
+    assert_eq!(first(&with([0, 1, 0, 1])), Ok(false));
+    assert_eq!(first(&with([0, 1, 0, 2])), Err(WireError::Version { lowest: 1, version: 2 }));
+    assert_eq!(first(&with([0, 2, 1, 0])), Err(WireError::Version { lowest: 2, version: 256 }));
+    assert_eq!(first(&with([0, 2, 0, 1])), Err(WireError::Value("a pair of versions")));
+    assert_eq!(first(&with([0, 0, 0, 1])), Err(WireError::Value("a pair of versions")));
+}
+
+/// What a decoder says to one frame behind a hello.
+fn said(frame: &[u8]) -> WireError {
+    decode(&[&hello_bytes()[..], frame].concat(), &[]).expect_err("a bad frame")
+}
+
+#[test]
+fn lies_are_refused_at_once() {
+    let long = |length, most| WireError::Long { what: "a frame", length, most };
+    // No byte of these payloads was sent.
+    assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
+    assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
+    assert_eq!(said(&[2, 31]), long(31, 30));
+    assert_eq!(said(&[5, 31]), long(31, 30));
+    assert_eq!(said(&[0]), WireError::Kind(0));
+    assert_eq!(said(&[6]), WireError::Kind(6));
+    assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
+    // A chunk of 16 MiB and a byte, of no byte, and beyond the largest file.
+    let most = MAX_CHUNK;
+    assert_eq!(
+        said(&[2, 6, 0, 0, 0x81, 0x80, 0x80, 8]),
+        WireError::Long { what: "a chunk", length: most + 1, most }
+    );
+    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Value("the extent of a chunk"));
+    let far = [&[2, 12, 0][..], &[0xff; 9], &[1], &[1]].concat();
+    assert_eq!(said(&far[..]), WireError::Value("the extent of a chunk"));
+    assert_eq!(said(&[2, 4, 0, 0, 1, 0]), WireError::Trailing);
+    assert_eq!(said(&[2, 2, 0, 0]), WireError::Short("a chunk"));
+    assert_eq!(said(&[3, 2, 0, 3]), WireError::Value("the kind of a hash"));
+    assert_eq!(said(&[4, 4, 3, 1, 0, 0]), WireError::Value("a side"));
+    assert_eq!(said(&[4, 4, 1, 0, 0, 0]), WireError::Value("the code of a reason"));
+    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0x1b]), WireError::Value("a text with control characters"));
+    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0xff]), WireError::Value("a text that is not UTF-8"));
+    assert_eq!(said(&[4, 7, 1, 1, 2, 2, b'.', b'.', 0]), WireError::Name(NameError::Dots));
+    assert_eq!(said(&[1, 1, 0]), WireError::Short("an entry"));
+}
+
+/// What a decoder says to a batch of one entry from number 9 on.
+fn said_of(entry: &[u8]) -> WireError {
+    said(&[&[1, entry.len() as u8 + 1, 9], entry].concat())
+}
+
+#[test]
+fn entries_have_one_form_and_stay_inside() {
+    // Flags, name, mode 0o644, time 0, user 0, group 0: then what the kind needs.
+    let named = |flags: u8, name: &[u8], rest: &[u8]| {
+        [&[flags, 0, name.len() as u8][..], name, &[0xa4, 3, 0, 0, 0, 0, 0, 0], rest].concat()
+    };
+    let good = named(0, b"a", &[1]);
+    assert!(decode(&[&hello_bytes()[..], &[1, 1 + good.len() as u8, 9], &good].concat(), &[]).is_ok());
+    assert_eq!(said_of(&named(0, b"../a", &[1])), WireError::Name(NameError::Dots));
+    assert_eq!(said_of(&named(0, b"/a", &[1])), WireError::Name(NameError::Absolute));
+    assert_eq!(said_of(&named(0, b"", &[1])), WireError::Value("a root that is no directory"));
+    assert_eq!(said_of(&[0, 1, 1, b'a']), WireError::Value("a prefix of a name"));
+    assert_eq!(said_of(&named(0x80, b"a", &[1])), WireError::Value("the flags of an entry"));
+    assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::Value("the flags of an entry"));
+    assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 9]), WireError::Value("a hard link to no earlier entry"));
+    assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
+    assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
+    assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
+    let many = WireError::Long { what: "the extents of a file", length: 4_097, most: 4_096 };
+    assert_eq!(said_of(&named(1, b"a", &[5, 0x81, 0x20])), many);
+    let of_xattrs = |xattrs: &[u8]| [&[0x40, 0, 1, b'a', 0xa4, 3, 0, 0, 0, 0, 0, 0], xattrs, &[1]].concat();
+    assert_eq!(said_of(&of_xattrs(&[0])), WireError::NotCanonical("extended attributes"));
+    let order = WireError::NotCanonical("the order of extended attributes");
+    assert_eq!(said_of(&of_xattrs(&[2, 1, b'b', 0, 1, b'a', 0])), order);
+    assert_eq!(said_of(&of_xattrs(&[2, 1, b'b', 0, 1, b'b', 0])), order);
+    // The second entry shares a letter and the mode with the first, and must say so.
+    let second = |bytes: &[u8]| said_of(&[&good[..], bytes].concat());
+    assert_eq!(second(&named(0x38, b"ab", &[1])), WireError::NotCanonical("the prefix of a name"));
+    let unsaid = WireError::NotCanonical("what an entry shares with the one before");
+    assert_eq!(second(&[0x30, 1, 1, b'b', 0xa4, 3, 0, 0, 1]), unsaid);
+}
+
+#[test]
+fn a_batch_of_too_many_is_refused() {
+    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 0])
+        .flatten()
+        .chain(std::iter::repeat_n([4, 1, 0, 0], MAX_BATCH).flatten())
+        .collect();
+    let mut bytes = hello_bytes();
+    super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
+    assert_eq!(decode(&bytes, &[]), Err(WireError::Long { what: "a batch", length: 1_025, most: 1_024 }));
+}
+
+#[test]
+fn text_is_made_harmless_and_short() {
+    assert_eq!(Text::new("a\u{1b}[31m\nb").as_str(), "a\u{fffd}[31m\u{fffd}b");
+    assert_eq!(Text::new(&"ä".repeat(600)).as_str(), "ä".repeat(512));
+}
+
+#[test]
+fn an_end_is_needed_and_final() {
+    let mut decoder = Decoder::new();
+    assert_eq!(decoder.close(), Err(WireError::Cut));
+    let mut bytes = stream(&[], true);
+    decoder.push(&bytes);
+    while decoder.pull().expect("a good stream").is_some() {}
+    assert_eq!(decoder.close(), Ok(()));
+    assert_eq!(decoder.push(&[0]), 1);
+    assert_eq!(decoder.close(), Err(WireError::AfterEnd));
+    for _ in 0..2 {
+        assert_eq!(decoder.pull(), Err(WireError::AfterEnd));
+    }
+    bytes.pop();
+    let mut decoder = Decoder::new();
+    decoder.push(&bytes);
+    while decoder.pull().expect("a good stream").is_some() {}
+    assert_eq!(decoder.close(), Err(WireError::Cut));
+}
+
+#[test]
+fn data_may_go_past_the_decoder() {
+    let chunk = Chunk::new(number(3), Extent::at(4_096, 1_000).expect("an extent")).expect("a chunk");
+    let bytes = stream(&[Frame::Chunk(chunk)], true);
+    let header = hello_bytes().len() + 2 + 5;
+    let mut decoder = Decoder::new();
+    decoder.push(&bytes[..header + 10]);
+    assert_eq!(decoder.due(), 0);
+    assert!(matches!(decoder.pull(), Ok(Some(Received::Hello(_)))));
+    assert_eq!(decoder.pull(), Ok(Some(Received::Frame(Frame::Chunk(chunk)))));
+    assert_eq!((decoder.due(), decoder.skip(990)), (0, 0), "ten bytes are here and come first");
+    assert!(matches!(decoder.pull(), Ok(Some(Received::Data([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])))));
+    assert_eq!(decoder.due(), 990);
+    assert_eq!(decoder.skip(900), 900);
+    assert_eq!(decoder.pull(), Ok(None));
+    assert_eq!(decoder.skip(900), 90);
+    decoder.push(&bytes[header + 1_000..]);
+    assert!(matches!(decoder.pull(), Ok(Some(Received::Frame(Frame::End(_))))));
+}
+
+/// `docs/protocol.md` shows a stream in hexadecimal; it is what this code writes.
+#[test]
+fn the_example_of_the_specification_is_true() {
+    let specification = include_str!("../../../../docs/protocol.md");
+    let example = specification.split("```hex\n").nth(1).and_then(|rest| rest.split("```").next());
+    let lines = example.expect("an example").lines().map(|line| line.split('#').next().unwrap_or_default());
+    let digits: Vec<u8> = lines.flat_map(str::bytes).filter(u8::is_ascii_hexdigit).collect();
+    let digits = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+    let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect();
+
+    let root = |mode| Inode {
+        kind: Kind::Directory,
+        mode: Mode::new(mode).expect("a mode"),
+        mtime: Time::new(1_763_700_000, 5).expect("a time"),
+        user: Owner::new(1_000, Some(b"ada")).expect("an owner"),
+        group: Owner::new(100, None).expect("an owner"),
+        xattrs: Xattrs::default(),
+    };
+    let file = |content, mtime, xattrs| Inode { kind: Kind::File(content), mtime, xattrs, ..root(0o644) };
+    let mut xattrs = Xattrs::default();
+    xattrs.insert(b"user.a", b"1").expect("room");
+    let hole = Content::seen(1 << 20, Extent::at(1 << 19, 4_096)).expect("a file");
+    let new =
+        |name: &[u8], inode| Entry { name: Name::new(name).expect("a name"), object: Object::New(inode) };
+    let entries = [
+        Entry { name: Name::root(), object: Object::New(root(0o755)) },
+        new(b"data.bin", file(hole, Time::new(-1, 500_000_000).expect("a time"), Xattrs::default())),
+        new(b"data.txt", file(Content::dense(5).expect("a size"), Time::new(0, 0).expect("a time"), xattrs)),
+        Entry { name: Name::new(*b"more").expect("a name"), object: Object::HardLink(number(2)) },
+    ];
+    let problem = Problem {
+        about: About::Name(Name::new(*b"secret").expect("a name")),
+        side: Side::Source,
+        reason: Reason::Permission,
+        text: Text::new("may not be read"),
+    };
+    let mut written = Vec::new();
+    Hello { side: Side::Source, transfer: TransferId(*b"an example of 16") }.encode(&mut written);
+    Frame::Batch(as_batch(0, &entries)).encode(&mut written);
+    Frame::Problem(problem).encode(&mut written);
+    let extent = Extent::at(0, 5).expect("an extent");
+    Frame::Chunk(Chunk::new(number(2), extent).expect("a chunk")).encode(&mut written);
+    written.extend_from_slice(b"hello");
+    let xxh3 = 0xb5e9_c1ad_071b_3e7f_c779_cfaa_5e52_3818_u128.to_be_bytes();
+    Frame::Digest(FileDigest { file: number(2), digest: Digest::Xxh3(xxh3) }).encode(&mut written);
+    Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    assert_eq!(hex(&bytes), hex(&written));
+}
+
+proptest! {
+    #![proptest_config(testing::config())]
+
+    #[test]
+    fn what_goes_in_comes_out_however_it_is_split(
+        frames in proptest::collection::vec(frame(), 0..6),
+        pieces in proptest::collection::vec(1usize..40, 0..60),
+    ) {
+        let bytes = stream(&frames, true);
+        let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
+        prop_assert_eq!(decoded.pop(), Some(Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX })));
+        prop_assert_eq!(&decoded, &frames);
+        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.extent().length() } else { 0 });
+        prop_assert_eq!(data.len() as u64, due.sum::<u64>());
+    }
+
+    /// Bytes that were changed are refused, or mean something that is written exactly so.
+    #[test]
+    fn what_is_taken_is_written_the_same(
+        frame in frame(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        for (index, byte) in changes {
+            let index = index.index(bytes.len());
+            // Small changes are the ones that a parser overlooks.
+            bytes[index] = if byte < 128 { bytes[index] ^ (1 << (byte % 8)) } else { byte };
+        }
+        let whole = [&hello_bytes()[..], &bytes].concat();
+        let Ok((data, decoded)) = decode(&whole, &[usize::MAX]) else { return Ok(()) };
+        let mut written = Vec::new();
+        for frame in &decoded {
+            frame.encode(&mut written);
+            if let Frame::Chunk(_) = frame {
+                written.extend_from_slice(&data);
+                break;
+            }
+        }
+        let same = written.len().min(bytes.len());
+        prop_assert_eq!(&written[..same], &bytes[..same]);
+    }
+
+    #[test]
+    fn nothing_makes_it_panic_or_grow(
+        junk in proptest::collection::vec(any::<u8>(), 0..300),
+        kind in 0u8..7,
+        length in 0usize..300,
+    ) {
+        let mut bytes = hello_bytes();
+        super::frame::put_frame(&mut bytes, kind, &junk[..length.min(junk.len())]);
+        bytes.extend_from_slice(&junk);
+        let mut decoder = Decoder::new();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            rest = &rest[decoder.push(rest)..];
+            loop {
+                match decoder.pull() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(error) => {
+                        prop_assert_eq!(decoder.pull(), Err(error));
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A sender that floods a decoder which nobody pulls from.
+#[test]
+fn a_decoder_keeps_one_frame_at_most() {
+    let mut decoder = Decoder::new();
+    let flood = vec![1; 100_000];
+    let taken: usize = (0..20).map(|_| decoder.push(&flood)).sum();
+    assert_eq!(taken, MAX_PAYLOAD + 11);
+    assert!(decoder.capacity() <= MAX_PAYLOAD + 11, "{}", decoder.capacity());
+    assert_eq!(decoder.pull(), Err(WireError::Magic));
+    assert_eq!(decoder.capacity(), 0);
+}
