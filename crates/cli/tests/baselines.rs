@@ -12,10 +12,8 @@ use numaio_machine::workload::{StreamOp, Workload};
 use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};
 use numaio_schema::{LatencyRecord, MachineSource, StreamRecord, StreamScope};
 use numaio_sim::{shapes, Simulated};
-use std::fs;
-use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use support::Home;
+use support::{expect, Home};
 
 /// A simulated machine that can be seen by several threads.
 struct Shared(Tree, Mutex<Simulated>);
@@ -85,16 +83,6 @@ fn on_tape(args: &[&str]) -> support::Said {
     let home = Home::new();
     let tape = home.file("sim.tape", tape());
     home.run(&[args, &["--machine", &tape]].concat())
-}
-
-/// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
-fn expect(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        fs::write(&path, found).expect("the expected file");
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, expected, "{name}; UPDATE_EXPECTED=1 rewrites it");
 }
 
 fn stream_record(args: &[&str]) -> StreamRecord {

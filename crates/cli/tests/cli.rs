@@ -1,103 +1,16 @@
 //! What a user types and sees.
 
+mod support;
+
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Command, Stdio};
+use support::{expect, Home, Said};
 
-/// A home of its own for each test, removed at the end.
-struct Home(PathBuf);
-
-impl Home {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, content: &str) -> String {
-        fs::write(self.0.join(name), content).expect("a file");
-        self.path(name)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        self.command_by(&[], args)
-    }
-
-    /// As another program starts it.
-    fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
-        let words = [starter, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
-        command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
-        command
-    }
-
-    /// Every model that was saved.
-    fn saved_models(&self) -> Vec<String> {
-        let folders = fs::read_dir(self.0.join("state/numaio/models")).into_iter().flatten().flatten();
-        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).expect("a folder").flatten());
-        files.map(|file| fs::read_to_string(file.path()).expect("a model")).collect()
-    }
-
-    fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.command(args).output().expect("numaio"))
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}", self.err);
-        self.out
-    }
-
-    /// It failed with this status, and the message holds all of these.
-    fn failed(self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
-        for part in parts {
-            assert!(self.err.contains(part), "{part:?} is not in: {}", self.err);
-        }
-        assert!(!self.err.contains("panicked"), "{}", self.err);
-    }
-}
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
 fn numaio(args: &[&str]) -> Said {
     Home::new().run(args)
-}
-
-/// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
-fn expect(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        fs::write(&path, found).expect("the expected file");
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, expected, "{name}; UPDATE_EXPECTED=1 rewrites it");
 }
 
 fn model(args: &[&str]) -> Model {
@@ -326,13 +239,14 @@ fn units_change_the_figures_and_nothing_else() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
     let home = Home::new();
-    let mut child = home.command(&["topology", "--machine", "amd-dl585-g7", "--json"]);
+    let mut child = home.command(NUMAIO, &["topology", "--machine", "amd-dl585-g7", "--json"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     drop(child.stdout.take());
     let said = Said::of(child.wait_with_output().expect("an end"));
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let output = home.command(&["topology", "--machine", "amd-2p"]).stdout(full).output().expect("numaio");
+    let output =
+        home.command(NUMAIO, &["topology", "--machine", "amd-2p"]).stdout(full).output().expect("numaio");
     Said::of(output).failed(1, &["standard output"]);
 }
 
@@ -355,7 +269,7 @@ fn this_machine_is_modelled_and_the_model_saved() {
 fn two_at_once_save_two_models() {
     let home = Home::new();
     let start = || {
-        let mut command = home.command(&["model", "--time-limit", "0.5", "--quiet"]);
+        let mut command = home.command(NUMAIO, &["model", "--time-limit", "0.5", "--quiet"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
     };
     let ends: Vec<_> = [start(), start()].map(|mut child| child.wait().expect("an end")).into();

@@ -137,7 +137,8 @@ fn assert_pairs(tables: &[Table], classes: &PairClasses) {
     }
     for (class, mut found) in classes.classes.iter().zip(found) {
         let mut wanted = class.pairs.clone();
-        (wanted.sort(), found.sort());
+        wanted.sort();
+        found.sort();
         assert_eq!(found, wanted, "class {} of {title}", class.rank);
     }
 }

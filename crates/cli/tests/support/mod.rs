@@ -1,12 +1,15 @@
 //! A home of its own for each test, and what numaio said.
 
+// Each test program uses what it needs of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that is home, removed at the end.
-pub struct Home(PathBuf);
+pub struct Home(pub PathBuf);
 
 impl Home {
     pub fn new() -> Self {
@@ -39,6 +42,19 @@ impl Home {
         command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
         command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
         command
+    }
+
+    /// numaio as another program starts it.
+    pub fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
+        let words = [starter, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
+        self.command(words[0], &words[1..])
+    }
+
+    /// Every model that was saved.
+    pub fn saved_models(&self) -> Vec<String> {
+        let folders = fs::read_dir(self.0.join("state/numaio/models")).into_iter().flatten().flatten();
+        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).expect("a folder").flatten());
+        files.map(|file| fs::read_to_string(file.path()).expect("a model")).collect()
     }
 
     /// Runs numaio.
@@ -80,4 +96,14 @@ impl Said {
         }
         assert!(!self.err.contains("panicked"), "{}", self.err);
     }
+}
+
+/// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
+pub fn expect(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&path, found).expect("the expected file");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "{name}; UPDATE_EXPECTED=1 rewrites it");
 }
