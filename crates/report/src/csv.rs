@@ -1,6 +1,7 @@
 //! A report as one long table, for notebooks: a line for each figure, in the units of the documents.
 
 use crate::bundle::{Bundle, MachineDocuments};
+use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{Class, LatencyRecord, Model, Quantity, Reading, StreamRecord, Summary, View};
@@ -34,7 +35,10 @@ const HEAD: [&str; 21] = [
 ///
 /// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load` or `view`; `series` the direction, operation or
 /// view. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
-/// median.
+/// median. The local cell is measured once and stands in both directions.
+///
+/// Names and reasons come from the machine: one that begins as a formula of a spreadsheet does (`=`, `+`, `-`, `@`)
+/// gets an apostrophe before it, which makes it a text there (OWASP, CSV Injection). Numbers stay as they are.
 ///
 /// # Errors
 /// If a line cannot be written, which memory does not refuse.
@@ -54,11 +58,11 @@ pub fn csv(bundle: &Bundle) -> Result<String, ::csv::Error> {
 /// One figure; the fields are the columns.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 struct Line {
-    machine: String,
-    host: String,
+    machine: Name,
+    host: Name,
     measured_at: Option<u64>,
     what: &'static str,
-    series: String,
+    series: Name,
     target: Option<u32>,
     cpu_node: Option<u32>,
     cpus: String,
@@ -74,7 +78,24 @@ struct Line {
     drift: Option<f64>,
     settled: Option<bool>,
     class: Option<u32>,
-    failure: String,
+    failure: Name,
+}
+
+/// A text from a machine that no spreadsheet takes for a formula.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+#[serde(transparent)]
+struct Name(String);
+
+impl Name {
+    fn of(text: &str) -> Self {
+        let text = clean(text);
+        // Wide forms count as well.
+        let commands = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+        match text.trim_start().starts_with(commands) {
+            true => Self(format!("'{text}")),
+            false => Self(text),
+        }
+    }
 }
 
 impl Line {
@@ -93,15 +114,15 @@ impl Line {
     }
 
     fn reading(self, reading: &Reading) -> Self {
-        let failure = reading.failure.clone().unwrap_or_default();
+        let failure = Name::of(reading.failure.as_deref().unwrap_or_default());
         Self { settled: Some(reading.settled), failure, ..self.with(reading.summary.as_ref()) }
     }
 }
 
 fn lines(machine: &MachineDocuments) -> Vec<Line> {
     let identity = machine.identity();
-    let host = identity.map(|identity| identity.hostname.clone()).unwrap_or_default();
-    let first = Line { machine: machine.fingerprint.clone(), host, ..Line::default() };
+    let host = Name::of(identity.map_or("", |identity| &identity.hostname));
+    let first = Line { machine: Name::of(&machine.fingerprint), host, ..Line::default() };
     let models = machine.models.iter().flat_map(|model| of_model(model, &first));
     let streams = machine.streams.iter().flat_map(|record| of_stream(record, &first));
     let latencies = machine.latencies.iter().flat_map(|record| of_latency(record, &first));
@@ -126,7 +147,7 @@ fn of_model(model: &Model, first: &Line) -> Vec<Line> {
                 let line = Line {
                     measured_at: Some(model.record.provenance.measured_at),
                     what: "copy",
-                    series: direction_name(direction.direction).to_owned(),
+                    series: Name::of(direction_name(direction.direction)),
                     target: Some(target.target.0),
                     cpu_node: Some(target.target.0),
                     cpus: cell.placement.cpus.to_string(),
@@ -134,7 +155,7 @@ fn of_model(model: &Model, first: &Line) -> Vec<Line> {
                     unit: "bytes_copied_per_s",
                     settled: Some(cell.settled),
                     class: class_of(&direction.classes, node),
-                    failure: cell.failure.clone().unwrap_or_default(),
+                    failure: Name::of(cell.failure.as_deref().unwrap_or_default()),
                     ..first.clone()
                 };
                 lines.push(line.with(cell.bytes_copied_per_s.as_ref()));
@@ -165,7 +186,7 @@ fn of_stream(record: &StreamRecord, first: &Line) -> Vec<Line> {
         let line = Line {
             measured_at: Some(record.provenance.measured_at),
             what: "stream",
-            series: cell.op.to_string(),
+            series: Name::of(&cell.op.to_string()),
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.placement.cpus.to_string(),
             memory_node: Some(cell.memory_node.0),
@@ -183,7 +204,7 @@ fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
     let idle = record.cells.iter().map(|cell| {
         let line = Line {
             what: "latency",
-            series: "idle".to_owned(),
+            series: Name::of("idle"),
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.cpu.to_string(),
             memory_node: Some(cell.memory_node.0),
@@ -196,7 +217,7 @@ fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
         let first = Line {
             cpu_node: Some(curve.cpu_node.0),
             memory_node: Some(curve.memory_node.0),
-            series: format!("CPU {} under load", curve.cpu),
+            series: Name::of("under-load"),
             ..first.clone()
         };
         curve.points.iter().flat_map(move |point| {
@@ -223,7 +244,7 @@ fn of_view(view: &View, first: &Line) -> Vec<Line> {
     };
     let line = |node: &numaio_schema::NodeValue| Line {
         what: "view",
-        series: view.name.clone(),
+        series: Name::of(&view.name),
         target: Some(view.target.0),
         memory_node: Some(node.node.0),
         unit,

@@ -1,7 +1,7 @@
 //! LaTeX documents: compiled by pdflatex, and their tables read back.
 
 use crate::support::Home;
-use std::collections::BTreeMap;
+use crate::tables::Table;
 use std::io::Write;
 
 /// Points by which a line may be too wide before it shows.
@@ -28,13 +28,6 @@ pub fn compile(home: &Home, test: &str, tex: &str) -> Option<usize> {
     assert!(!log.contains("mktexpk") && !log.contains("pk>"), "a font had to be made\n{log}");
     let pages = log.split("Output written on report.pdf (").nth(1).and_then(|text| text.split(' ').next());
     Some(pages.expect("a PDF").parse().expect("a number of pages"))
-}
-
-/// A table as it stands in a document: its rows of texts, the head first.
-#[derive(Debug, Clone)]
-pub struct Table {
-    pub title: String,
-    pub rows: Vec<Vec<String>>,
 }
 
 /// All tables of a document; parts of one are joined.
@@ -97,21 +90,4 @@ fn plain(tex: &str) -> String {
         }
     }
     seen
-}
-
-/// Texts of a matrix by the titles of row and column, its parts together. Each stands there once.
-pub fn matrix(tables: &[Table], title: &str) -> BTreeMap<(String, String), String> {
-    let mut texts = BTreeMap::new();
-    let continued = format!("{title} continued");
-    for table in tables.iter().filter(|table| table.title == title || table.title == continued) {
-        let (head, rows) = table.rows.split_first().expect("a head");
-        for row in rows {
-            assert_eq!(row.len(), head.len(), "{row:?}");
-            for (column, text) in head.iter().zip(row).skip(1) {
-                let known = texts.insert((row[0].clone(), column.clone()), text.clone());
-                assert!(known.is_none(), "{title}: {} {column} stands there twice", row[0]);
-            }
-        }
-    }
-    texts
 }
