@@ -2,7 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    Comparison, Document, LatencyRecord, Model, Provenance, StreamRecord, StreamScope, TopologyDocument, View,
+    Comparison, Document, IoRecord, LatencyRecord, Model, Provenance, StreamRecord, StreamScope,
+    TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -26,6 +27,8 @@ pub struct MachineDocuments {
     pub streams: Vec<StreamRecord>,
     /// Latency.
     pub latencies: Vec<LatencyRecord>,
+    /// I/O of devices.
+    pub ios: Vec<IoRecord>,
     /// Views beside each other.
     pub comparisons: Vec<Comparison>,
     /// Views alone, the last one added first, as they tell no time.
@@ -70,6 +73,7 @@ impl Bundle {
             }
             Document::Stream(it) => self.of(&it.provenance.machine.fingerprint).streams.push(*it),
             Document::Latency(it) => self.of(&it.provenance.machine.fingerprint).latencies.push(*it),
+            Document::Io(it) => self.of(&it.provenance.machine.fingerprint).ios.push(*it),
             Document::Comparison(it) => {
                 of_one_machine(&it)?;
                 self.of(&it.machine.fingerprint).comparisons.push(*it);
@@ -140,7 +144,8 @@ impl MachineDocuments {
     pub fn provenances(&self) -> Vec<&Provenance> {
         let models = self.models.iter().map(|it| &it.record.provenance);
         let streams = self.streams.iter().map(|it| &it.provenance);
-        models.chain(streams).chain(self.latencies.iter().map(|it| &it.provenance)).collect()
+        let latencies = self.latencies.iter().map(|it| &it.provenance);
+        models.chain(streams).chain(latencies).chain(self.ios.iter().map(|it| &it.provenance)).collect()
     }
 
     /// Whether something that was asked for is missing or not settled.
@@ -162,6 +167,9 @@ impl MachineDocuments {
         for latency in &self.latencies {
             documents.push(serde_json::to_value(latency)?);
         }
+        for io in &self.ios {
+            documents.push(serde_json::to_value(io)?);
+        }
         for comparison in &self.comparisons {
             documents.push(serde_json::to_value(comparison)?);
         }
@@ -176,6 +184,7 @@ impl MachineDocuments {
         self.models.sort_by_key(|it| newest(it.record.provenance.measured_at));
         self.streams.sort_by_key(|it| newest(it.provenance.measured_at));
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
     }
 
@@ -190,6 +199,7 @@ impl MachineDocuments {
         self.models.retain(|model| !model.targets.is_empty());
         self.keep_newest_streams();
         self.keep_newest_latencies();
+        self.keep_newest_ios();
         let mut known = BTreeSet::new();
         self.comparisons.retain(|it| known.insert(it.target));
         let mut known = BTreeSet::new();
@@ -215,5 +225,16 @@ impl MachineDocuments {
             latency.curves.retain(|curve| loaded.insert((curve.cpu_node, curve.memory_node)));
         }
         self.latencies.retain(|latency| !latency.cells.is_empty() || !latency.curves.is_empty());
+    }
+    fn keep_newest_ios(&mut self) {
+        let mut known = BTreeSet::new();
+        for io in &mut self.ios {
+            let (device, engine) = (&io.device.name, io.method.engine);
+            io.cells.retain(|cell| {
+                let what = (cell.groups.clone(), cell.block_bytes, cell.operation.clone());
+                known.insert((device.clone(), engine, what))
+            });
+        }
+        self.ios.retain(|io| !io.cells.is_empty());
     }
 }
