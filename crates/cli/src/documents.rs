@@ -2,7 +2,7 @@
 
 use crate::failure::{self, Failure};
 use crate::input;
-use numaio_schema::Document;
+use numaio_schema::{Document, PlanProblem};
 use std::path::Path;
 
 /// Reads a document of any kind.
@@ -23,5 +23,12 @@ pub fn machine_of(document: &Document) -> String {
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
+        Document::PlanProblem(problem) => fingerprint(problem),
+        Document::Plan(plan) => fingerprint(&plan.problem),
     }
+}
+
+/// Fingerprint of the machine that a problem was made from; empty of none.
+fn fingerprint(problem: &PlanProblem) -> String {
+    problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
 }

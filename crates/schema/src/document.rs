@@ -1,16 +1,17 @@
 //! Any stored document, and why a text is none.
 
 use crate::{
-    Comparison, IoRecord, LatencyRecord, Model, Receipt, Record, StreamRecord, TopologyDocument, View,
+    Comparison, IoRecord, LatencyRecord, Model, Plan, PlanProblem, Receipt, Record, StreamRecord,
+    TopologyDocument, View,
 };
 use crate::{
-    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
-    TOPOLOGY_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
+    RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 11] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -20,6 +21,8 @@ const SCHEMAS: [&str; 9] = [
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,
     RECEIPT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA,
 ];
 
 /// A stored document of any kind.
@@ -43,6 +46,10 @@ pub enum Document {
     Comparison(Box<Comparison>),
     /// Changes that were applied.
     Receipt(Box<Receipt>),
+    /// What a plan is asked for.
+    PlanProblem(Box<PlanProblem>),
+    /// Threads and bytes of each way of a transfer.
+    Plan(Box<Plan>),
 }
 
 /// Text that is not the document wanted.
@@ -99,6 +106,8 @@ impl Document {
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
+            PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
+            PLAN_SCHEMA => Self::Plan(parse(text)?),
             _ => return Err(other(schema, "document of numaio")),
         })
     }
