@@ -8,6 +8,7 @@ mod compare;
 mod fit;
 mod interleave;
 mod pairs;
+pub mod plan;
 mod views;
 
 pub use classes::{classify, Point};
