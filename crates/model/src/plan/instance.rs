@@ -119,9 +119,8 @@ impl Instance {
     }
 
     fn slowest(&self, assignment: &Assignment) -> f64 {
-        let of_limit = |limit: &Limit| {
-            limit.ways.iter().map(|way| assignment.amounts[*way]).sum::<f64>() / limit.rate
-        };
+        let of_limit =
+            |limit: &Limit| limit.ways.iter().map(|way| assignment.amounts[*way]).sum::<f64>() / limit.rate;
         let times = self.way_times(assignment).into_iter().chain(self.limits.iter().map(of_limit));
         times.fold(self.floor, f64::max)
     }

@@ -98,7 +98,8 @@ pub(crate) fn instance(problem: &PlanProblem) -> Result<Instance, Refused> {
     let threads = threads(problem)?;
     check_names(problem, &threads)?;
     let (sources, total_bytes) = sources(problem)?;
-    let sinks: Vec<NodeId> = problem.nics.iter().map(|nic| nic.node).collect::<BTreeSet<_>>().into_iter().collect();
+    let sinks: Vec<NodeId> =
+        problem.nics.iter().map(|nic| nic.node).collect::<BTreeSet<_>>().into_iter().collect();
     let vias = vias(problem, &threads, &sources, &sinks)?;
     let unit = fastest(problem)?;
     let mut instance = Instance {
@@ -149,7 +150,10 @@ fn check_figures(problem: &PlanProblem) -> Result<(), Refused> {
         }
     }
     for storage in &problem.storage {
-        bandwidth(|| format!("bandwidth of storage {:?}", storage.device), storage.bytes_per_s.unwrap_or(1.0))?;
+        bandwidth(
+            || format!("bandwidth of storage {:?}", storage.device),
+            storage.bytes_per_s.unwrap_or(1.0),
+        )?;
     }
     for nic in &problem.nics {
         bandwidth(|| format!("bandwidth of NIC {:?}", nic.device), nic.bytes_per_s.unwrap_or(1.0))?;
@@ -179,7 +183,10 @@ fn threads(problem: &PlanProblem) -> Result<BTreeMap<NodeId, u32>, Refused> {
             return contradiction(format!("it is to run no thread, and {own} threads"));
         }
         if node.reserved > own && !pinned {
-            return contradiction(format!("{} cores are to be reserved, and it has {own} threads", node.reserved));
+            return contradiction(format!(
+                "{} cores are to be reserved, and it has {own} threads",
+                node.reserved
+            ));
         }
         let left = if pinned { 0 } else { own - node.reserved };
         if threads.insert(node.node, left).is_some() {
@@ -188,7 +195,9 @@ fn threads(problem: &PlanProblem) -> Result<BTreeMap<NodeId, u32>, Refused> {
     }
     let unknown = problem.no_threads_on.iter().find(|node| !threads.contains_key(node));
     match unknown {
-        Some(node) => Err(Refused::Unknown { what: "no_threads_on".to_owned(), missing: format!("node {node}") }),
+        Some(node) => {
+            Err(Refused::Unknown { what: "no_threads_on".to_owned(), missing: format!("node {node}") })
+        }
         None => Ok(threads),
     }
 }
@@ -276,7 +285,10 @@ fn vias(
         return Err(Refused::TooFewThreads(most));
     }
     let reads = |node: NodeId| {
-        problem.storage_ways.iter().any(|way| way.memory_node == node && sources.contains_key(&way.device_node))
+        problem
+            .storage_ways
+            .iter()
+            .any(|way| way.memory_node == node && sources.contains_key(&way.device_node))
     };
     let sends = |node: NodeId| {
         problem.network_ways.iter().any(|way| way.memory_node == node && sinks.contains(&way.device_node))

@@ -62,7 +62,9 @@ impl Ranges {
             if split.0 > split.1 {
                 return false;
             }
-            for (ways, most, least) in [(&reads, split.1, least_reads), (&sends, threads - split.0, least_sends)] {
+            for (ways, most, least) in
+                [(&reads, split.1, least_reads), (&sends, threads - split.0, least_sends)]
+            {
                 for way in ways {
                     let (low, high) = self.ways[*way];
                     let high = high.min(most - (least - low));

@@ -110,7 +110,8 @@ struct Explored {
 fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, value: f64) -> Explored {
     let mut result = Explored { best: None, open: Vec::new(), programmes: 0 };
     let mut value = value;
-    let mut stack: Vec<(f64, Ranges, Option<std::rc::Rc<R::Warm>>)> = vec![(part.bound, part.ranges.clone(), None)];
+    let mut stack: Vec<(f64, Ranges, Option<std::rc::Rc<R::Warm>>)> =
+        vec![(part.bound, part.ranges.clone(), None)];
     while let Some((bound, ranges, warm)) = stack.pop() {
         if bound >= below(value) {
             continue;

@@ -264,7 +264,8 @@ impl Tableau {
             let least = ratios.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
             let near = |(ratio, _): &&(f64, usize)| *ratio <= least + 1e-12;
             let size = |column: usize| line[column].abs();
-            let chosen = ratios.iter().filter(near).max_by(|a, b| size(a.1).total_cmp(&size(b.1)).then(b.1.cmp(&a.1)));
+            let chosen =
+                ratios.iter().filter(near).max_by(|a, b| size(a.1).total_cmp(&size(b.1)).then(b.1.cmp(&a.1)));
             let column = chosen.map_or(0, |(_, column)| *column);
             let (low, high) = self.bounds[self.nonbasic[column]];
             left -= size(column) * (high - low);
@@ -325,7 +326,11 @@ impl Tableau {
                 }
             }
         };
-        self.table.chunks_mut(columns).enumerate().filter(|(other, _)| *other != row).for_each(|(_, it)| subtract(it));
+        self.table
+            .chunks_mut(columns)
+            .enumerate()
+            .filter(|(other, _)| *other != row)
+            .for_each(|(_, it)| subtract(it));
         subtract(&mut self.reduced);
         self.table[row * columns..(row + 1) * columns].copy_from_slice(&line);
     }

@@ -61,8 +61,7 @@ impl<'a> TimeRelaxation<'a> {
             let mut variable = || programme.variable(0.0, 0.0, (0.0, 0.0));
             vias.push(ViaColumns { through: variable(), split: variable(), paid: [variable(), variable()] });
         }
-        let mut relaxation =
-            Self { instance, start: programme.start(), programme, columns, vias, rate };
+        let mut relaxation = Self { instance, start: programme.start(), programme, columns, vias, rate };
         relaxation.rows();
         relaxation.start = relaxation.programme.start();
         relaxation
@@ -129,7 +128,10 @@ impl<'a> TimeRelaxation<'a> {
     /// Rate of each way at a point.
     fn way_rates(&self, point: &[f64]) -> Vec<f64> {
         let rate = |number: usize| -> f64 {
-            self.rates(std::iter::once(number)).into_iter().map(|(variable, rate)| point[variable] * rate).sum()
+            self.rates(std::iter::once(number))
+                .into_iter()
+                .map(|(variable, rate)| point[variable] * rate)
+                .sum()
         };
         (0..self.columns.len()).map(rate).collect()
     }
@@ -182,7 +184,8 @@ impl<'a> TimeRelaxation<'a> {
             return None;
         }
         let rates = self.way_rates(&tableau.point());
-        let needed = |(way, rate): (usize, &f64)| self.instance.ways[way].threads_for(*rate).min(threads[way]);
+        let needed =
+            |(way, rate): (usize, &f64)| self.instance.ways[way].threads_for(*rate).min(threads[way]);
         let threads = rates.iter().enumerate().map(needed).collect();
         self.instance.assignment(threads, &rates)
     }
