@@ -5,6 +5,7 @@ use super::instance::{Assignment, Instance};
 use super::problem::Refused;
 use super::search::{search, Effort, Found};
 use super::simple::simple;
+use super::sum::SumRelaxation;
 use super::time::TimeRelaxation;
 use numaio_schema::{Objective, SimpleRule};
 
@@ -12,7 +13,12 @@ use numaio_schema::{Objective, SimpleRule};
 pub(crate) fn divide(instance: &Instance, effort: Effort) -> Result<Solution, Refused> {
     let found = match instance.objective {
         Objective::Time => search(instance, &TimeRelaxation::new(instance), known(instance), effort),
-        Objective::Sum => search(instance, &TimeRelaxation::new(instance), known(instance), effort),
+        Objective::Sum => {
+            let relaxation = SumRelaxation::new(instance);
+            let undivided = relaxation.undivided().map(|plan| (instance.value(&plan), plan));
+            let known = known(instance).into_iter().chain(undivided).min_by(|a, b| a.0.total_cmp(&b.0));
+            search(instance, &relaxation, known, effort)
+        }
     };
     solution(found)
 }

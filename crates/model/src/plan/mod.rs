@@ -9,6 +9,7 @@ mod ranges;
 mod search;
 mod simple;
 mod simplex;
+mod sum;
 mod time;
 
 pub use evaluate::{evaluate, NotFeasible};

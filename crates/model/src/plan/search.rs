@@ -74,7 +74,7 @@ pub(crate) fn search<R: Relaxation>(
     let mut all = Ranges::all(instance);
     let possible = (0..instance.vias.len()).all(|via| all.narrow(via, instance));
     let mut open: Vec<Open> = if possible { vec![Open { bound: 0.0, ranges: all }] } else { Vec::new() };
-    let mut found = Found { best: known, bound: 0.0, programmes: 0 };
+    let mut found = Found { best: known, bound: f64::INFINITY, programmes: 0 };
     let late = || effort.until.is_some_and(|until| Instant::now() >= until);
     while !open.is_empty() && !(late() && found.best.is_some()) {
         // The most promising parts first; the sort keeps the order of equals.
@@ -83,6 +83,7 @@ pub(crate) fn search<R: Relaxation>(
         let value = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
         for result in in_parallel(&batch, effort.workers, |part| explore(instance, relaxation, part, value)) {
             found.programmes += result.programmes;
+            found.bound = found.bound.min(result.left);
             open.extend(result.open);
             let best = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
             found.best = result.best.filter(|(value, _)| *value < best).or(found.best);
@@ -91,7 +92,7 @@ pub(crate) fn search<R: Relaxation>(
         open.retain(|part| part.bound < worth);
     }
     let value = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
-    found.bound = open.iter().map(|part| part.bound).fold(below(value), f64::min);
+    found.bound = open.iter().map(|part| part.bound).fold(below(value).min(found.bound), f64::min);
     found
 }
 
@@ -103,12 +104,14 @@ fn below(value: f64) -> f64 {
 struct Explored {
     best: Option<(f64, Assignment)>,
     open: Vec<Open>,
+    /// Least bound of parts that could not be cut although no plan of theirs reaches it: rounding errors.
+    left: f64,
     programmes: u64,
 }
 
 /// Works on one part, depth first, until it is done or the share of work is used up.
 fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, value: f64) -> Explored {
-    let mut result = Explored { best: None, open: Vec::new(), programmes: 0 };
+    let mut result = Explored { best: None, open: Vec::new(), left: f64::INFINITY, programmes: 0 };
     let mut value = value;
     let mut stack: Vec<(f64, Ranges, Option<std::rc::Rc<R::Warm>>)> =
         vec![(part.bound, part.ranges.clone(), None)];
@@ -128,7 +131,13 @@ fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, valu
             value = better;
             result.best = Some((value, candidate));
         }
-        let Some(cut) = relaxed.cut.filter(|_| bound < below(value)) else { continue };
+        if bound >= below(value) {
+            continue;
+        }
+        let Some(cut) = relaxed.cut else {
+            result.left = result.left.min(bound);
+            continue;
+        };
         let warm = std::rc::Rc::new(relaxed.warm);
         // The last one pushed is searched first: more threads, as fewer may starve the rest.
         let halves = ranges.halves(cut, instance).into_iter().flatten();

@@ -177,3 +177,33 @@ fn whole_plans() {
         eprintln!("{}", serde_json::to_string(&plan).unwrap());
     }
 }
+
+#[test]
+fn sums() {
+    let n: u32 = std::env::var("N").ok().and_then(|x| x.parse().ok()).unwrap_or(4);
+    let c: u32 = std::env::var("C").ok().and_then(|x| x.parse().ok()).unwrap_or(8);
+    for kind in 0..2 {
+        for seed in 1..=10u64 {
+            let mut p = if kind == 0 { likely(n, c, seed) } else { dense(n, c, seed, false) };
+            p.objective = Objective::Sum;
+            let t = std::time::Instant::now();
+            match plan(
+                &p,
+                &PlanOptions {
+                    time_limit: Some(std::time::Duration::from_secs(3)),
+                    workers: 2,
+                    ..Default::default()
+                },
+            ) {
+                Ok(plan) => eprintln!(
+                    "{kind} seed {seed} {}x{}: {:?} {:?}",
+                    p.storage.len(),
+                    p.nics.len(),
+                    t.elapsed(),
+                    plan.proof
+                ),
+                Err(e) => eprintln!("{kind} seed {seed} {e}"),
+            }
+        }
+    }
+}
