@@ -73,6 +73,12 @@ impl Way {
         (self.unit * f64::from(threads)).min(self.most)
     }
 
+    /// Rate that the last useful thread adds, if it is less than the others add.
+    pub fn last(&self) -> Option<f64> {
+        let last = self.rate(self.most_threads) - self.rate(self.most_threads - 1);
+        (last < self.unit * (1.0 - 1e-9)).then_some(last)
+    }
+
     /// Fewest threads that reach a rate, if a way can; a rate that is beyond by rounding alone is reached.
     pub fn threads_for(&self, rate: f64) -> u32 {
         let rate = (rate - 1e-9 * self.unit).max(0.0);

@@ -4,6 +4,7 @@ mod answer;
 mod divide;
 mod evaluate;
 mod instance;
+mod mixed;
 mod problem;
 mod ranges;
 mod search;
@@ -47,7 +48,7 @@ pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, Refuse
     let effort = Effort { until, workers: options.workers.max(1) };
     let solution = match options.method {
         PlanMethod::Divide => divide::divide(&instance, effort)?,
-        PlanMethod::Mixed => divide::divide(&instance, effort)?,
+        PlanMethod::Mixed => mixed::mixed(&instance, effort)?,
     };
     answer::answer(problem, &instance, &solution, options.method)
 }

@@ -10,7 +10,7 @@ use super::search::{Relaxation, Relaxed};
 use super::simplex::{End, Programme, Tableau};
 
 /// What a thread counts among plans of equal time: fewer are better.
-const THREAD: f64 = 1e-8;
+const THREAD: f64 = 1e-9;
 /// Parts of a thread that are rounding errors.
 const WHOLE: f64 = 1e-7;
 
@@ -98,7 +98,7 @@ impl<'a> TimeRelaxation<'a> {
     fn rates(&self, ways: impl Iterator<Item = usize>) -> Vec<(usize, f64)> {
         let of_way = |number: usize| {
             let (way, columns) = (&self.instance.ways[number], self.columns[number]);
-            let last = way.most - way.rate(way.most_threads.saturating_sub(1));
+            let last = way.last().unwrap_or(way.unit);
             [(columns.paid, way.unit), (columns.whole, way.unit), (columns.last, last)]
         };
         ways.flat_map(of_way).collect()
@@ -106,7 +106,7 @@ impl<'a> TimeRelaxation<'a> {
 
     fn set(&self, tableau: &mut Tableau, ranges: &Ranges) {
         for ((way, (low, high)), columns) in self.instance.ways.iter().zip(&ranges.ways).zip(&self.columns) {
-            let partial = way.rate(way.most_threads) - way.rate(way.most_threads - 1) < way.unit;
+            let partial = way.last().is_some();
             let whole = if partial { (*high).min(way.most_threads - 1) } else { *high };
             tableau.set_bounds(columns.paid, (0.0, way.rate(*low) / way.unit));
             tableau.set_bounds(columns.whole, (0.0, f64::from(whole.saturating_sub(*low))));
@@ -210,10 +210,13 @@ impl<'a> TimeRelaxation<'a> {
                     best = (score, Some(Cut::Split(via, floor)));
                 }
             }
-            for way in ways.into_iter().filter(|way| part(usage[*way]) > WHOLE) {
+            let open = |way: &usize| ranges.ways[*way].0 < ranges.ways[*way].1;
+            for way in ways.into_iter().filter(|way| open(way) && part(usage[*way]) > WHOLE) {
                 let score = part(usage[way]).min(1.0 - part(usage[way])) * self.instance.ways[way].unit;
                 if score > best.0 {
-                    best = (score, Some(Cut::Way(way, (usage[way] + WHOLE).floor() as u32)));
+                    let (low, high) = ranges.ways[way];
+                    let at = ((usage[way] + WHOLE).floor() as u32).clamp(low, high - 1);
+                    best = (score, Some(Cut::Way(way, at)));
                 }
             }
         }
@@ -237,7 +240,7 @@ impl Relaxation for TimeRelaxation<'_> {
         }
         let usage = self.usage(&tableau.point());
         let candidate = self.rounded(&tableau, &usage, ranges);
-        let cut = self.cut(&usage, ranges).or_else(|| (end != End::Best).then(|| any_cut(ranges)).flatten());
+        let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
         Relaxed { bound, candidate, cut, warm: tableau }
     }
 }

@@ -207,3 +207,52 @@ fn sums() {
         }
     }
 }
+
+#[test]
+fn both() {
+    let n: u32 = std::env::var("N").ok().and_then(|x| x.parse().ok()).unwrap_or(3);
+    let c: u32 = std::env::var("C").ok().and_then(|x| x.parse().ok()).unwrap_or(4);
+    for kind in 0..4 {
+        for seed in 1..=10u64 {
+            let mut p = if kind % 2 == 0 { likely(n, c, seed) } else { dense(n, c, seed, seed % 2 == 0) };
+            if kind > 1 {
+                p.objective = Objective::Sum;
+            }
+            let o = |m| PlanOptions {
+                method: m,
+                time_limit: Some(std::time::Duration::from_secs(5)),
+                workers: 2,
+            };
+            let t = std::time::Instant::now();
+            let a = super::plan(&p, &o(PlanMethod::Divide));
+            let ta = t.elapsed();
+            let t = std::time::Instant::now();
+            let b = super::plan(&p, &o(PlanMethod::Mixed));
+            let tb = t.elapsed();
+            match (a, b) {
+                (Ok(a), Ok(b)) => {
+                    eprintln!(
+                        "{kind} seed {seed} {}x{}: {ta:?} {tb:?} {} {} {} {} diff {:.1e}",
+                        p.storage.len(),
+                        p.nics.len(),
+                        a.proof.optimal,
+                        b.proof.optimal,
+                        a.proof.value_s,
+                        b.proof.value_s,
+                        b.proof.value_s / a.proof.value_s - 1.0
+                    );
+                }
+                (a, b) => eprintln!("{kind} seed {seed} {:?} {:?}", a.err(), b.err()),
+            }
+        }
+    }
+}
+#[test]
+fn debug() {
+    let p=likely(3,4,3); let i=problem::instance(&p).unwrap();
+    let rel=time::TimeRelaxation::new(&i);
+    let mut all=ranges::Ranges::all(&i); for v in 0..i.vias.len(){ assert!(all.narrow(v,&i)); }
+    eprintln!("{i:?}\n{all:?}");
+    let r=rel.relax(&all,None,f64::INFINITY);
+    eprintln!("bound {} cut {:?} cand {:?} v {:?}", r.bound, r.cut, r.candidate, r.candidate.as_ref().map(|c|i.value(c)));
+}
