@@ -16,7 +16,7 @@ pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use pairs::pair_classes;
-pub use plan::{evaluate, plan, NotFeasible, PlanOptions, Refused};
+pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

@@ -7,6 +7,7 @@ mod instance;
 mod mixed;
 mod problem;
 mod ranges;
+mod rebalance;
 mod search;
 mod simple;
 mod simplex;
@@ -15,6 +16,7 @@ mod time;
 
 pub use evaluate::{evaluate, NotFeasible};
 pub use problem::Refused;
+pub use rebalance::{rebalance, Handover, Helper, Pool};
 
 use numaio_schema::{Plan, PlanMethod, PlanProblem};
 use search::Effort;

@@ -249,10 +249,20 @@ fn both() {
 }
 #[test]
 fn debug() {
-    let p=likely(3,4,3); let i=problem::instance(&p).unwrap();
-    let rel=time::TimeRelaxation::new(&i);
-    let mut all=ranges::Ranges::all(&i); for v in 0..i.vias.len(){ assert!(all.narrow(v,&i)); }
+    let p = likely(3, 4, 3);
+    let i = problem::instance(&p).unwrap();
+    let rel = time::TimeRelaxation::new(&i);
+    let mut all = ranges::Ranges::all(&i);
+    for v in 0..i.vias.len() {
+        assert!(all.narrow(v, &i));
+    }
     eprintln!("{i:?}\n{all:?}");
-    let r=rel.relax(&all,None,f64::INFINITY);
-    eprintln!("bound {} cut {:?} cand {:?} v {:?}", r.bound, r.cut, r.candidate, r.candidate.as_ref().map(|c|i.value(c)));
+    let r = rel.relax(&all, None, f64::INFINITY);
+    eprintln!(
+        "bound {} cut {:?} cand {:?} v {:?}",
+        r.bound,
+        r.cut,
+        r.candidate,
+        r.candidate.as_ref().map(|c| i.value(c))
+    );
 }
