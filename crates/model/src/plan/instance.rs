@@ -4,7 +4,7 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::{Objective, WayId};
 
 /// Rates below this are rounding errors of a solution.
-const NO_RATE: f64 = 1e-10;
+const NO_RATE: f64 = 2e-7;
 
 /// A problem that was checked. Bytes count as shares of all data, rates as multiples of the fastest thread.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,7 +147,9 @@ impl Instance {
     /// The assignment with these threads and these rates: amounts go by rates, all data of each source and what
     /// comes in at each via goes out of it. None if some data has no way.
     pub fn assignment(&self, threads: Vec<u32>, rates: &[f64]) -> Option<Assignment> {
-        let weight = |way: &usize| if threads[*way] > 0 && rates[*way] > NO_RATE { rates[*way] } else { 0.0 };
+        let flows = |way: usize| threads[way] > 0 && rates[way] > NO_RATE;
+        let leaves: Vec<bool> = (0..self.vias.len()).map(|via| self.sends_at(via).any(flows)).collect();
+        let weight = |way: &usize| if flows(*way) && leaves[self.ways[*way].via] { rates[*way] } else { 0.0 };
         let mut amounts = vec![0.0; self.ways.len()];
         let mut spread = |comes: f64, ways: &[usize]| {
             let all: f64 = ways.iter().map(weight).sum();

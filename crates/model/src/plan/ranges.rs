@@ -27,7 +27,8 @@ impl Ranges {
     pub fn all(instance: &Instance) -> Self {
         Self {
             ways: instance.ways.iter().map(|way| (0, way.most_threads)).collect(),
-            split: instance.vias.iter().map(|(_, threads)| (0, *threads)).collect(),
+            // A via without a thread for the network passes nothing on.
+            split: instance.vias.iter().map(|(_, threads)| (0, threads - 1)).collect(),
         }
     }
 

@@ -50,7 +50,7 @@ pub fn rebalance(pools: &[Pool], helpers: &[Helper], chunk_bytes: u64) -> Vec<Ha
         pools.iter().map(|pool| (pool.waiting_bytes / chunk / PARTS).max(1) * chunk).collect();
     while let Some(last) = state.last(chunk) {
         let bytes = step[last].min(state.waiting[last] / chunk * chunk);
-        match state.best_helper(helpers, last, bytes) {
+        match state.best_helper(helpers, last, bytes, chunk) {
             Some(helper) => state.hand_over(helper, bytes),
             None if bytes > chunk => step[last] = (bytes / chunk / 2).max(1) * chunk,
             // If nothing helps the one that ends last, the whole does not end sooner.
@@ -84,15 +84,17 @@ impl State {
         (self.waiting[last] >= chunk && !takes).then_some(last)
     }
 
-    /// The helper that would be done first with so many bytes of a pool, if that is before the pool itself.
-    fn best_helper(&self, helpers: &[Helper], from: usize, bytes: u64) -> Option<Helper> {
+    /// The helper that would be done first with so many bytes of a pool, if that is before the pool itself: of
+    /// more than a chunk, before the pool with what it keeps.
+    fn best_helper(&self, helpers: &[Helper], from: usize, bytes: u64, chunk: u64) -> Option<Helper> {
         let able = helpers.iter().filter(|helper| {
             let gives = self.handovers.iter().any(|handover| handover.from == helper.to);
             helper.from == from && helper.to != from && helper.to < self.end.len() && !gives
         });
         let done = |helper: &Helper| self.end[helper.to] + seconds(bytes, positive(helper.bytes_per_s));
         let best = able.min_by(|a, b| done(a).total_cmp(&done(b)).then(a.to.cmp(&b.to)))?;
-        (done(best) < self.end[from]).then_some(*best)
+        let keeps = if bytes > chunk { self.waiting[from] - bytes } else { self.waiting[from] };
+        (done(best) < seconds(keeps, self.rate[from])).then_some(*best)
     }
 
     fn hand_over(&mut self, helper: Helper, bytes: u64) {
