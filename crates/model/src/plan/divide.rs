@@ -24,7 +24,7 @@ pub(crate) fn divide(instance: &Instance, effort: Effort) -> Result<Solution, Re
 }
 
 /// The better one of the simple plans, to begin with.
-pub(crate) fn known(instance: &Instance) -> Option<(f64, Assignment)> {
+fn known(instance: &Instance) -> Option<(f64, Assignment)> {
     let plans = [SimpleRule::AllLocal, SimpleRule::EvenSpread].into_iter();
     let plans = plans.filter_map(|rule| simple(instance, rule).ok());
     plans.map(|plan| (instance.value(&plan), plan)).min_by(|a, b| a.0.total_cmp(&b.0))

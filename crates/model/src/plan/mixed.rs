@@ -2,7 +2,7 @@
 //! solved by microlp. It shares nothing with the other method but the instance.
 
 use super::answer::Solution;
-use super::divide::known;
+use super::divide::divide;
 use super::instance::{Assignment, Instance};
 use super::problem::Refused;
 use super::search::Effort;
@@ -38,13 +38,11 @@ pub(crate) fn mixed(instance: &Instance, effort: Effort) -> Result<Solution, Ref
         Err(microlp::Error::Infeasible) => return Err(Refused::NoThreads),
         Err(error) => return Err(Refused::Solver(error.to_string())),
     };
-    Ok(match read(instance, &built, &outcome) {
-        Some(solution) => solution,
-        None => {
-            let (value, assignment) = known(instance).ok_or(Refused::NoTime)?;
-            Solution { assignment, value, bound: instance.floor, programmes: outcome.stats().nodes_solved }
-        }
-    })
+    match read(instance, &built, &outcome) {
+        Some(solution) => Ok(solution),
+        // Out of time without a plan: what the other method has at once.
+        None => divide(instance, Effort { until: Some(Instant::now()), ..effort }),
+    }
 }
 
 fn read(instance: &Instance, built: &Built, outcome: &SolveOutcome) -> Option<Solution> {
@@ -59,13 +57,12 @@ fn read(instance: &Instance, built: &Built, outcome: &SolveOutcome) -> Option<So
     let carried: Vec<f64> = built.carried.iter().map(sum).collect();
     let assignment: Assignment = instance.assignment(threads, &carried)?;
     let value = instance.value(&assignment);
-    let gap = if outcome.is_optimal() { 0.0 } else { solution.gap().unwrap_or(f64::INFINITY) };
+    let best = outcome.stats().best_bound.unwrap_or_else(|| solution.objective());
     let bound = match instance.objective {
-        // The gap is that of the rate.
-        Objective::Time => 1.0 / (solution.objective() * (1.0 + gap)),
-        Objective::Sum => solution.objective() / FINE * (1.0 - gap).max(0.0),
+        Objective::Time => 1.0 / best,
+        Objective::Sum => best / FINE,
     };
-    let bound = (bound * (1.0 - SOLVER)).min(value);
+    let bound = (bound * (1.0 - SOLVER)).clamp(f64::MIN_POSITIVE, value);
     let programmes = outcome.stats().nodes_solved;
     Some(Solution { assignment, value, bound, programmes })
 }

@@ -54,6 +54,3 @@ pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, Refuse
     };
     answer::answer(problem, &instance, &solution, options.method)
 }
-
-#[cfg(test)]
-mod trial;

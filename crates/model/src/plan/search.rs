@@ -76,7 +76,8 @@ pub(crate) fn search<R: Relaxation>(
     let mut open: Vec<Open> = if possible { vec![Open { bound: 0.0, ranges: all }] } else { Vec::new() };
     let mut found = Found { best: known, bound: f64::INFINITY, programmes: 0 };
     let late = || effort.until.is_some_and(|until| Instant::now() >= until);
-    while !open.is_empty() && !(late() && found.best.is_some()) {
+    // Even if the time is over at once there is a bound and, where there is any, a plan.
+    while !open.is_empty() && !(late() && found.programmes > 0 && found.best.is_some()) {
         // The most promising parts first; the sort keeps the order of equals.
         open.sort_by(|a, b| a.bound.total_cmp(&b.bound));
         let batch: Vec<Open> = open.drain(..open.len().min(BATCH)).collect();
