@@ -286,6 +286,12 @@ pub struct Proof {
 pub struct RejectedPlan {
     /// Which.
     pub rule: SimpleRule,
+    /// Its ways between storage and memory; empty if it cannot be carried out.
+    #[serde(default)]
+    pub storage_ways: Vec<PlannedWay>,
+    /// Its ways between memory and network; empty if it cannot be carried out.
+    #[serde(default)]
+    pub network_ways: Vec<PlannedWay>,
     /// What it would take; none if it cannot be carried out.
     pub predicted: Option<Prediction>,
     /// Why it was not taken, in words for people.

@@ -86,22 +86,31 @@ fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), 
 }
 
 fn rejected(problem: &PlanProblem, instance: &Instance, rule: SimpleRule, best_s: f64) -> RejectedPlan {
-    let predicted = simple(instance, rule).and_then(|assignment| {
+    let planned = simple(instance, rule).and_then(|assignment| {
         let (reads, sends) = whole(problem, instance, &assignment);
-        evaluate(problem, &reads, &sends).map_err(|error| error.to_string())
+        let predicted = evaluate(problem, &reads, &sends).map_err(|error| error.to_string())?;
+        Ok((reads, sends, predicted))
     });
-    match predicted {
-        Err(why) => RejectedPlan { rule, predicted: None, why: format!("it cannot be: {why}") },
-        Ok(predicted) => {
-            let over = value(problem.objective, &predicted) / best_s - 1.0;
-            let why = if over > CLOSED {
-                format!("it takes {:.1} % more", over * 100.0)
-            } else {
-                "it is as good, and the plan is one of several best ones".to_owned()
+    let (storage_ways, network_ways, predicted) = match planned {
+        Ok(planned) => planned,
+        Err(why) => {
+            let why = format!("it cannot be: {why}");
+            return RejectedPlan {
+                rule,
+                storage_ways: Vec::new(),
+                network_ways: Vec::new(),
+                predicted: None,
+                why,
             };
-            RejectedPlan { rule, predicted: Some(predicted), why }
         }
-    }
+    };
+    let over = value(problem.objective, &predicted) / best_s - 1.0;
+    let why = if over > CLOSED {
+        format!("it takes {:.1} % more", over * 100.0)
+    } else {
+        "it is as good, and the plan is one of several best ones".to_owned()
+    };
+    RejectedPlan { rule, storage_ways, network_ways, predicted: Some(predicted), why }
 }
 
 /// Ways with whole bytes: exactly all data of each node, and as much out of a memory node as came into it.
