@@ -165,3 +165,43 @@ pub fn small(nodes: usize, most_threads: u32, seed: u64) -> PlanProblem {
     let threads: Vec<u32> = (0..nodes).map(|_| 2 + random.below(most_threads as usize - 1) as u32).collect();
     table(&threads, &data, &nics, &reads, &sends)
 }
+
+/// Machines that were measured, and the two-socket server with four NVMe drives and two NICs; eight threads a node.
+/// Bandwidths are those of the shipped recordings (docs/planning.md): what two threads copy in the device's direction
+/// stands for Bmax, half of it for B0. Those of the two-socket server are assumed.
+pub fn recorded() -> Vec<(&'static str, PlanProblem)> {
+    let on_one = |target: usize, comes: &[f64], goes: &[f64]| {
+        let nodes = comes.len();
+        let row = |rates: &[f64]| rates.iter().map(|most| (most / 2.0, *most)).collect::<Vec<(f64, f64)>>();
+        let none = vec![(0.0, 0.0); nodes];
+        let rows = |rates: &[f64]| -> Vec<Vec<(f64, f64)>> {
+            (0..nodes).map(|node| if node == target { row(rates) } else { none.clone() }).collect()
+        };
+        let here = |value: f64| {
+            (0..nodes).map(|node| if node == target { value } else { 0.0 }).collect::<Vec<f64>>()
+        };
+        table(&vec![8; nodes], &here(50.0), &here(f64::INFINITY), &rows(comes), &rows(goes))
+    };
+    let r820 = on_one(1, &[0.0563, 0.0994, 0.0557, 0.0425], &[0.0557, 0.0994, 0.0552, 0.0428]);
+    let dl585 = on_one(
+        7,
+        &[0.0824, 0.0811, 0.1006, 0.0938, 0.0561, 0.0798, 0.0943, 0.1036],
+        &[0.0938, 0.0875, 0.055, 0.0521, 0.0886, 0.086, 0.093, 0.1036],
+    );
+    vec![("Intel R820", r820), ("AMD DL585 G7", dl585), ("two sockets, 4 NVMe, 2 NICs", two_sockets())]
+}
+
+/// Two NVMe drives and a NIC of 100 Gbit/s on each of two sockets; more data on the first one.
+pub fn two_sockets() -> PlanProblem {
+    let reads = [vec![(1.8, 13.0), (1.4, 10.0)], vec![(1.4, 10.0), (1.8, 13.0)]];
+    let sends = [vec![(2.8, 12.5), (2.1, 9.0)], vec![(2.1, 9.0), (2.8, 12.5)]];
+    let mut problem = table(&[8, 8], &[2500.0, 1000.0], &[12.5, 12.5], &reads, &sends);
+    let mut second = problem.storage.clone();
+    for (number, storage) in problem.storage.iter_mut().chain(&mut second).enumerate() {
+        storage.device = format!("nvme{number}n1");
+        storage.bytes /= 2;
+        storage.bytes_per_s = Some(6.8 * UNIT);
+    }
+    problem.storage.extend(second);
+    problem
+}
