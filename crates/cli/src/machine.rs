@@ -83,7 +83,7 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
         })
     };
     let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
-    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &error))?;
+    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
     if !numaio_machine::see::is_machine(&replay) {
         return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))

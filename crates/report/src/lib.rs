@@ -40,3 +40,4 @@ pub use stream_text::stream_text;
 pub use style::TextStyle;
 pub use svg::topology_svg;
 pub use topology_text::topology_text;
+pub use words::machine_name;

@@ -2,7 +2,7 @@
 
 use super::replayed;
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -61,6 +61,7 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         [] => of_machine(common)?,
         files => of_files(common, files)?,
     };
+    let to = place(args)?;
     if !args.all {
         bundle.keep_newest();
     }
@@ -71,24 +72,25 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
-    write(common, args, &text)?;
+    if output::write(&to, &text)? {
+        output::remark(common, &format!("the report is in {}", to.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(common: &Common, args: &ReportArgs, text: &str) -> Result<(), Failure> {
+/// Where the report goes, which can be written to.
+fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let name = args.format.file_name();
     let path = match &args.output {
-        Some(path) if path == Path::new("-") => return output::print(text),
         Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
-            fs::create_dir_all(path).map_err(|error| Failure::file(path, error))?;
+            fs::create_dir_all(path).map_err(|error| failure::unwritten(path, &error))?;
             path.join(name)
         }
         Some(path) => path.clone(),
         None => PathBuf::from(name),
     };
-    store::write_file(&path, text.as_bytes())?;
-    output::remark(common, &format!("the report is in {}", path.display()));
-    Ok(())
+    output::check(&path)?;
+    Ok(path)
 }
 
 /// What is known of the machine that the options name: saved documents of this one, everything on a tape.
