@@ -6,7 +6,7 @@ use crate::probe::{CopyOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Res
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
 use crate::workload::{
-    CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Placement, Sampling, StreamLoop, StreamOp,
+    CopyLoop, CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Placement, Sampling, StreamLoop, StreamOp,
     StreamWorkload,
 };
 
@@ -95,6 +95,8 @@ fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
     let outcome = machine.copy(copy).expect("a copy that can run runs");
     takes_time(outcome.elapsed_ns, outcome.samples.iter().map(|sample| sample.ns));
     resides(&outcome.residency);
+    let by_library = copy.copy_loop == CopyLoop::Memcpy;
+    assert!(by_library || outcome.c_library.is_none(), "only memcpy is the C library's");
     outcome
 }
 

@@ -177,6 +177,7 @@ pub fn model(topology: &Topology, measured_at: u64) -> Model {
         provenance: provenance(topology, measured_at),
         method: Method {
             copy_loop: CopyLoop::Avx2,
+            c_library: None,
             trials: vec![LoopTrial { copy_loop: CopyLoop::Avx2, bytes_copied_per_s: Some(60e9) }],
             bus_bytes_per_byte: 2,
             bytes_per_thread: vec![(NodeId(0), 64 << 20)],

@@ -283,6 +283,7 @@ fn copies(cells: &[(u32, u32, Option<f64>)]) -> numaio_schema::Model {
     let method = Method {
         copy_loop: CopyLoop::Memcpy,
         trials: Vec::new(),
+        c_library: None,
         bus_bytes_per_byte: 3,
         bytes_per_thread: Vec::new(),
         pages: Pages::Base,
