@@ -86,8 +86,12 @@ pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
 /// Nothing of a record of single cores: one core fills no path between nodes, so its bandwidth tells of the
 /// core's loads in flight.
 pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
-    let StreamScope::Node { threads } = record.method.scope else { return Vec::new() };
-    let threads = threads.map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
+    let threads = match record.method.scope {
+        StreamScope::Core => return Vec::new(),
+        StreamScope::Node { threads: None } => String::new(),
+        StreamScope::Node { threads: Some(threads) } => format!(" ({threads} threads)"),
+        StreamScope::HardwareThreads => " (all hardware threads)".to_owned(),
+    };
     let complete = record.provenance.complete;
     let kinds = StreamOp::ALL.iter().flat_map(|op| Centre::ALL.map(|centre| (*op, centre)));
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));

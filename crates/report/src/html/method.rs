@@ -143,6 +143,7 @@ pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
     let threads = match method.scope {
         StreamScope::Node { threads: None } => "one on each core of the CPU node".to_owned(),
         StreamScope::Node { threads: Some(threads) } => threads.to_string(),
+        StreamScope::HardwareThreads => "one on each hardware thread of the CPU node".to_owned(),
         StreamScope::Core => "each core alone".to_owned(),
     };
     let mut settings = vec![
