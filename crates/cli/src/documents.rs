@@ -42,9 +42,13 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
     }
 }
 
-/// Seconds since 1970 at which a document was measured; 0 if it does not tell.
+/// Seconds since 1970 at which a document was measured or seen; 0 if it does not tell.
 pub fn measured_at(document: &Document) -> u64 {
-    provenance(document).map_or(0, |(_, provenance)| provenance.measured_at)
+    match document {
+        Document::Topology(document) => document.seen_at.unwrap_or(0),
+        Document::View(view) => view.measured_at.unwrap_or(0),
+        _ => provenance(document).map_or(0, |(_, provenance)| provenance.measured_at),
+    }
 }
 
 /// The machine that a document is about, as far as it tells.

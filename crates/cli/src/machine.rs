@@ -67,6 +67,14 @@ impl Machine {
         }
     }
 
+    /// Seconds since 1970 at which it is seen; none of a copied tree, which does not tell.
+    pub fn seen_at(&self) -> Option<u64> {
+        match self {
+            Self::Copied(_) => None,
+            _ => Some(self.time()),
+        }
+    }
+
     /// Whether this is the machine that numaio runs on.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))

@@ -98,7 +98,7 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     let machine = Machine::pick(common)?;
     let topology = see(&machine);
     let mut bundle = Bundle::default();
-    add_topology(&mut bundle, &topology)?;
+    add_topology(&mut bundle, &machine, &topology)?;
     match &machine {
         Machine::Recorded(_) => {
             for document in replayed::documents(common, &machine, &topology)? {
@@ -114,8 +114,8 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     Ok(bundle)
 }
 
-fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure> {
-    let document = TopologyDocument::new(topology.clone());
+fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> Result<(), Failure> {
+    let document = TopologyDocument::seen(topology.clone(), machine.seen_at());
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 
@@ -137,7 +137,8 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {
-        add_topology(&mut bundle, &see(&Machine::pick(common)?))?;
+        let machine = Machine::pick(common)?;
+        add_topology(&mut bundle, &machine, &see(&machine))?;
     }
     // Topologies first: a record's classes want to know packages and devices.
     documents.sort_by_key(|(_, document)| !matches!(document, Document::Topology(_)));

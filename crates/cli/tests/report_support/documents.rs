@@ -280,6 +280,7 @@ fn view(topology: &Topology, name: &str, title: &str, target: NodeId, quantity: 
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     }
 }
 

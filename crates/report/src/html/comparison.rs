@@ -3,6 +3,7 @@
 use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
 use super::method;
 use super::page::Page;
+use crate::model_text::head::date;
 use crate::words::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
@@ -31,10 +32,14 @@ fn content(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Marku
 /// Views that no comparison holds.
 fn alone_of_target(page: &mut Page, target: NodeId, alone: &[View]) -> Markup {
     let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
+    let dates =
+        views.iter().filter_map(|it| Some(format!("{}: {}", words::short(&it.title), date(it.measured_at?))));
+    let dates = words::joined(dates, "; ");
     let id = page.listed(2, &format!("Views of node {target}"));
     html! {
         section aria-labelledby=(id) {
             (page.heading(2, &id, &format!("Views of target node {target}")))
+            @if !dates.is_empty() { p.how { "Measured " (dates) "." } }
             (table(page, target, &views))
         }
     }
