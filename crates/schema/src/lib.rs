@@ -8,6 +8,7 @@ mod interleave;
 mod io;
 mod latency;
 mod model;
+mod placement;
 mod reading;
 mod receipt;
 mod record;
@@ -21,6 +22,10 @@ pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use placement::{
+    Basis, Hint, MemoryPlace, MemoryPolicy, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode,
+    RejectedNode, TaskPlace, PLACEMENT_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
