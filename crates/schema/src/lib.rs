@@ -23,8 +23,8 @@ pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCH
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use placement::{
-    Basis, Hint, MemoryPlace, MemoryPolicy, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode,
-    RejectedNode, TaskPlace, PLACEMENT_SCHEMA,
+    Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
+    PLACEMENT_SCHEMA,
 };
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};

@@ -4,7 +4,7 @@ use crate::{MachineSource, NotThatDocument};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
-use numaio_machine::workload::Direction;
+use numaio_machine::workload::{Direction, MemoryPlace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -132,29 +132,6 @@ pub struct TaskPlace {
     pub memory: MemoryPlace,
 }
 
-/// Where a task's memory lies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryPlace {
-    /// How strictly, and in which order.
-    pub policy: MemoryPolicy,
-    /// The nodes.
-    pub nodes: NodeSet,
-}
-
-/// Memory policies (Documentation/admin-guide/mm/numa_memory_policy.rst).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MemoryPolicy {
-    /// These nodes and no others.
-    Bind,
-    /// These nodes, and others where they are full: the one nearest to the CPU first.
-    Preferred,
-    /// Page by page over these nodes.
-    Interleave,
-    /// The same by the kernel's weights.
-    WeightedInterleave,
-}
-
 /// A node that was not chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedNode {
@@ -214,17 +191,5 @@ impl FromStr for Hint {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|hint| hint.name() == text);
         known.ok_or_else(|| format!("{text:?} is no hint; there are bandwidth, latency and cpu"))
-    }
-}
-
-impl MemoryPolicy {
-    /// The name for people and in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bind => "bind",
-            Self::Preferred => "preferred",
-            Self::Interleave => "interleave",
-            Self::WeightedInterleave => "weighted-interleave",
-        }
     }
 }

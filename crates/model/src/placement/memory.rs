@@ -2,7 +2,8 @@
 
 use super::rank::together;
 use numaio_machine::set::NodeSet;
-use numaio_schema::{MemoryPlace, MemoryPolicy, PlacementRequest, PlacementTarget, TaskPlace};
+use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_schema::{PlacementRequest, PlacementTarget, TaskPlace};
 
 /// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
 /// devices only if one task serves several and that gives more.

@@ -15,6 +15,7 @@ use memory::memory_of;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
+use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
 use seats::{Seat, Seats};
 use std::collections::BTreeMap;
@@ -197,10 +198,7 @@ fn whole_program(seats: &Seats, targets: &[PlacementTarget], request: &Placement
 fn task_of(target: Option<usize>, seats: &[Seat]) -> TaskPlace {
     let cpus = seats.iter().fold(CpuSet::new(), |all, seat| all.union(&seat.cpus));
     let cpu_nodes: NodeSet = seats.iter().map(|seat| seat.node).collect();
-    let memory = numaio_schema::MemoryPlace {
-        policy: numaio_schema::MemoryPolicy::Preferred,
-        nodes: cpu_nodes.clone(),
-    };
+    let memory = MemoryPlace { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
     TaskPlace { target, cpus, cpu_nodes, memory }
 }
 

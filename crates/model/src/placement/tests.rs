@@ -4,7 +4,7 @@ use crate::{fit, Rule};
 use numaio_machine::ids::{CpuId, PackageId};
 use numaio_machine::topology::{Cpu, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
-use numaio_schema::{ClassRule, Hint, MemoryPolicy};
+use numaio_schema::{ClassRule, Hint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes a package; CPU numbers of siblings lie apart.
