@@ -15,6 +15,7 @@ mod record;
 mod stream;
 mod summary;
 mod topology;
+mod verification;
 mod view;
 
 pub use document::{Document, NotThatDocument};
@@ -34,6 +35,7 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
 };
