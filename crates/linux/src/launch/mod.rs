@@ -13,6 +13,9 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+/// Asks a program to end.
+pub const TERMINATE: i32 = libc::SIGTERM;
+
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {

@@ -76,6 +76,11 @@ impl Team {
         Ok(child.id())
     }
 
+    /// Process numbers of all, in the order of their start.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().map(|(pid, _)| *pid).collect()
+    }
+
     /// Process numbers of those that still run, in the order of their start.
     pub fn running(&self) -> Vec<u32> {
         self.members.iter().filter(|(_, ended)| ended.is_none()).map(|(pid, _)| *pid).collect()

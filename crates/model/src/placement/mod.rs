@@ -62,7 +62,7 @@ pub enum NoPlace {
     #[error("{0} is no number of {1}")]
     NoTasks(u32, &'static str),
     /// More cores are wanted than there are.
-    #[error("{tasks} tasks of {each} cores each are {wanted} cores, and this process may use {cores}")]
+    #[error("{wanted} cores are needed ({tasks} times {each}), and this process may use {cores}")]
     TooManyTasks {
         /// Tasks asked for.
         tasks: u32,

@@ -224,6 +224,9 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
     match (&target.basis, request.hint) {
         (Basis::Nothing, _) => format!("{device}: its node is not known"),
         (_, Hint::Cpu) => format!("{device}: nodes {best} are the ones it can best spare"),
+        (Basis::Model { .. }, _) if best.len() == 1 => {
+            format!("{device}: by the model, node {best} gives most ({direction})")
+        }
         (Basis::Model { .. }, _) => format!("{device}: by the model, nodes {best} give most ({direction})"),
         (Basis::Topology, Hint::Latency) => format!("{device}: node {best} is the shortest way to it"),
         (Basis::Topology, _) => format!(

@@ -60,7 +60,8 @@ fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
     let plan = plan();
     let mut tree = Tree::new();
     let devices: Vec<Device> = ["eth0", "eth1"].iter().map(|name| nic(name)).collect();
-    (counters(&mut tree, "eth0", 1000), counters(&mut tree, "eth1", 50));
+    counters(&mut tree, "eth0", 1000);
+    counters(&mut tree, "eth1", 50);
     process(&mut tree, 100, 1, 4, 10, "4-7", "0 anon=2 N1=2 kernelpagesize_kB=4");
     process(&mut tree, 101, 100, 0, 0, "0-7", "0 anon=1 N0=1 kernelpagesize_kB=4");
     process(&mut tree, 55, 1, 0, 999, "0-7", "0 anon=99 N0=99 kernelpagesize_kB=4");
@@ -69,7 +70,8 @@ fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
     // 30 ticks in place, 20 of the child elsewhere; less memory than before.
     process(&mut tree, 100, 1, 5, 40, "4-7", "0 anon=1 N1=1 kernelpagesize_kB=4");
     process(&mut tree, 101, 100, 2, 20, "0-7", "0 anon=1 N0=1 kernelpagesize_kB=4");
-    (counters(&mut tree, "eth0", 10_000), counters(&mut tree, "eth1", 1_050));
+    counters(&mut tree, "eth0", 10_000);
+    counters(&mut tree, "eth1", 1_050);
     watch.look(&tree, &[Some(100)], true);
     let seen = watch.end(&tree, Duration::from_secs(2));
     let task = &seen.tasks[0];
