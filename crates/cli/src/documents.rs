@@ -76,8 +76,10 @@ pub fn machine_of(document: &Document) -> String {
         Document::Model(model) => model.record.provenance.machine.fingerprint.clone(),
         Document::Stream(record) => record.provenance.machine.fingerprint.clone(),
         Document::Latency(record) => record.provenance.machine.fingerprint.clone(),
+        Document::Io(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
+        Document::Placement(plan) => plan.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
     }
 }

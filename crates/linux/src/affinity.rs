@@ -1,8 +1,8 @@
-//! Pinning threads to CPUs.
+//! Binding threads to CPUs.
 
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::set::LARGEST_ID;
+use numaio_machine::set::{CpuSet, LARGEST_ID};
 use std::io;
 
 /// Words of a mask that holds every CPU a kernel can have; glibc's own `cpu_set_t` ends at 1,024.
@@ -23,6 +23,40 @@ pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
         return Err(refused("the kernel lets it run elsewhere".to_owned()));
     }
     Ok(())
+}
+
+/// CPUs in the kernel's form. Applying it allocates nothing, so that it may happen between fork and exec.
+#[derive(Debug, Clone)]
+pub struct Mask(Vec<u64>);
+
+impl Mask {
+    /// The mask of CPUs; those that no kernel can have are left out.
+    pub fn of(cpus: &CpuSet) -> Self {
+        let mut mask = vec![0u64; WORDS];
+        for cpu in cpus.iter() {
+            if let Some(word) = mask.get_mut(cpu.0 as usize / 64) {
+                *word |= 1 << (cpu.0 % 64);
+            }
+        }
+        Self(mask)
+    }
+
+    /// Whether the kernel takes it; the calling thread stays where it is.
+    ///
+    /// # Errors
+    /// As [`Mask::apply`].
+    pub(crate) fn tried(&self) -> io::Result<()> {
+        std::thread::scope(|scope| scope.spawn(|| self.apply()).join())
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it was lost")))
+    }
+
+    /// Binds the calling thread. The kernel leaves out CPUs that are offline or outside its cpuset.
+    ///
+    /// # Errors
+    /// The kernel's, if none is left.
+    pub fn apply(&self) -> io::Result<()> {
+        set(&self.0)
+    }
 }
 
 fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {

@@ -1,6 +1,6 @@
 //! This machine, live.
 
-use crate::{control, probe, Root};
+use crate::{control, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
@@ -47,6 +47,10 @@ impl Probe for Kernel {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
+            Workload::Io(io) => {
+                Err(ProbeError::Unsupported { what: format!("way to {}", io.through.name()) })
+            }
+            Workload::Tool(tool) => tool::run(tool).map(Outcome::Tool),
         }
     }
 }

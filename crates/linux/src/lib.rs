@@ -2,13 +2,14 @@
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
 //! ([`Root`]), running workloads on pinned threads over bound memory and changing settings ([`Kernel`]),
-//! signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
 mod control;
 pub mod copy;
 pub mod interrupt;
 mod kernel;
+pub mod launch;
 mod loads;
 mod memory;
 mod probe;
@@ -17,6 +18,7 @@ pub mod stream;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 pub use kernel::Kernel;
 pub use root::Root;

@@ -1,7 +1,7 @@
 //! To try a machine: run a workload, get back what was seen.
 
 use crate::ids::NodeId;
-use crate::workload::{CopyWorkload, LatencyWorkload, StreamWorkload, Workload};
+use crate::workload::{CopyWorkload, IoWorkload, LatencyWorkload, StreamWorkload, ToolWorkload, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A machine on which workloads can be run.
@@ -47,6 +47,28 @@ pub trait ProbeExt: Probe {
             _ => Err(ProbeError::OtherOutcome),
         }
     }
+
+    /// Moves data between memory and a device.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`].
+    fn io(&self, io: &IoWorkload) -> Result<IoOutcome, ProbeError> {
+        match self.run(&Workload::Io(io.clone()))? {
+            Outcome::Io(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+
+    /// Runs another program.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`]; [`ProbeError::Unsupported`] with the program's name if there is none.
+    fn tool(&self, tool: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
+        match self.run(&Workload::Tool(tool.clone()))? {
+            Outcome::Tool(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
 }
 
 impl<T: Probe + ?Sized> ProbeExt for T {}
@@ -61,6 +83,10 @@ pub enum Outcome {
     Stream(StreamOutcome),
     /// Of [`Workload::Latency`].
     Latency(LatencyOutcome),
+    /// Of [`Workload::Io`].
+    Io(IoOutcome),
+    /// Of [`Workload::Tool`].
+    Tool(ToolOutcome),
 }
 
 /// What copying threads gave.
@@ -171,6 +197,95 @@ impl LoadOutcome {
     pub fn bytes_read_per_s(&self) -> f64 {
         self.bytes_read as f64 * 1e9 / self.ns.max(1) as f64
     }
+}
+
+/// What streams of I/O gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IoOutcome {
+    /// One for each group of the workload, in its order; their samples are of the same stretches of time.
+    pub groups: Vec<IoGroupOutcome>,
+    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time between the first and the last stream's start, in nanoseconds.
+    pub start_skew_ns: u64,
+    /// CPU time of our process while samples were taken, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// What was done otherwise than asked, and why, as in `no O_DIRECT on tmpfs: through the page cache`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What ended the run early, if something did; samples are those taken before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<String>,
+}
+
+/// What one group of streams gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IoGroupOutcome {
+    /// Samples in order of time; the warm-up is not among them.
+    pub samples: Vec<IoSample>,
+    /// Requests that were completed in the samples.
+    pub requests: u64,
+    /// Where the pages of its buffers were.
+    pub residency: Residency,
+}
+
+/// What a group of streams moved in one stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoSample {
+    /// Bytes moved between memory and the device.
+    pub bytes: u64,
+    /// Length of the stretch in nanoseconds.
+    pub ns: u64,
+}
+
+impl IoSample {
+    /// Bandwidth in bytes per second.
+    pub fn bytes_per_s(self) -> f64 {
+        self.bytes as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+impl IoOutcome {
+    /// Bandwidth of all groups together in bytes per second, one value for each stretch of time.
+    pub fn bytes_per_s(&self) -> Vec<f64> {
+        let stretches = self.groups.iter().map(|group| group.samples.len()).min().unwrap_or(0);
+        let of = |stretch: usize| self.groups.iter().map(move |group| group.samples[stretch].bytes_per_s());
+        (0..stretches).map(|stretch| of(stretch).sum()).collect()
+    }
+}
+
+/// What another program said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutcome {
+    /// One for each process, in their order.
+    pub processes: Vec<ToolSaid>,
+    /// From the first one's start to the last one's end, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// What one process of a tool said, as it came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSaid {
+    /// How it ended.
+    pub ended: ToolEnd,
+    /// Its standard output; bytes that are no UTF-8 are replaced.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// CPU time of it and its children, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ended", content = "with", rename_all = "kebab-case")]
+pub enum ToolEnd {
+    /// With an exit status.
+    Status(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was ended at the time limit.
+    TimeLimit,
 }
 
 /// Where the pages of the buffers were, by move_pages(2), before and after the run.

@@ -2,7 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    Comparison, Document, LatencyRecord, Model, Provenance, StreamRecord, StreamScope, TopologyDocument, View,
+    Comparison, Document, IoRecord, LatencyRecord, Model, Provenance, StreamRecord, StreamScope,
+    TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -28,6 +29,8 @@ pub struct MachineDocuments {
     pub streams: Vec<StreamRecord>,
     /// Latency.
     pub latencies: Vec<LatencyRecord>,
+    /// I/O of devices.
+    pub ios: Vec<IoRecord>,
     /// Views beside each other.
     pub comparisons: Vec<Comparison>,
     /// Views alone; of those that tell no time the last one added first.
@@ -40,6 +43,9 @@ pub enum Misfit {
     /// Changes that were applied.
     #[error("it is a receipt of changes, and no report tells of them")]
     Receipt,
+    /// Places for tasks.
+    #[error("it is a plan of places, and no report tells of them")]
+    Placement,
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
@@ -74,11 +80,13 @@ impl Bundle {
             }
             Document::Stream(it) => self.of(&it.provenance.machine.fingerprint).streams.push(*it),
             Document::Latency(it) => self.of(&it.provenance.machine.fingerprint).latencies.push(*it),
+            Document::Io(it) => self.of(&it.provenance.machine.fingerprint).ios.push(*it),
             Document::Comparison(it) => {
                 of_one_machine(&it)?;
                 self.of(&it.machine.fingerprint).comparisons.push(*it);
             }
             Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),
         }
@@ -144,7 +152,8 @@ impl MachineDocuments {
     pub fn provenances(&self) -> Vec<&Provenance> {
         let models = self.models.iter().map(|it| &it.record.provenance);
         let streams = self.streams.iter().map(|it| &it.provenance);
-        models.chain(streams).chain(self.latencies.iter().map(|it| &it.provenance)).collect()
+        let latencies = self.latencies.iter().map(|it| &it.provenance);
+        models.chain(streams).chain(latencies).chain(self.ios.iter().map(|it| &it.provenance)).collect()
     }
 
     /// Whether something that was asked for is missing or not settled.
@@ -166,6 +175,9 @@ impl MachineDocuments {
         for latency in &self.latencies {
             documents.push(serde_json::to_value(latency)?);
         }
+        for io in &self.ios {
+            documents.push(serde_json::to_value(io)?);
+        }
         for comparison in &self.comparisons {
             documents.push(serde_json::to_value(comparison)?);
         }
@@ -180,6 +192,7 @@ impl MachineDocuments {
         self.models.sort_by_key(|it| newest(it.record.provenance.measured_at));
         self.streams.sort_by_key(|it| newest(it.provenance.measured_at));
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
         self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
     }
@@ -195,6 +208,7 @@ impl MachineDocuments {
         self.models.retain(|model| !model.targets.is_empty());
         self.keep_newest_streams();
         self.keep_newest_latencies();
+        self.keep_newest_ios();
         let mut known = BTreeSet::new();
         self.comparisons.retain(|it| known.insert(it.target));
         let mut known = BTreeSet::new();
@@ -220,5 +234,16 @@ impl MachineDocuments {
             latency.curves.retain(|curve| loaded.insert((curve.cpu_node, curve.memory_node)));
         }
         self.latencies.retain(|latency| !latency.cells.is_empty() || !latency.curves.is_empty());
+    }
+    fn keep_newest_ios(&mut self) {
+        let mut known = BTreeSet::new();
+        for io in &mut self.ios {
+            let (device, engine) = (&io.device.name, io.method.engine);
+            io.cells.retain(|cell| {
+                let what = (cell.groups.clone(), cell.block_bytes, cell.operation.clone());
+                known.insert((device.clone(), engine, what))
+            });
+        }
+        self.ios.retain(|io| !io.cells.is_empty());
     }
 }

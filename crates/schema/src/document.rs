@@ -1,21 +1,26 @@
 //! Any stored document, and why a text is none.
 
-use crate::{Comparison, LatencyRecord, Model, Receipt, Record, StreamRecord, TopologyDocument, View};
 use crate::{
-    COMPARISON_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
-    TOPOLOGY_SCHEMA, VIEW_SCHEMA,
+    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Receipt, Record, StreamRecord,
+    TopologyDocument, View,
+};
+use crate::{
+    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, RECEIPT_SCHEMA,
+    RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 8] = [
+const SCHEMAS: [&str; 10] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
     STREAM_SCHEMA,
     LATENCY_SCHEMA,
+    IO_SCHEMA,
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,
+    PLACEMENT_SCHEMA,
     RECEIPT_SCHEMA,
 ];
 
@@ -32,10 +37,14 @@ pub enum Document {
     Stream(Box<StreamRecord>),
     /// Latency that was measured.
     Latency(Box<LatencyRecord>),
+    /// I/O of a device that was measured.
+    Io(Box<IoRecord>),
     /// One view of a target.
     View(Box<View>),
     /// Views of a target beside each other.
     Comparison(Box<Comparison>),
+    /// Places for tasks.
+    Placement(Box<PlacementPlan>),
     /// Changes that were applied.
     Receipt(Box<Receipt>),
 }
@@ -90,8 +99,10 @@ impl Document {
             MODEL_SCHEMA => Self::Model(parse(text)?),
             STREAM_SCHEMA => Self::Stream(parse(text)?),
             LATENCY_SCHEMA => Self::Latency(parse(text)?),
+            IO_SCHEMA => Self::Io(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
+            PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             _ => return Err(other(schema, "document of numaio")),
         })

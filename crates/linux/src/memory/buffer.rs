@@ -1,5 +1,6 @@
 //! Buffers bound to a node.
 
+use super::policy::Policy;
 use super::room::Room;
 use crate::interrupt::interrupted;
 use crate::page_bytes;
@@ -231,15 +232,20 @@ fn map(bytes: usize, huge: bool) -> io::Result<Range<usize>> {
 /// Binds addresses to one node, strictly (mbind(2)). Static: a later change of the cpuset may take the
 /// memory's right to exist, but not map the node to another one.
 fn bind(map: &Range<usize>, node: NodeId) -> io::Result<()> {
-    let mut mask = vec![0u64; node.0 as usize / 64 + 1];
-    mask[node.0 as usize / 64] = 1 << (node.0 % 64);
-    let mode = libc::MPOL_BIND | libc::MPOL_F_STATIC_NODES;
-    // The kernel takes one bit less than it is told of.
-    let bits = mask.len() * 64 + 1;
+    let policy = Policy::bind(node);
     // SAFETY: the addresses are a mapping of our own, the mask holds `bits - 1` bits and lives through the
     // call. A policy changes no content.
-    let result =
-        unsafe { libc::syscall(libc::SYS_mbind, map.start, map.len(), mode, mask.as_ptr(), bits, 0) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            map.start,
+            map.len(),
+            policy.mode,
+            policy.mask.as_ptr(),
+            policy.bits(),
+            0,
+        )
+    };
     if result == 0 {
         Ok(())
     } else {

@@ -1,9 +1,15 @@
 //! A workload: the one noun. It is measured, predicted, planned and placed.
 
+mod io;
 mod latency;
+mod memory;
 mod stream;
 
+pub use io::{
+    DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolProcess, ToolWorkload,
+};
 pub use latency::{LatencyWorkload, LoadWorkload};
+pub use memory::{MemoryPlace, MemoryPolicy};
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
 use crate::ids::NodeId;
@@ -74,6 +80,10 @@ pub enum Workload {
     Stream(StreamWorkload),
     /// A thread follows pointers.
     Latency(LatencyWorkload),
+    /// Streams move data between memory and a device.
+    Io(IoWorkload),
+    /// Another program measures.
+    Tool(ToolWorkload),
 }
 
 impl fmt::Display for Workload {
@@ -101,6 +111,8 @@ impl fmt::Display for Workload {
                     None => Ok(()),
                 }
             }
+            Self::Io(io) => io.fmt(f),
+            Self::Tool(tool) => tool.fmt(f),
         }
     }
 }

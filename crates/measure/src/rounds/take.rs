@@ -1,6 +1,6 @@
 //! One visit: a workload run once, its outcome in the form that all kinds share.
 
-use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
+use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, Residency};
 use numaio_machine::workload::Workload;
 use numaio_schema::median;
 
@@ -45,10 +45,29 @@ pub(super) fn take(probe: &dyn Probe, workload: &Workload) -> Result<Taken, Prob
             }
             taken
         }
+        (Workload::Io(_), Outcome::Io(outcome)) => of_io(&outcome),
         _ => return Err(ProbeError::OtherOutcome),
     };
     taken.median = median(&taken.samples).filter(|middle| *middle > 0.0).ok_or_else(|| nothing(workload))?;
     Ok(taken)
+}
+
+/// Streams of all groups together; pages of one group in the wrong place spoil the visit.
+fn of_io(outcome: &IoOutcome) -> Taken {
+    let mut residency = Residency { pages_checked: Some(0), ..Residency::default() };
+    for group in outcome.groups.iter().map(|group| &group.residency) {
+        let both = residency.pages_checked.zip(group.pages_checked);
+        residency.pages_checked = both.map(|(one, other)| one + other);
+        residency.pages_misplaced += group.pages_misplaced;
+        residency.huge_bytes += group.huge_bytes;
+        residency.found_on = residency.found_on.or(group.found_on);
+    }
+    let mut taken = Taken::of(outcome.elapsed_ns, residency);
+    taken.samples = outcome.bytes_per_s();
+    taken.start_skew_ns = outcome.start_skew_ns;
+    let spoilt = outcome.groups.iter().find_map(|group| misplaced(&group.residency));
+    taken.set_aside = outcome.cut.clone().or(spoilt);
+    taken
 }
 
 impl Taken {
@@ -71,6 +90,8 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Copy(_) => ("copy", "nothing was copied"),
         Workload::Stream(_) => ("STREAM", "nothing was read or written"),
         Workload::Latency(_) => ("pointer chase", "no load ended"),
+        Workload::Io(_) => ("I/O", "nothing was moved"),
+        Workload::Tool(tool) => (tool.program.as_str(), "it measured nothing"),
     };
     ProbeError::Refused { what: what.to_owned(), why: format!("{did} while time was taken") }
 }

@@ -231,6 +231,8 @@ impl Probe for Simulated {
             Workload::Copy(copy) => self.copy(copy).map(Outcome::Copy),
             Workload::Stream(stream) => self.stream(stream).map(Outcome::Stream),
             Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
+            Workload::Io(io) => Err(ProbeError::Unsupported { what: io.through.name() }),
+            Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
         }
     }
 }
