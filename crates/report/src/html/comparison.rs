@@ -1,8 +1,9 @@
 //! Views of one target beside each other, and how far they agree.
 
-use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::method;
 use super::page::Page;
+use crate::figures::Figures;
 use crate::model_text::head::date;
 use crate::words::{self, count};
 use maud::{html, Markup};
@@ -76,7 +77,7 @@ fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
                 thead { tr {
                     th scope="col" { "Node" }
                     @for (view, grid) in views.iter().zip(&grids) {
-                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit.is_empty() { small { (grid.scale.unit) } } }
+                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit().is_empty() { small { (grid.scale.unit()) } } }
                     }
                 } }
                 tbody {
@@ -110,7 +111,7 @@ fn grid(page: &mut Page, view: &View) -> Grid {
     Grid {
         id: page.id("view"),
         what: view.name.clone(),
-        scale: Scale::of(view.quantity, page.unit, greatest(view.nodes.iter().map(|node| node.value))),
+        scale: Figures::of_view(view, page.unit),
         rows: vec![view.target.0],
         columns: view.nodes.iter().map(|node| node.node.0).collect(),
         cells: view.nodes.iter().map(|node| Some(Figure::stated(node, class(node.node)))).collect(),
@@ -125,7 +126,7 @@ fn cell(view: &View, grid: &Grid, node: NodeId) -> Markup {
             None => td { "–" },
             Some((value, figure)) => {
                 td.{ "c" (figure.class.unwrap_or(0).min(5)) } title=(figure.words(&grid.scale)) {
-                    (grid.scale.show(figure.value))
+                    (grid.scale.of(figure.value))
                     @if let Some(class) = figure.class { i { (class) } }
                     @if let Some(factor) = value.factor { small { "\u{d7}" (format!("{factor:.2}")) } }
                 }
@@ -148,9 +149,9 @@ fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
                     tr {
                         th scope="row" { (words::short(&view.title)) }
                         td.number { (value.node) }
-                        td.number { (grid.scale.show(figure.value)) " " (grid.scale.unit) }
+                        td.number { (grid.scale.of(figure.value)) " " (grid.scale.unit()) }
                         @if value.interval.is_some() {
-                            td.number { (grid.scale.show(figure.low)) " to " (grid.scale.show(figure.high)) }
+                            td.number { (grid.scale.of(figure.low)) " to " (grid.scale.of(figure.high)) }
                             td.number { (plus_minus(figure.half_width())) }
                             td.number { (figure.n) }
                             td.number { (signed_percent(figure.drift)) }
