@@ -100,7 +100,7 @@ pub fn unread(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// A place that cannot be written to. Nothing is left there of what was to be written.
+/// A place that cannot be written to.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
