@@ -9,6 +9,7 @@ mod control;
 pub mod copy;
 pub mod interrupt;
 mod kernel;
+pub mod launch;
 mod loads;
 mod memory;
 mod probe;

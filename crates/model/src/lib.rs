@@ -8,6 +8,7 @@ mod compare;
 mod fit;
 mod interleave;
 mod pairs;
+mod placement;
 mod plan;
 mod views;
 
@@ -16,6 +17,7 @@ pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use pairs::pair_classes;
+pub use placement::{place, Chosen, Near, NoPlace};
 pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,

@@ -8,6 +8,7 @@ mod interleave;
 mod io;
 mod latency;
 mod model;
+mod placement;
 mod plan;
 mod reading;
 mod receipt;
@@ -15,6 +16,7 @@ mod record;
 mod stream;
 mod summary;
 mod topology;
+mod verification;
 mod view;
 
 pub use document::{Document, NotThatDocument};
@@ -22,6 +24,10 @@ pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use placement::{
+    Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
+    PLACEMENT_SCHEMA,
+};
 pub use plan::{
     Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedWay,
     Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
@@ -35,6 +41,7 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
 };
