@@ -3,8 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Document, Model, NotThatDocument, PlanProblem, Quantity, Receipt, Record, TopologyDocument,
-    View,
+    Comparison, Document, Model, NotThatDocument, Plan, PlanProblem, PlannedWay, Quantity, Receipt, Record,
+    Stage, TopologyDocument, View,
 };
 
 #[test]
@@ -62,6 +62,21 @@ fn a_problem_of_version_1_is_read_and_written_back() {
     let bent = text.replacen("\"reserved\"", "\"reservde\"", 1);
     let error = PlanProblem::from_json(&bent).expect_err("a field nobody knows").to_string();
     assert!(error.contains("nodes[0]") && error.contains("reservde"), "{error}");
+}
+
+#[test]
+fn a_plan_of_version_1_is_read_and_written_back() {
+    let plan = Plan::from_json(include_str!("fixtures/plan-1.json")).expect("a plan");
+    let again = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(Plan::from_json(&again).expect("the same plan"), plan);
+    let bytes = |ways: &[PlannedWay]| ways.iter().map(|way| way.bytes).sum::<u64>();
+    assert_eq!(bytes(&plan.storage_ways), plan.problem.total_bytes());
+    assert_eq!(bytes(&plan.network_ways), plan.problem.total_bytes());
+    assert!(
+        plan.proof.optimal
+            && plan.bottleneck().any(|slow| slow.stage == Stage::Storage("nvme0n1".to_owned()))
+    );
+    assert!(plan.threads_on(NodeId(0)) <= 7 && plan.rejected.len() == 2);
 }
 
 #[test]
