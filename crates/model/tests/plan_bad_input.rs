@@ -8,6 +8,8 @@ use numaio_schema::{PlanLimit, PlanNode, PlanProblem, WayId};
 use plan_support::{machine, table, UNIT};
 use proptest::prelude::*;
 
+type Change = fn(&mut PlanProblem);
+
 fn good() -> PlanProblem {
     let rates = [vec![(1.0, 4.0), (0.5, 3.0)], vec![(0.5, 3.0), (1.0, 4.0)]];
     table(&[4, 4], &[10.0, 20.0], &[5.0, 0.0], &rates, &rates[..1])
@@ -22,7 +24,7 @@ fn refusal(change: impl FnOnce(&mut PlanProblem)) -> String {
 
 #[test]
 fn what_cannot_hold_is_named() {
-    let cases: Vec<(&str, fn(&mut PlanProblem))> = vec![
+    let cases: Vec<(&str, Change)> = vec![
         ("bandwidth of one thread of the storage way between device node 1 and memory node 0 is 0", |it| {
             it.storage_ways[2].thread_bytes_per_s = 0.0;
         }),

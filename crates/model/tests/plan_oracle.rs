@@ -150,13 +150,13 @@ fn sum_of(tables: &Tables, chosen: &[Vec<u32>]) -> Option<f64> {
             send[v][end] = way(chosen[v][nodes + end], tables.sends[end][v]);
         }
     }
-    for u in 0..nodes {
+    for (u, data) in tables.data.iter().enumerate() {
         let terms: Vec<(Variable, f64)> =
-            (0..nodes).filter_map(|v| read[v][u]).map(|(way, _)| (way, 1.0)).collect();
-        if terms.is_empty() && tables.data[u] > 0.0 {
+            read.iter().filter_map(|of_node| of_node[u]).map(|(way, _)| (way, 1.0)).collect();
+        if terms.is_empty() && *data > 0.0 {
             return None;
         }
-        programme.add_constraint(terms, ComparisonOp::Eq, tables.data[u]);
+        programme.add_constraint(terms, ComparisonOp::Eq, *data);
     }
     for v in 0..nodes {
         let comes = read[v].iter().flatten().map(|(way, _)| (*way, 1.0));

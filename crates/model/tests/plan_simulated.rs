@@ -6,7 +6,7 @@ use numaio_machine::ids::NodeId;
 use numaio_model::{plan, PlanOptions};
 use numaio_schema::{Plan, PlanProblem, PlannedWay, Transfer as Direction, WayId, WayRates};
 use numaio_sim::execute::{execute, Pace, ThreadPool, Transfer};
-use plan_support::{machine, printed, small};
+use plan_support::{machine, printed, recorded, small};
 use std::time::Duration;
 
 /// What the simulator is told of a plan: threads, bytes and the bandwidths of the problem, not what is predicted.
@@ -87,4 +87,24 @@ fn plans_take_what_is_predicted() {
         }
     }
     assert!(far.is_empty(), "{far:?}");
+}
+
+/// Each with the sharing that suits it best.
+fn simulated(plan: &Plan, pace: Pace) -> f64 {
+    execute(&Transfer { pace, ..transfer(plan) }).expect("an end").seconds
+}
+
+#[test]
+fn plans_are_at_least_as_good_as_simple_ones() {
+    for (name, problem) in recorded() {
+        let plan = plan(&problem, &PlanOptions::default()).expect("a plan");
+        let in_step = Pace::InStep { ahead: 0.01 };
+        let own = simulated(&plan, in_step);
+        for rejected in &plan.rejected {
+            let (storage_ways, network_ways) = (rejected.storage_ways.clone(), rejected.network_ways.clone());
+            let simple = Plan { storage_ways, network_ways, ..plan.clone() };
+            let taken = simulated(&simple, in_step).min(simulated(&simple, Pace::Free));
+            assert!(own < taken, "{name}: {own} s, {:?} {taken} s", rejected.rule);
+        }
+    }
 }

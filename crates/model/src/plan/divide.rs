@@ -3,16 +3,17 @@
 use super::answer::Solution;
 use super::instance::{Assignment, Instance};
 use super::problem::Refused;
-use super::search::{search, Effort, Found};
+use super::search::{search, Effort, Found, TOLERANCE};
 use super::simple::simple;
 use super::sum::SumRelaxation;
 use super::time::TimeRelaxation;
 use numaio_schema::{Objective, SimpleRule};
+use std::time::Instant;
 
 /// Solves an instance.
 pub(crate) fn divide(instance: &Instance, effort: Effort) -> Result<Solution, Refused> {
     let found = match instance.objective {
-        Objective::Time => search(instance, &TimeRelaxation::new(instance), known(instance), effort),
+        Objective::Time => time(instance, effort),
         Objective::Sum => {
             let relaxation = SumRelaxation::new(instance);
             let undivided = relaxation.undivided().map(|plan| (instance.value(&plan), plan));
@@ -21,6 +22,18 @@ pub(crate) fn divide(instance: &Instance, effort: Effort) -> Result<Solution, Re
         }
     };
     solution(found)
+}
+
+fn time(instance: &Instance, effort: Effort) -> Found {
+    let relaxation = TimeRelaxation::new(instance);
+    let first =
+        search(instance, &relaxation, known(instance), Effort { until: Some(Instant::now()), ..effort });
+    let closed = |value: f64| value <= first.bound * (1.0 + 2.0 * TOLERANCE);
+    let Some((_, plan)) = first.best.as_ref().filter(|(value, _)| !closed(*value)) else { return first };
+    let (plan, programmes) = relaxation.climb(plan.clone());
+    let mut found = search(instance, &relaxation, Some((instance.value(&plan), plan)), effort);
+    found.programmes += first.programmes + programmes;
+    found
 }
 
 /// The better one of the simple plans, to begin with.

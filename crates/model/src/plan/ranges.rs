@@ -81,6 +81,16 @@ impl Ranges {
         }
     }
 
+    /// Number of ways whose range is no longer all that the instance allows.
+    pub fn cuts(&self, instance: &Instance) -> usize {
+        let cut = self
+            .ways
+            .iter()
+            .zip(&instance.ways)
+            .filter(|((low, high), way)| *low > 0 || *high < way.most_threads);
+        cut.count()
+    }
+
     /// The most that can go through a via per unit of time, whatever is shared with other vias.
     pub fn through(&self, via: usize, instance: &Instance) -> f64 {
         let threads = instance.vias[via].1;

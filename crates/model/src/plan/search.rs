@@ -6,6 +6,7 @@
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -77,7 +78,8 @@ pub(crate) fn search<R: Relaxation>(
     let mut found = Found { best: known, bound: f64::INFINITY, programmes: 0 };
     let late = || effort.until.is_some_and(|until| Instant::now() >= until);
     // Even if the time is over at once there is a bound and, where there is any, a plan.
-    while !open.is_empty() && !(late() && found.programmes > 0 && found.best.is_some()) {
+    let enough = |found: &Found| found.programmes > 0 && found.best.is_some();
+    while !open.is_empty() && !(enough(&found) && late()) {
         // The most promising parts first; the sort keeps the order of equals.
         open.sort_by(|a, b| a.bound.total_cmp(&b.bound));
         let batch: Vec<Open> = open.drain(..open.len().min(BATCH)).collect();
@@ -110,12 +112,14 @@ struct Explored {
     programmes: u64,
 }
 
+/// Bound of the whole that a range is half of, the range, and what it may take over from the whole.
+type Half<W> = (f64, Ranges, Option<Rc<W>>);
+
 /// Works on one part, depth first, until it is done or the share of work is used up.
 fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, value: f64) -> Explored {
     let mut result = Explored { best: None, open: Vec::new(), left: f64::INFINITY, programmes: 0 };
     let mut value = value;
-    let mut stack: Vec<(f64, Ranges, Option<std::rc::Rc<R::Warm>>)> =
-        vec![(part.bound, part.ranges.clone(), None)];
+    let mut stack: Vec<Half<R::Warm>> = vec![(part.bound, part.ranges.clone(), None)];
     while let Some((bound, ranges, warm)) = stack.pop() {
         if bound >= below(value) {
             continue;
@@ -139,7 +143,7 @@ fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, valu
             result.left = result.left.min(bound);
             continue;
         };
-        let warm = std::rc::Rc::new(relaxed.warm);
+        let warm = Rc::new(relaxed.warm);
         // The last one pushed is searched first: more threads, as fewer may starve the rest.
         let halves = ranges.halves(cut, instance).into_iter().flatten();
         stack.extend(halves.map(|half| (bound, half, Some(warm.clone()))));

@@ -44,6 +44,8 @@ pub struct Tableau {
     table: Vec<f64>,
     /// Variable of each row; a number from `columns` on is a slack.
     basic: Vec<usize>,
+    /// Its value where all nonbasic variables are 0.
+    right: Vec<f64>,
     /// Its value.
     value: Vec<f64>,
     /// Variable of each column.
@@ -101,6 +103,7 @@ impl Programme {
             columns,
             table,
             basic: (columns..columns + self.rows.len()).collect(),
+            right: self.rows.iter().map(|row| row.right).collect(),
             value: vec![0.0; self.rows.len()],
             nonbasic: (0..columns).collect(),
             high: vec![false; columns],
@@ -174,26 +177,10 @@ impl Tableau {
             let stays = gains.abs() < EQUAL && self.high[column];
             self.high[column] = upper.is_finite() && (gains >= EQUAL || stays);
         }
-        let slacks = self.columns;
-        let mut right = vec![0.0; self.basic.len()];
-        for (row, line) in self.table.chunks(self.columns.max(1)).enumerate() {
-            // B^-1 is the part of the table under the slacks; a slack that is basic is a unit column.
-            for (factor, variable) in line.iter().zip(&self.nonbasic) {
-                if *variable >= slacks {
-                    right[row] += factor * programme.rows[*variable - slacks].right;
-                }
-            }
-            if self.basic[row] >= slacks {
-                right[row] += programme.rows[self.basic[row] - slacks].right;
-            }
-        }
-        self.fill(programme, right);
-    }
-
-    fn fill(&mut self, programme: &Programme, right: Vec<f64>) {
         let at: Vec<f64> = (0..self.columns).map(|column| self.at(column)).collect();
         for (row, line) in self.table.chunks(self.columns.max(1)).enumerate() {
-            self.value[row] = right[row] - line.iter().zip(&at).map(|(factor, at)| factor * at).sum::<f64>();
+            self.value[row] =
+                self.right[row] - line.iter().zip(&at).map(|(factor, at)| factor * at).sum::<f64>();
         }
         let gain = |variable: usize| match programme.gain.get(variable) {
             Some(gain) => gain + programme.tie[variable],
@@ -318,6 +305,8 @@ impl Tableau {
             *factor /= element;
         }
         line[column] = 1.0 / element;
+        self.right[row] /= element;
+        let right = self.right[row];
         let subtract = |target: &mut [f64]| {
             let factor = std::mem::replace(&mut target[column], 0.0);
             if factor != 0.0 {
@@ -325,12 +314,11 @@ impl Tableau {
                     *value -= factor * step;
                 }
             }
+            factor
         };
-        self.table
-            .chunks_mut(columns)
-            .enumerate()
-            .filter(|(other, _)| *other != row)
-            .for_each(|(_, it)| subtract(it));
+        for (other, target) in self.table.chunks_mut(columns).enumerate().filter(|(other, _)| *other != row) {
+            self.right[other] -= subtract(target) * right;
+        }
         subtract(&mut self.reduced);
         self.table[row * columns..(row + 1) * columns].copy_from_slice(&line);
     }

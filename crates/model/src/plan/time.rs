@@ -11,6 +11,12 @@ use super::simplex::{End, Programme, Tableau};
 
 /// What a thread counts among plans of equal time: fewer are better.
 const THREAD: f64 = 1e-9;
+/// Relative gain that is none.
+const CLOSE: f64 = 1e-9;
+/// Cuts between two plans of a search.
+const PLANS_EVERY: usize = 4;
+/// Programmes that improving one plan may take, for each node.
+const CLIMB: u64 = 100;
 /// Parts of a thread that are rounding errors.
 const WHOLE: f64 = 1e-7;
 
@@ -190,6 +196,49 @@ impl<'a> TimeRelaxation<'a> {
         self.instance.assignment(threads, &rates)
     }
 
+    /// Moves threads of a plan one by one from a way to another of the same via while that helps. Says the number of
+    /// programmes too.
+    pub fn climb(&self, plan: Assignment) -> (Assignment, u64) {
+        let mut best = (self.instance.value(&plan), plan);
+        let mut programmes = 0;
+        loop {
+            let before = best.0;
+            for via in 0..self.vias.len() {
+                let ways: Vec<usize> =
+                    self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
+                for (from, to) in ways.iter().flat_map(|from| ways.iter().map(move |to| (*from, *to))) {
+                    let Some(threads) = self.moved(&best.1.threads, via, from, to) else { continue };
+                    if programmes >= CLIMB * self.vias.len() as u64 {
+                        return (best.1, programmes);
+                    }
+                    programmes += 1;
+                    let plan = self.with_threads(&self.start, threads);
+                    let plan = plan.map(|plan| (self.instance.value(&plan), plan));
+                    best = plan.filter(|(value, _)| *value < best.0 * (1.0 - CLOSE)).unwrap_or(best);
+                }
+            }
+            if best.0 >= before {
+                return (best.1, programmes);
+            }
+        }
+    }
+
+    /// Threads of a plan with one moved, or with an idle one put to use; none if that cannot be.
+    fn moved(&self, threads: &[u32], via: usize, from: usize, to: usize) -> Option<Vec<u32>> {
+        let mut threads = threads.to_vec();
+        let used: u32 =
+            self.instance.reads_at(via).chain(self.instance.sends_at(via)).map(|way| threads[way]).sum();
+        let idle = self.instance.vias[via].1 - used;
+        if threads[to] == self.instance.ways[to].most_threads || (from == to) != (idle > 0) {
+            return None;
+        }
+        threads[to] += 1;
+        if from != to {
+            threads[from] = threads[from].checked_sub(1)?;
+        }
+        Some(threads)
+    }
+
     /// Where to cut: first how a via's threads are split, then the way whose part of a thread carries most.
     fn cut(&self, usage: &[f64], ranges: &Ranges) -> Option<Cut> {
         let part = |usage: f64| usage - (usage + WHOLE).floor();
@@ -239,8 +288,10 @@ impl Relaxation for TimeRelaxation<'_> {
             return Relaxed { bound, candidate: None, cut: None, warm: tableau };
         }
         let usage = self.usage(&tableau.point());
-        let candidate = self.rounded(&tableau, &usage, ranges);
         let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
+        // A plan costs as much as a bound, and those of neighbours are alike.
+        let worth = cut.is_none() || ranges.cuts(self.instance).is_multiple_of(PLANS_EVERY);
+        let candidate = if worth { self.rounded(&tableau, &usage, ranges) } else { None };
         Relaxed { bound, candidate, cut, warm: tableau }
     }
 }
