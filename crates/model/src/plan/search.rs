@@ -60,6 +60,12 @@ pub(crate) struct Effort {
     pub workers: usize,
 }
 
+impl Effort {
+    fn late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
 struct Open {
     bound: f64,
     ranges: Ranges,
@@ -76,15 +82,15 @@ pub(crate) fn search<R: Relaxation>(
     let possible = (0..instance.vias.len()).all(|via| all.narrow(via, instance));
     let mut open: Vec<Open> = if possible { vec![Open { bound: 0.0, ranges: all }] } else { Vec::new() };
     let mut found = Found { best: known, bound: f64::INFINITY, programmes: 0 };
-    let late = || effort.until.is_some_and(|until| Instant::now() >= until);
-    // Even if the time is over at once there is a bound and, where there is any, a plan.
-    let enough = |found: &Found| found.programmes > 0 && found.best.is_some();
-    while !open.is_empty() && !(enough(&found) && late()) {
+    let enough = |found: &Found| found.programmes > 0 && found.best.is_some() && effort.late();
+    while !(open.is_empty() || enough(&found)) {
         // The most promising parts first; the sort keeps the order of equals.
         open.sort_by(|a, b| a.bound.total_cmp(&b.bound));
         let batch: Vec<Open> = open.drain(..open.len().min(BATCH)).collect();
         let value = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
-        for result in in_parallel(&batch, effort.workers, |part| explore(instance, relaxation, part, value)) {
+        for result in
+            in_parallel(&batch, effort.workers, |part| explore(instance, relaxation, part, value, effort))
+        {
             found.programmes += result.programmes;
             found.bound = found.bound.min(result.left);
             open.extend(result.open);
@@ -116,7 +122,13 @@ struct Explored {
 type Half<W> = (f64, Ranges, Option<Rc<W>>);
 
 /// Works on one part, depth first, until it is done or the share of work is used up.
-fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, value: f64) -> Explored {
+fn explore<R: Relaxation>(
+    instance: &Instance,
+    relaxation: &R,
+    part: &Open,
+    value: f64,
+    effort: Effort,
+) -> Explored {
     let mut result = Explored { best: None, open: Vec::new(), left: f64::INFINITY, programmes: 0 };
     let mut value = value;
     let mut stack: Vec<Half<R::Warm>> = vec![(part.bound, part.ranges.clone(), None)];
@@ -124,7 +136,9 @@ fn explore<R: Relaxation>(instance: &Instance, relaxation: &R, part: &Open, valu
         if bound >= below(value) {
             continue;
         }
-        if result.programmes >= SHARE {
+        // Even if the time is over there is a bound for each part that was begun, and a plan if there is any.
+        let over = result.programmes > 0 && value.is_finite() && effort.late();
+        if result.programmes >= SHARE || over {
             result.open.push(Open { bound, ranges });
             continue;
         }

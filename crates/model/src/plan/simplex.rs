@@ -323,3 +323,91 @@ impl Tableau {
         self.table[row * columns..(row + 1) * columns].copy_from_slice(&line);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use microlp::{ComparisonOp, OptimizationDirection, Problem};
+    use proptest::prelude::*;
+
+    fn solved(programme: &Programme) -> (End, f64, Tableau) {
+        let mut tableau = programme.start();
+        let end = tableau.solve(programme, f64::NEG_INFINITY);
+        (end, programme.bound(&tableau), tableau)
+    }
+
+    /// Worked by hand: 3a + 2b, a + b <= 4, a + 3b <= 6, a <= 3: a = 3, b = 1.
+    #[test]
+    fn a_programme_of_two_variables() {
+        let mut programme = Programme::default();
+        let (a, b) = (programme.variable(3.0, 0.0, (0.0, 3.0)), programme.variable(2.0, 0.0, (0.0, 9.0)));
+        programme.row(vec![(a, 1.0), (b, 1.0)], false, 4.0);
+        programme.row(vec![(a, 1.0), (b, 3.0)], false, 6.0);
+        let (end, bound, mut tableau) = solved(&programme);
+        assert_eq!((end, bound, tableau.point()), (End::Best, 11.0, vec![3.0, 1.0]));
+        // A bound that moves is mended from where it stands.
+        tableau.set_bounds(a, (0.0, 1.0));
+        tableau.recompute(&programme);
+        assert_eq!(tableau.solve(&programme, 0.0), End::Best);
+        assert!((programme.bound(&tableau) - (3.0 + 10.0 / 3.0)).abs() < 1e-12);
+        assert_eq!(tableau.solve(&programme, 100.0), End::Best);
+        tableau.set_bounds(b, (3.0, 9.0));
+        tableau.recompute(&programme);
+        assert_eq!(tableau.solve(&programme, f64::NEG_INFINITY), End::Empty);
+    }
+
+    fn programmes() -> impl Strategy<Value = (Programme, Vec<(f64, f64)>)> {
+        let row = (prop::collection::vec(-2i32..4, 6), any::<bool>(), 0i32..12);
+        let variable = || (-3i32..6, 0i32..3, 0i32..6);
+        let all = (prop::collection::vec(row, 1..6), prop::collection::vec((variable(), variable()), 6));
+        all.prop_map(|(rows, variables)| {
+            let mut programme = Programme::default();
+            let bounds = |(_, low, wide): (i32, i32, i32)| (f64::from(low), f64::from(low + wide));
+            for (first, _) in &variables {
+                programme.variable(f64::from(first.0), 0.0, bounds(*first));
+            }
+            for (factors, equal, right) in rows {
+                let terms =
+                    factors.into_iter().enumerate().map(|(variable, factor)| (variable, f64::from(factor)));
+                programme.row(terms.collect(), equal, f64::from(right));
+            }
+            (programme, variables.into_iter().map(|(_, second)| bounds(second)).collect())
+        })
+    }
+
+    /// What microlp says of a programme with other bounds; none if it is empty.
+    fn witness(programme: &Programme, bounds: &[(f64, f64)]) -> Option<f64> {
+        let mut problem = Problem::new(OptimizationDirection::Maximize);
+        let variables: Vec<_> =
+            programme.gain.iter().zip(bounds).map(|(gain, bounds)| problem.add_var(*gain, *bounds)).collect();
+        for row in &programme.rows {
+            let terms: Vec<_> =
+                row.terms.iter().map(|(variable, factor)| (variables[*variable], *factor)).collect();
+            let relation = if row.equal { ComparisonOp::Eq } else { ComparisonOp::Le };
+            problem.add_constraint(terms, relation, row.right);
+        }
+        Some(problem.solve().ok()?.into_solution().ok()?.objective())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// From the start, and again after all bounds have moved, the best gain is that of another solver.
+        #[test]
+        fn another_solver_says_the_same((programme, moved) in programmes()) {
+            let (end, bound, mut tableau) = solved(&programme);
+            let agrees = |end: End, bound: f64, other: Option<f64>| match other {
+                Some(gain) => end == End::Best && (bound - gain).abs() < 1e-6,
+                None => end == End::Empty,
+            };
+            let other = witness(&programme, &programme.bounds);
+            prop_assert!(agrees(end, bound, other), "{end:?} {bound} {other:?}");
+            for (variable, bounds) in moved.iter().enumerate() {
+                tableau.set_bounds(variable, *bounds);
+            }
+            tableau.recompute(&programme);
+            let (end, other) = (tableau.solve(&programme, f64::NEG_INFINITY), witness(&programme, &moved));
+            prop_assert!(agrees(end, programme.bound(&tableau), other), "{end:?} {other:?}");
+        }
+    }
+}
