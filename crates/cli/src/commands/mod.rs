@@ -7,6 +7,7 @@ pub mod latency;
 mod matrix;
 mod measuring;
 mod model;
+pub mod near;
 mod record;
 mod replayed;
 pub mod report;
@@ -28,6 +29,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),
         Command::Report(command) => report::run(&args.common, command),
+        Command::Near(command) => near::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }
