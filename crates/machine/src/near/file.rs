@@ -3,7 +3,7 @@
 use super::host::unanswered;
 use super::mounts::{self, Mount};
 use super::walk::{At, Thing, Walk};
-use super::{block, gpu, servers};
+use super::{block, gpu, names, servers};
 use crate::locate::{DeviceNumber, LocateError, LocateExt, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
 
@@ -37,21 +37,30 @@ fn without_facts(walk: &mut Walk, at: At, path: &str, error: &LocateError) {
     };
     let absent = matches!(error, LocateError::Absent(_));
     match walk.ground.locate.path(folder) {
-        Ok(facts) if absent && facts.kind == PathKind::Directory && !folder.starts_with("/dev") => {
+        Ok(facts) if absent && facts.kind == PathKind::Directory && !is_device_file(path) => {
             let at = walk.step(at, folder, path, "it is not there yet; its directory is");
             follow_facts(walk, at, folder, &facts, OWN_MOUNTS);
         }
+        _ if absent && is_device_file(path) => names::unknown(walk, at, path),
         _ => unanswered(walk, at, path, error),
     }
+}
+
+/// Whether a path would be a device file: below /dev only that directory's own file systems hold others.
+fn is_device_file(path: &str) -> bool {
+    let holds_files = |folder: &str| path.starts_with(folder);
+    path.starts_with("/dev/")
+        && !["/dev/shm/", "/dev/hugepages/", "/dev/mqueue/"].into_iter().any(holds_files)
 }
 
 /// Follows what is at a path, with the mounts of the process that sees it.
 pub(super) fn follow_facts(walk: &mut Walk, at: At, path: &str, facts: &PathFacts, mountinfo: &str) {
     match (facts.kind, facts.is) {
-        (PathKind::Block, Some(number)) => match block_of(walk, number) {
-            Some((name, looked_at)) => walk.go(at, Thing::Block(name), &looked_at, ""),
-            None => no_device(walk, at, path, "No driver has the block device of this file."),
-        },
+        (PathKind::Block, Some(number)) => {
+            if !by_number(walk, at, number) {
+                no_device(walk, at, path, "No driver has the block device of this file.");
+            }
+        }
         (PathKind::Character, Some(number)) => character(walk, at, path, number),
         (PathKind::File | PathKind::Directory, _) => on_mount(walk, at, facts, mountinfo),
         _ => no_device(walk, at, path, "It is a pipe, a socket or the like, and its data is in memory."),
@@ -62,11 +71,22 @@ fn no_device(walk: &mut Walk, at: At, subject: &str, what: &str) {
     walk.dead_end(at, "near-no-device", subject, what, "Name the device its data comes from.");
 }
 
-/// A block device by its number, and the link that tells it.
-fn block_of(walk: &Walk, number: DeviceNumber) -> Option<(String, String)> {
-    let path = walk.by_number("block", number)?;
-    let name = path.rsplit('/').next()?.to_owned();
-    Some((name, format!("/sys/dev/block/{number}")))
+/// The canonical path of a device by its number (`Documentation/ABI/testing/sysfs-dev`).
+fn numbered(walk: &Walk, kind: &str, number: DeviceNumber) -> Option<String> {
+    walk.root().resolve(&format!("/sys/dev/{kind}/{number}")).ok()
+}
+
+/// The block device of a number.
+fn block_of(walk: &Walk, number: DeviceNumber) -> Option<String> {
+    numbered(walk, "block", number)?.rsplit('/').next().map(str::to_owned)
+}
+
+/// Goes on to the block device of a number, if there is one.
+fn by_number(walk: &mut Walk, at: At, number: DeviceNumber) -> bool {
+    let Some(name) = block_of(walk, number) else { return false };
+    let said = name.clone();
+    walk.go(at, Thing::Block(name), &format!("/sys/dev/block/{number}"), &said);
+    true
 }
 
 /// A character device: of a GPU, an RDMA device, an NVMe controller, a DAX device.
@@ -76,7 +96,7 @@ fn character(walk: &mut Walk, at: At, path: &str, number: DeviceNumber) {
     {
         return walk.reach(at, device, &looked_at);
     }
-    let place = walk.by_number("char", number);
+    let place = numbered(walk, "char", number);
     match place.and_then(|place| walk.device_at(&place)) {
         Some(device) => walk.reach(at, device, &format!("/sys/dev/char/{number}")),
         None => no_device(
@@ -92,17 +112,15 @@ fn on_mount(walk: &mut Walk, at: At, facts: &PathFacts, mountinfo: &str) {
     let mounts = mounts::parse(&walk.root().optional(mountinfo).unwrap_or_default());
     let Some(mount) = mounts::holding(&mounts, facts) else {
         // A process's mounts may be hidden from us; the number of the device tells where it is one.
-        return match block_of(walk, facts.on) {
-            Some((name, looked_at)) => walk.go(at, Thing::Block(name), &looked_at, ""),
-            None => {
-                no_device(walk, at, &facts.canonical, "Its file system is none of the mounts that are known.")
-            }
-        };
+        if !by_number(walk, at, facts.on) {
+            no_device(walk, at, &facts.canonical, "Its file system is none of the mounts that are known.");
+        }
+        return;
     };
     let what = format!("{} on {}", mount.kind, mount.source);
     let at = walk.step(at, &what, mountinfo, &format!("{} {} {}", mount.on, mount.root, mount.place));
-    if let Some((name, looked_at)) = block_of(walk, mount.on) {
-        return walk.go(at, Thing::Block(name), &looked_at, "");
+    if by_number(walk, at, mount.on) {
+        return;
     }
     match mount.kind.as_str() {
         "btrfs" => btrfs(walk, at, mount),
@@ -155,8 +173,8 @@ fn through_disks(walk: &mut Walk, at: At, mount: &Mount, paths: Vec<String>, mou
 fn btrfs(walk: &mut Walk, at: At, mount: &Mount) {
     const PLACE: &str = "/sys/fs/btrfs";
     let number = walk.ground.locate.path(&mount.source).ok().and_then(|facts| facts.is);
-    let by_number = number.and_then(|number| block_of(walk, number)).map(|(name, _)| name);
-    let Some(mounted) = by_number.or_else(|| block::by_device_file(walk, &mount.source)) else {
+    let mounted = number.and_then(|number| block_of(walk, number));
+    let Some(mounted) = mounted.or_else(|| block::by_device_file(walk, &mount.source)) else {
         return no_device(walk, at, &mount.place, "The device that was mounted is not there.");
     };
     let folders = walk.root().names(PLACE).into_iter().map(|id| format!("{PLACE}/{id}/devices"));

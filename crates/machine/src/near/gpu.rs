@@ -1,7 +1,7 @@
 //! GPUs, by CUDA's number or by UUID.
 
-use super::names::unknown;
-use super::walk::Walk;
+use super::walk::{At, Walk};
+use super::UNKNOWN;
 use crate::devices::PciAddress;
 use crate::sysfs::SysfsExt;
 
@@ -14,7 +14,7 @@ pub(super) fn cuda(walk: &mut Walk, number: u32) {
     let devices = walk.devices_named(&name);
     let at = walk.begin_named(&name);
     match devices.first() {
-        None => unknown(walk, &name),
+        None => unknown(walk, at, &name),
         Some(device) => {
             walk.reach(at, *device, "the order of PCI addresses");
             let what = "GPUs are counted by PCI address; CUDA counts so with CUDA_DEVICE_ORDER=PCI_BUS_ID alone, and only those in CUDA_VISIBLE_DEVICES.";
@@ -30,7 +30,7 @@ pub(super) fn uuid(walk: &mut Walk, uuid: &str) {
     let has = |line: &&str| line.trim().starts_with(uuid);
     let found = of_driver(walk, "GPU UUID", |value| has(&value));
     match found.as_slice() {
-        [] => unknown(walk, uuid),
+        [] => unknown(walk, at, uuid),
         [(device, file)] => walk.reach(at, *device, file),
         several => {
             let what = format!("{} GPUs have a UUID that begins so.", several.len());
@@ -57,4 +57,16 @@ fn of_driver(walk: &Walk, name: &str, is_it: impl Fn(&str) -> bool) -> Vec<(usiz
         Some((device, file))
     };
     walk.root().names(GPUS).into_iter().filter_map(of_gpu).collect()
+}
+
+fn unknown(walk: &mut Walk, at: At, name: &str) {
+    let cuda = |name: &&String| name.starts_with("cuda:");
+    let devices = &walk.ground.topology.devices;
+    let known: Vec<&str> =
+        devices.iter().filter_map(|device| device.names.iter().find(cuda)).map(String::as_str).collect();
+    let remedy = match known.as_slice() {
+        [] => "No GPU here has the driver of NVIDIA's; name others by PCI address.".to_owned(),
+        names => format!("There are {}.", names.join(", ")),
+    };
+    walk.dead_end(at, UNKNOWN, name, &format!("There is no GPU {name:?}."), &remedy);
 }

@@ -1,6 +1,6 @@
 //! Bare names and PCI addresses, and the names nearest to one that nothing has.
 
-use super::walk::{Thing, Walk};
+use super::walk::{At, Thing, Walk};
 use super::{block, UNKNOWN};
 use crate::devices::PciAddress;
 use crate::sysfs::SysfsExt;
@@ -24,7 +24,7 @@ pub(super) fn pci(walk: &mut Walk, address: PciAddress) {
             "It is a bridge and moves nothing of its own.",
             "Name a device below it.",
         ),
-        None => unknown(walk, &address.to_string()),
+        None => unknown(walk, at, &address.to_string()),
     }
 }
 
@@ -48,19 +48,20 @@ pub(super) fn name(walk: &mut Walk, name: &str) {
     let at = walk.begin_named(name);
     match (devices.as_slice(), mapped) {
         ([], Some((disk, said))) => walk.go(at, Thing::Block(disk), &said, name),
-        ([], None) => unknown(walk, name),
+        ([], None) => unknown(walk, at, name),
         (found, _) => walk.reach_all(at, found, "names of devices"),
     }
 }
 
 /// Says that nothing has this name, and which names are near to it.
-pub(super) fn unknown(walk: &mut Walk, name: &str) {
-    let offered = nearest(name, &known(walk));
+pub(super) fn unknown(walk: &mut Walk, at: At, name: &str) {
+    // Device files are known by the names that their devices have.
+    let offered = nearest(name.rsplit('/').next().unwrap_or(name), &known(walk));
     let remedy = match offered.as_slice() {
         [] => "No device was found here at all.".to_owned(),
         names => format!("There are {}.", names.join(", ")),
     };
-    walk.dead_end(walk.first(), UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
+    walk.dead_end(at, UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
 }
 
 fn known(walk: &Walk) -> BTreeSet<String> {

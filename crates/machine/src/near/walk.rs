@@ -159,11 +159,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where the walk began.
-    pub fn first(&self) -> At {
-        At { step: (!self.steps.is_empty()).then_some(0), share: 1.0 }
-    }
-
     /// Whether the walk came through this thing.
     pub fn came_from(&self, thing: &Thing) -> bool {
         self.above.contains(thing)
@@ -280,11 +275,6 @@ impl<'a> Walk<'a> {
     /// Whether no device was reached yet.
     pub fn is_nowhere(&self) -> bool {
         self.ends == 0
-    }
-
-    /// The canonical path of a device by its number, from /sys/dev.
-    pub fn by_number(&self, kind: &str, number: crate::locate::DeviceNumber) -> Option<String> {
-        self.root().resolve(&format!("/sys/dev/{kind}/{number}")).ok()
     }
 
     /// Where a block device is described; kernels before 2.6.26 have no class of them.
