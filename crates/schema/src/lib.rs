@@ -8,6 +8,7 @@ mod interleave;
 mod io;
 mod latency;
 mod model;
+mod near;
 mod placement;
 mod reading;
 mod receipt;
@@ -23,6 +24,7 @@ pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use near::{NearDocument, NEAR_SCHEMA};
 pub use placement::{
     Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
     PLACEMENT_SCHEMA,

@@ -7,6 +7,7 @@ pub mod latency;
 mod matrix;
 mod measuring;
 mod model;
+pub mod near;
 pub mod place;
 mod placing;
 mod record;
@@ -33,6 +34,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Report(command) => report::run(&args.common, command),
         Command::Place(command) => place::run(&args.common, command),
         Command::Run(command) => run::run(&args.common, command),
+        Command::Near(command) => near::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }
