@@ -85,6 +85,8 @@ pub enum Command {
     Place(crate::commands::place::PlaceArgs),
     /// Run a program near its device: CPU affinity and memory policy are set before it starts
     Run(crate::commands::run::RunArgs),
+    /// Show where running programs are, and which are remote to their devices
+    Status(crate::commands::status::StatusArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -39,7 +39,7 @@ pub use listing::model_listing;
 pub use markdown::markdown;
 pub use model_text::model_text;
 pub use near_text::near_text;
-pub use placement::{numactl, placement_text, verification_text};
+pub use placement::{numactl, placement_text, status_text, verification_text};
 pub use stream_text::stream_text;
 pub use style::TextStyle;
 pub use svg::topology_svg;

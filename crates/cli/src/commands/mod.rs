@@ -14,6 +14,7 @@ mod record;
 mod replayed;
 pub mod report;
 pub mod run;
+pub mod status;
 pub mod stream;
 mod topology;
 
@@ -35,6 +36,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Place(command) => place::run(&args.common, command),
         Command::Run(command) => run::run(&args.common, command),
         Command::Near(command) => near::run(&args.common, command),
+        Command::Status(command) => status::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

@@ -151,7 +151,7 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
 }
 
 /// Models of this machine: the one given, those that are saved, or what a tape holds.
-fn models(
+pub fn models(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
