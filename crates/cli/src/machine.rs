@@ -68,6 +68,14 @@ impl Machine {
         }
     }
 
+    /// Seconds since 1970 at which it is seen; none of a copied tree, which does not tell.
+    pub fn seen_at(&self) -> Option<u64> {
+        match self {
+            Self::Copied(_) => None,
+            _ => Some(self.time()),
+        }
+    }
+
     /// Whether this is the machine that numaio runs on.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
@@ -84,7 +92,7 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
         })
     };
     let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
-    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &error))?;
+    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
     if !numaio_machine::see::is_machine(&replay) {
         return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))

@@ -9,6 +9,7 @@ mod control;
 pub mod copy;
 pub mod interrupt;
 mod kernel;
+pub mod launch;
 mod loads;
 mod locate;
 mod memory;

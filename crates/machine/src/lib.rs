@@ -16,6 +16,7 @@ pub mod interleave;
 pub mod locate;
 pub mod near;
 pub mod probe;
+pub mod process;
 pub mod see;
 pub mod set;
 pub mod sysfs;

@@ -35,6 +35,7 @@ fn outcome(ns: u64) -> Outcome {
         elapsed_ns: 2 * ns,
         start_skew_ns: 0,
         residency: Residency::default(),
+        c_library: Some("musl".into()),
     })
 }
 

@@ -19,8 +19,10 @@ pub struct Bundle {
 pub struct MachineDocuments {
     /// The machine's fingerprint.
     pub fingerprint: String,
-    /// How it was seen; of several the last one added, as they tell no time.
+    /// How it was seen; of several the newest, and the last one added of those that tell no time.
     pub topology: Option<Topology>,
+    /// Seconds since 1970 at which it was seen so, if that is told.
+    pub seen_at: Option<u64>,
     /// Bandwidth classes.
     pub models: Vec<Model>,
     /// STREAM.
@@ -31,7 +33,7 @@ pub struct MachineDocuments {
     pub ios: Vec<IoRecord>,
     /// Views beside each other.
     pub comparisons: Vec<Comparison>,
-    /// Views alone, the last one added first, as they tell no time.
+    /// Views alone; of those that tell no time the last one added first.
     pub views: Vec<View>,
 }
 
@@ -41,6 +43,9 @@ pub enum Misfit {
     /// Changes that were applied.
     #[error("it is a receipt of changes, and no report tells of them")]
     Receipt,
+    /// Places for tasks.
+    #[error("it is a plan of places, and no report tells of them")]
+    Placement,
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
@@ -64,8 +69,10 @@ impl Bundle {
     pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
         match document {
             Document::Topology(it) => {
-                let fingerprint = it.topology.identity.fingerprint.clone();
-                self.of(&fingerprint).topology = Some(it.topology);
+                let machine = self.of(&it.topology.identity.fingerprint);
+                if machine.topology.is_none() || it.seen_at >= machine.seen_at {
+                    (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
+                }
             }
             Document::Model(it) => {
                 let fingerprint = it.record.provenance.machine.fingerprint.clone();
@@ -79,6 +86,7 @@ impl Bundle {
                 self.of(&it.machine.fingerprint).comparisons.push(*it);
             }
             Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),
         }
@@ -155,7 +163,7 @@ impl MachineDocuments {
     }
 
     fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
-        let topology = self.topology.iter().map(|it| TopologyDocument::new(it.clone()));
+        let topology = self.topology.iter().map(|it| TopologyDocument::seen(it.clone(), self.seen_at));
         let mut documents: Vec<serde_json::Value> =
             topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
         for model in &self.models {
@@ -186,6 +194,7 @@ impl MachineDocuments {
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
+        self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
     }
 
     fn keep_newest(&mut self) {

@@ -9,12 +9,14 @@ mod io;
 mod latency;
 mod model;
 mod near;
+mod placement;
 mod reading;
 mod receipt;
 mod record;
 mod stream;
 mod summary;
 mod topology;
+mod verification;
 mod view;
 
 pub use document::{Document, NotThatDocument};
@@ -23,6 +25,10 @@ pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCH
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use near::{NearDocument, NEAR_SCHEMA};
+pub use placement::{
+    Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
+    PLACEMENT_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
@@ -31,6 +37,7 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
 };

@@ -8,9 +8,12 @@ mod matrix;
 mod measuring;
 mod model;
 pub mod near;
+pub mod place;
+mod placing;
 mod record;
 mod replayed;
 pub mod report;
+pub mod run;
 pub mod stream;
 mod topology;
 
@@ -30,6 +33,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Export(command) => export::run(&args.common, command),
         Command::Report(command) => report::run(&args.common, command),
         Command::Near(command) => near::run(&args.common, command),
+        Command::Place(command) => place::run(&args.common, command),
+        Command::Run(command) => run::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

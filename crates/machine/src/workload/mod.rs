@@ -2,12 +2,14 @@
 
 mod io;
 mod latency;
+mod memory;
 mod stream;
 
 pub use io::{
     DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolProcess, ToolWorkload,
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
+pub use memory::{MemoryPlace, MemoryPolicy};
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
 use crate::ids::NodeId;
