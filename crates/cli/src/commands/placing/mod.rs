@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
 pub struct NearArgs {
-    /// What the tasks are to be near: a device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0); may be repeated
+    /// What the tasks are to be near: a device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0), a path, host:NAME, cuda:N,
+    /// pid:N, as numaio near explains; may be repeated
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<String>,
     /// The direction that matters: write (memory to device), read (device to memory) or both
@@ -90,7 +91,7 @@ pub fn plan(
     };
     let mut near = Vec::new();
     for handle in &args.near {
-        near.extend(near::resolve(topology, handle)?);
+        near.extend(near::resolve(machine, topology, handle)?);
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();

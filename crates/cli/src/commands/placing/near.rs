@@ -1,24 +1,28 @@
 //! Handles, resolved to devices.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
 use numaio_machine::devices::Device;
+use numaio_machine::near::{self, Ground, Handle, NearDevice, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::Near;
 
-/// Devices behind a handle.
-pub fn resolve(topology: &Topology, handle: &str) -> Result<Vec<Near>, Failure> {
-    let devices = || topology.devices.iter().filter(|device| device.moves_data());
-    let found = devices().find(|device| device.answers_to(handle));
-    let device = found.ok_or_else(|| {
-        let names: Vec<String> = devices().map(|device| device.name()).collect();
-        let hint = match names.is_empty() {
-            true => "no device was found here".to_owned(),
-            false => format!("there are {}", names.join(", ")),
-        };
-        Failure::usage(format!("there is no device {handle:?}")).hint(hint)
-    })?;
-    Ok(vec![near(handle, Vec::new(), device)])
+/// Devices behind a handle, those that stand by left out.
+pub fn resolve(machine: &Machine, topology: &Topology, handle: &str) -> Result<Vec<Near>, Failure> {
+    let typed: Handle = handle.parse().map_err(Failure::usage)?;
+    let found = near::resolve(Ground { root: machine, locate: machine, topology }, &typed);
+    let used = found.devices.iter().filter(|device| device.share > 0.0);
+    let devices: Vec<Near> = used.map(|device| near_of(topology, &found, device)).collect();
+    if devices.is_empty() {
+        return Err(failure::nowhere(&found));
+    }
+    Ok(devices)
+}
+
+fn near_of(topology: &Topology, found: &Resolved, device: &NearDevice) -> Near {
+    let chain = found.way_to(device).iter().map(|step| step.what.clone()).collect();
+    near(&found.handle, chain, &topology.devices[device.index])
 }
 
 /// A device as placement sees it.
