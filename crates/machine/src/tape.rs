@@ -170,8 +170,8 @@ impl Tape {
         match line {
             Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
             Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
-            Line::Located { locate, told } => drop(self.answers.add(locate, Ok(told))),
-            Line::NotLocated { locate, untold } => drop(self.answers.add(locate, Err(untold))),
+            Line::Located { locate, told } => self.answers.add(locate, Ok(told)),
+            Line::NotLocated { locate, untold } => self.answers.add(locate, Err(untold)),
             Line::Again { again, read, text } => self.add_change(again, read, text.into_bytes()),
             Line::AgainBytes { again, read, hex } => self.add_change(again, read, bytes_of(&hex)?),
             line => self.add_entry(line)?,

@@ -1,7 +1,7 @@
 //! How near running programs are to the devices that they use.
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::Resolved;
+use numaio_machine::near::{NearDevice, Resolved};
 use numaio_machine::process::Process;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
@@ -52,22 +52,16 @@ fn uses(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
             device: near.name.clone(),
             node: near.nodes.first().or_else(|| device(near.index)?.locality.node),
             share: near.share,
-            by_way_of: way(open, &near.name),
+            by_way_of: way(open, near),
         })
         .collect()
 }
 
-/// The steps that lead to a device, without the process itself and what stands behind the device.
-fn way(open: &Resolved, device: &str) -> String {
-    let Some(mut at) = open.chain.iter().position(|step| step.what == device) else { return String::new() };
-    let mut steps = vec![open.chain[at].what.as_str()];
-    while let Some(from) = open.chain[at].from.filter(|from| *from < at) {
-        at = from;
-        steps.push(&open.chain[at].what);
-    }
-    steps.pop();
-    steps.reverse();
-    steps.join(" -> ")
+/// What leads to a device, without the process itself and what stands behind the device.
+fn way(open: &Resolved, near: &NearDevice) -> String {
+    let steps = open.way_to(near);
+    let end = steps.iter().position(|step| step.what == near.name).map_or(steps.len(), |index| index + 1);
+    steps.iter().take(end).skip(1).map(|step| step.what.as_str()).collect::<Vec<&str>>().join(" -> ")
 }
 
 /// Share of an amount that is on some nodes; none of nothing.
@@ -85,7 +79,7 @@ mod tests {
     use super::*;
     use numaio_machine::devices::DeviceKind;
     use numaio_machine::ids::CpuId;
-    use numaio_machine::near::{NearDevice, NearNode, Step};
+    use numaio_machine::near::{NearNode, Step};
     use numaio_machine::process::{Pages, Thread};
     use numaio_machine::topology::Cpu;
 
@@ -127,6 +121,7 @@ mod tests {
         let nodes = NodeSet::one(NodeId(1));
         let device = NearDevice {
             index: 0,
+            step: 2,
             name: "sda".into(),
             kind: DeviceKind::Block,
             pci: None,

@@ -2,7 +2,7 @@
 
 use super::json;
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::output;
 use clap::Args as ClapArgs;
@@ -46,7 +46,7 @@ pub fn run(common: &Common, args: &NearArgs) -> Result<ExitCode, Failure> {
     let ground = Ground { root: &machine, locate: &machine, topology: &topology };
     let found: Vec<Resolved> = args.handles.iter().map(|handle| resolve(ground, handle)).collect();
     if let Some(unknown) = found.iter().find(|found| found.is_unknown()) {
-        return Err(unknown_device(unknown));
+        return Err(failure::nowhere(unknown));
     }
     let nowhere = found.iter().any(|found| found.devices.is_empty());
     let text = match args.json {
@@ -58,17 +58,4 @@ pub fn run(common: &Common, args: &NearArgs) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(if nowhere { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Nothing has that name: what is there, and what comes nearest.
-pub fn unknown_device(unknown: &Resolved) -> Failure {
-    let finding = unknown.findings.first();
-    let (what, remedy) = finding.map_or(("", ""), |finding| (&finding.what, &finding.remedy));
-    let plain = |sentence: &str| sentence.trim_end_matches('.').to_owned();
-    let message = match what.strip_prefix("There is") {
-        Some(rest) => format!("there is{}", plain(rest)),
-        None => plain(what),
-    };
-    let hint = remedy.strip_prefix("There are").map(|rest| format!("there are{}", plain(rest)));
-    Failure::usage(message).hint(hint.unwrap_or_else(|| plain(remedy)))
 }

@@ -100,7 +100,7 @@ fn is_name(text: &str) -> bool {
 
 fn parse_host(text: &str) -> Result<Handle, &'static str> {
     let (name, port) = split_port(text).ok_or(PORT)?;
-    let plain = |c: char| !c.is_control() && !c.is_whitespace() && c != '/';
+    let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '/' | '[' | ']');
     if name.is_empty() || name.len() > LONGEST_HOST || !name.chars().all(plain) {
         return Err("a name or an address was expected after host:");
     }

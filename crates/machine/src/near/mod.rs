@@ -28,6 +28,7 @@ use crate::set::NodeSet;
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
+use std::iter::successors;
 
 /// Rule of the finding that nothing has the name that was typed.
 pub const UNKNOWN: &str = "near-unknown";
@@ -76,6 +77,8 @@ pub struct Step {
 pub struct NearDevice {
     /// Its index in [`Topology::devices`].
     pub index: usize,
+    /// Index of its step in the chain, by the first of the ways that lead to it.
+    pub step: usize,
     /// Its name for people.
     pub name: String,
     /// What it is.
@@ -115,6 +118,15 @@ impl Resolved {
             }
         }
         levels.iter().map(|level| level.join(", ")).collect::<Vec<String>>().join(" -> ")
+    }
+
+    /// The steps from the handle to one of its devices.
+    pub fn way_to(&self, device: &NearDevice) -> Vec<&Step> {
+        let next = |step: &&Step| step.from.and_then(|from| self.chain.get(from));
+        let mut way: Vec<&Step> =
+            successors(self.chain.get(device.step), next).take(self.chain.len()).collect();
+        way.reverse();
+        way
     }
 
     /// Whether nothing on the machine has the name that was typed.

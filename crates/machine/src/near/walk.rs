@@ -73,14 +73,21 @@ pub(super) struct Mark {
     ends: usize,
 }
 
+/// A device that was reached.
+struct Reached {
+    device: usize,
+    step: usize,
+    share: f64,
+}
+
 pub(super) struct Walk<'a> {
     pub ground: Ground<'a>,
     steps: Vec<Step>,
     findings: Vec<Finding>,
     /// What the walk is below of, to find a stack that contains itself.
     above: Vec<Thing>,
-    /// Devices by index, and their shares; in the order in which they were reached.
-    reached: Vec<(usize, f64)>,
+    /// Devices in the order in which they were reached.
+    reached: Vec<Reached>,
     /// How often a device was reached.
     ends: usize,
 }
@@ -196,21 +203,21 @@ impl<'a> Walk<'a> {
         let name = device.pci.map_or_else(|| device.name(), |pci| pci.to_string());
         let at = self.step(at, &name, looked_at, &card(device));
         self.node_of(at, device);
-        self.count(index, at.share);
+        self.count(at, index);
     }
 
     /// Ends at a device whose step stands already.
     pub fn reach_here(&mut self, at: At, index: usize) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         self.node_of(at, device);
-        self.count(index, at.share);
+        self.count(at, index);
     }
 
-    fn count(&mut self, index: usize, share: f64) {
+    fn count(&mut self, at: At, device: usize) {
         self.ends += 1;
-        match self.reached.iter_mut().find(|(known, _)| *known == index) {
-            Some((_, sum)) => *sum += share,
-            None => self.reached.push((index, share)),
+        match self.reached.iter_mut().find(|known| known.device == device) {
+            Some(known) => known.share += at.share,
+            None => self.reached.push(Reached { device, step: at.step.unwrap_or(0), share: at.share }),
         }
     }
 
@@ -292,14 +299,14 @@ impl<'a> Walk<'a> {
         let topology = self.ground.topology;
         let mut nodes: BTreeMap<NodeId, f64> = BTreeMap::new();
         let mut devices = Vec::with_capacity(self.reached.len());
-        for (index, share) in self.reached {
+        for Reached { device: index, step, share } in self.reached {
             let device = &topology.devices[index];
             let near = nodes_of(device);
             for node in near.iter() {
                 *nodes.entry(node).or_default() += share / near.len() as f64;
             }
             let (name, kind, pci) = (device.name(), device.kind, device.pci);
-            devices.push(NearDevice { index, name, kind, pci, share, nodes: near });
+            devices.push(NearDevice { index, step, name, kind, pci, share, nodes: near });
         }
         Resolved {
             handle: handle.to_string(),

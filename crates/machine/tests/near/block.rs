@@ -44,6 +44,9 @@ fn volumes_encryption_and_raid_lead_to_every_drive() {
     assert_eq!(machine.line("/dev/mapper/vg-data"), format!("/dev/mapper/vg-data -> {wanted}"));
     let resolved = machine.resolve("dm-3");
     assert_eq!(shares(&resolved), [("nvme0n1", 0.5), ("nvme1n1", 0.5)]);
+    let way = resolved.way_to(&resolved.devices[1]);
+    let way: Vec<&str> = way.iter().map(|step| step.what.as_str()).collect();
+    assert_eq!(way, ["dm-3", "dm-0", "md0", "nvme1n1p1", "nvme1n1", "0000:17:00.0"]);
     let said: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.said.as_str()).collect();
     assert_eq!(said, ["logical volume vg-data: dm-0", "encrypted secret: md0", "raid0: nvme0n1p1 nvme1n1p1"]);
 }

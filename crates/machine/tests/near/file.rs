@@ -177,7 +177,9 @@ fn device_files_of_gpus_and_of_rdma() {
     machine.device_file("/dev/infiniband/uverbs0", PathKind::Character, "231:192");
     let verbs = "/sys/devices/pci0000:00/0000:18:00.0/infiniband_verbs/uverbs0";
     machine.tree.file(&format!("{verbs}/abi_version"), "1\n").link("/sys/dev/char/231:192", verbs);
-    for handle in ["/dev/nvidia0", "GPU-8f4bd4c1-05", "GPU-8f", "cuda:0"] {
+    let card = format!("{gpu}/drm/card1");
+    machine.tree.file(&format!("{card}/dev"), "226:1\n").link("/sys/class/drm/card1", &card);
+    for handle in ["/dev/nvidia0", "card1", "GPU-8f4bd4c1-05", "GPU-8f", "cuda:0"] {
         assert!(machine.line(handle).ends_with(" -> 0000:e3:00.0 -> node 1"), "{}", machine.line(handle));
     }
     assert_eq!(rules(&machine.resolve("cuda:0")), ["near-cuda-order"]);

@@ -167,7 +167,7 @@ impl Machine {
         self.device_file(&format!("/dev/mapper/{name}"), PathKind::Block, &at.expect("a number"));
     }
 
-    pub fn device_file(&mut self, path: &str, kind: PathKind, at: &str) {
+    pub fn device_file(&mut self, path: &str, kind: PathKind, at: &str) -> PathFacts {
         let facts = PathFacts {
             canonical: path.into(),
             kind,
@@ -175,7 +175,8 @@ impl Machine {
             is: Some(number(at)),
             mount: Some(24),
         };
-        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts)));
+        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts.clone())));
+        facts
     }
 
     /// Mounts a file system; options as mountinfo shows them at the end.

@@ -13,7 +13,7 @@ fn files_devices_and_peers_of_a_process() {
     machine.mount(30, "0:6", "/dev", "devtmpfs", "udev", "");
     machine.route("10.0.0.9", &[("eth0", 1)]);
     machine.route("127.0.0.1", &[("lo", 1)]);
-    machine.device_file("/dev/null", PathKind::Character, "1:3");
+    let null = machine.device_file("/dev/null", PathKind::Character, "1:3");
     let files: Vec<_> = ["/data/a", "/data/b", "/data/c"]
         .map(|path| (path, Some(machine.place(path, PathKind::File, "259:0", 27))))
         .to_vec();
@@ -26,6 +26,7 @@ fn files_devices_and_peers_of_a_process() {
     let rows = [row(&word([10, 0, 0, 9]), 500), row(&word([127, 0, 0, 1]), 501)].concat();
     machine.tree.file("/proc/77/net/tcp", format!("{head}{rows}"));
     let others = [
+        ("/dev/null", Some(null)),
         ("socket:[500]", None),
         ("socket:[501]", None),
         ("pipe:[9]", None),
@@ -33,10 +34,10 @@ fn files_devices_and_peers_of_a_process() {
     ];
     machine.opened(77, true, &[files, others.to_vec()].concat());
     let resolved = machine.resolve("pid:77");
-    // Five lead somewhere to be looked at: three files, two connections, of which one stays on this machine.
-    assert_eq!(nodes(&resolved), [(0, 0.2), (1, 0.6)]);
+    // Six are looked at: three files, a device file of the kernel's own, two connections, one of them to itself.
+    assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
     assert_eq!(rules(&resolved), ["near-others-open"]);
-    assert!(resolved.findings[0].what.starts_with("3 others"), "{:?}", resolved.findings);
+    assert!(resolved.findings[0].what.starts_with("4 others"), "{:?}", resolved.findings);
     assert!(resolved.chain.iter().all(|step| step.what != "lo"), "{:#?}", resolved.chain);
     assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.said == "and 2 more on it"));
 }

@@ -1,7 +1,6 @@
 //! Handles, resolved to devices as placement sees them.
 
-use crate::commands::near::unknown_device;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use numaio_machine::devices::{Device, Irq};
 use numaio_machine::near::{resolve, Ground, Handle, NearDevice, Resolved};
@@ -15,9 +14,6 @@ const MOST_BOUND: usize = 4;
 /// Devices behind a handle that carry its I/O.
 pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<Near>, Failure> {
     let found = resolve(Ground { root: machine, locate: machine, topology }, handle);
-    if found.is_unknown() {
-        return Err(unknown_device(&found));
-    }
     let carrying: Vec<(&NearDevice, &Device)> = found
         .devices
         .iter()
@@ -25,7 +21,7 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
         .filter_map(|near| Some((near, topology.devices.get(near.index)?)))
         .collect();
     if carrying.is_empty() {
-        return Err(leads_nowhere(&found));
+        return Err(failure::nowhere(&found));
     }
     // What all of them carry together, of which each has its share.
     let whole: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
@@ -38,16 +34,6 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
         bytes_per_s: whole.map(|whole| whole * near.share.max(f64::MIN_POSITIVE)),
     });
     Ok(near.collect())
-}
-
-fn leads_nowhere(found: &Resolved) -> Failure {
-    let finding = found.findings.first();
-    let why = finding.map_or("it leads to no device", |finding| finding.what.trim_end_matches('.'));
-    let failure = Failure::new(format!("{}: {why}", found.handle));
-    match finding.map(|finding| finding.remedy.trim_end_matches('.')).filter(|remedy| !remedy.is_empty()) {
-        Some(remedy) => failure.hint(remedy),
-        None => failure.hint(format!("numaio near --explain {} shows the way it takes", found.handle)),
-    }
 }
 
 /// The way as one line, and what was looked at on it.
