@@ -5,7 +5,8 @@ mod latency;
 mod stream;
 
 pub use io::{
-    DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolProcess, ToolWorkload,
+    DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolPeer, ToolProcess,
+    ToolWorkload,
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
