@@ -1,5 +1,6 @@
 //! Errors in words: the one place where they become message, hint and exit status.
 
+use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::tape::{NotATape, Tape};
 use numaio_measure::CampaignError;
@@ -62,6 +63,7 @@ impl From<CampaignError> for Failure {
             CampaignError::TooManyThreads { .. } => Self { code: USAGE, ..failure },
             CampaignError::TooLittleMemory { .. } => failure
                 .hint("free memory on that node (numaio topology shows it), or use fewer cores and so fewer caches by --threads"),
+            CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
             CampaignError::Nothing(why) => failure.maybe_hint(hint_of_probe(&why)),
         }
     }
@@ -141,6 +143,32 @@ pub fn no_model(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
             Failure::file(path, error).hint("numaio model --json writes such a file")
         }
         _ => no_document(path, text, error),
+    }
+}
+
+/// A handle that leads to no device: an unknown name is wrong usage, a dead end is not.
+pub fn nowhere(found: &Resolved) -> Failure {
+    let finding = found.findings.first();
+    let (what, remedy) = finding.map_or(("", ""), |found| (&found.what, &found.remedy));
+    let what = lower(what.trim_end_matches('.'));
+    let failure = match found.is_unknown() {
+        true => Failure::usage(what),
+        false => Failure::new(format!("{} leads to no device: {what}", found.handle)),
+    };
+    match remedy.trim_end_matches('.') {
+        "" => failure,
+        remedy => failure.hint(lower(remedy)),
+    }
+}
+
+/// A sentence as errors are written: without a capital, unless it begins with a name.
+fn lower(sentence: &str) -> String {
+    let word = sentence.split(' ').next().unwrap_or_default();
+    let is_word = word.chars().skip(1).all(|c| c.is_ascii_lowercase());
+    let mut chars = sentence.chars();
+    match chars.next() {
+        Some(first) if is_word => first.to_lowercase().chain(chars).collect(),
+        _ => sentence.to_owned(),
     }
 }
 

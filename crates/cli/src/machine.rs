@@ -4,6 +4,7 @@ use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
 use numaio_linux::{Kernel, Root};
+use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Replay, Tape};
@@ -130,6 +131,16 @@ impl Probe for Machine {
             Self::Copied(_) => {
                 Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
             }
+        }
+    }
+}
+
+impl Locate for Machine {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        match self {
+            Self::Live(kernel) => kernel.locate(question),
+            Self::Recorded(replay) => replay.locate(question),
+            Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! This machine, live.
 
-use crate::{control, probe, tool, Root};
+use crate::{control, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
-use numaio_machine::workload::Workload;
+use numaio_machine::workload::{IoPath, Workload};
 use std::io;
 use std::sync::OnceLock;
 
-/// The Linux kernel this process runs on: to see, to try and to change.
+/// The Linux kernel this process runs on: to see, to try, to ask and to change.
 #[derive(Debug)]
 pub struct Kernel {
     root: Root,
@@ -47,9 +48,11 @@ impl Probe for Kernel {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
-            Workload::Io(io) => {
-                Err(ProbeError::Unsupported { what: format!("way to {}", io.through.name()) })
-            }
+            Workload::Io(io) => match &io.through {
+                IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
+                IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
+                other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
+            },
             Workload::Tool(tool) => tool::run(tool).map(Outcome::Tool),
         }
     }
@@ -58,5 +61,11 @@ impl Probe for Kernel {
 impl Control for Kernel {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
         control::apply(&self.root, change)
+    }
+}
+
+impl Locate for Kernel {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        locate::locate(question)
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
+use crate::locate::{
+    Answer, DeviceNumber, Locate, LocateError, LocateExt, PathFacts, PathKind, Question, RouteFacts,
+};
 use crate::probe::{CopyOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency, StreamOutcome};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
@@ -9,6 +12,7 @@ use crate::workload::{
     CopyLoop, CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Placement, Sampling, StreamLoop, StreamOp,
     StreamWorkload,
 };
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A node that no machine has under test: Linux allows 1,024, and this is the last.
 pub const NO_SUCH_NODE: NodeId = NodeId(1023);
@@ -273,6 +277,58 @@ fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome
         resides(&load.residency);
     }
     outcome
+}
+
+/// A path that no machine has.
+const NO_SUCH_PATH: &str = "/no/such/path";
+/// A number that no process has: Linux allows 2^22.
+const NO_SUCH_PROCESS: u32 = u32::MAX;
+/// This machine, as every machine calls itself.
+const SELF: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Writes the answers that [`locate`] expects of every machine, by a function that adds one.
+pub fn fill_answers(mut answer: impl FnMut(Question, Result<Answer, LocateError>)) {
+    let on = DeviceNumber { major: 8, minor: 1 };
+    let path = |canonical: &str, kind, is| {
+        Ok(Answer::Path(PathFacts { canonical: canonical.to_owned(), kind, on, is, mount: Some(27) }))
+    };
+    let at = |path: &str| Question::Path { path: path.to_owned() };
+    let null = DeviceNumber { major: 1, minor: 3 };
+    answer(at("/"), path("/", PathKind::Directory, None));
+    answer(at("/dev/../dev/null"), path("/dev/null", PathKind::Character, Some(null)));
+    answer(at(NO_SUCH_PATH), Err(LocateError::Absent(format!("path {NO_SUCH_PATH}"))));
+    answer(Question::Addresses { host: SELF.to_string() }, Ok(Answer::Addresses(vec![SELF])));
+    let (interface, source) = ("lo".to_owned(), Some(SELF));
+    let route = RouteFacts { interface, gateway: None, source, table: 255, weight: 1 };
+    answer(Question::Routes { to: SELF }, Ok(Answer::Routes(vec![route])));
+    let pid = NO_SUCH_PROCESS;
+    answer(Question::Opened { pid }, Err(LocateError::Absent(format!("process {pid}"))));
+}
+
+/// Checks an implementation of [`Locate`] by what every machine answers; one that does not ask a kernel has the
+/// answers that [`fill_answers`] wrote.
+///
+/// # Panics
+/// At the first rule that is broken.
+pub fn locate(machine: &dyn Locate) {
+    let root = machine.path("/").expect("every machine has a root");
+    assert_eq!((root.canonical.as_str(), root.kind, root.is), ("/", PathKind::Directory, None));
+    let null = machine.path("/dev/../dev/null").expect("every machine has it");
+    assert_eq!(null.canonical, "/dev/null", "the path is canonical");
+    assert_eq!(null.kind, PathKind::Character);
+    assert_eq!(null.is.expect("a device file has a number").to_string(), "1:3");
+    let absent = machine.path(NO_SUCH_PATH).expect_err(NO_SUCH_PATH);
+    assert!(matches!(absent, LocateError::Absent(_)), "{absent:?}");
+
+    assert_eq!(machine.addresses("127.0.0.1").expect("an address is its own"), [SELF]);
+    let routes = machine.routes(SELF).expect("the way to itself");
+    assert_eq!(routes.len(), 1, "{routes:?}");
+    assert_eq!(routes[0].interface, "lo", "what is its own stays here");
+    assert!(routes[0].weight >= 1, "weights begin at 1");
+    assert_eq!(routes[0].gateway, None);
+
+    let absent = machine.opened(NO_SUCH_PROCESS).expect_err("no such process");
+    assert!(matches!(absent, LocateError::Absent(_)), "{absent:?}");
 }
 
 /// Checks an implementation of [`Control`] by a change that its machine can make: the inverse that is given
