@@ -59,6 +59,8 @@ fn a_problem_of_version_1_is_read_and_written_back() {
     assert_eq!((problem.total_bytes(), problem.nodes[0].reserved), (3_000_000_000_000, 1));
     let again = serde_json::to_string(&problem).expect("JSON");
     assert_eq!(PlanProblem::from_json(&again).expect("the same problem"), problem);
+    let written = toml::to_string(&problem).expect("TOML");
+    assert_eq!(toml::from_str::<PlanProblem>(&written).expect("the same problem"), problem);
     let bent = text.replacen("\"reserved\"", "\"reservde\"", 1);
     let error = PlanProblem::from_json(&bent).expect_err("a field nobody knows").to_string();
     assert!(error.contains("nodes[0]") && error.contains("reservde"), "{error}");

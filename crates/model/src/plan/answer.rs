@@ -31,7 +31,7 @@ pub(crate) fn answer(
     solution: &Solution,
     method: PlanMethod,
 ) -> Result<Plan, Refused> {
-    let (storage_ways, network_ways) = whole(problem, instance, &solution.assignment);
+    let (storage_ways, network_ways) = whole(problem, instance, &instance.trimmed(&solution.assignment));
     let wrong = |error: NotFeasible| Refused::Solver(error.to_string());
     let predicted = evaluate(problem, &storage_ways, &network_ways).map_err(wrong)?;
     let value_s = value(problem.objective, &predicted);

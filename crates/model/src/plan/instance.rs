@@ -144,6 +144,18 @@ impl Instance {
         (0..self.vias.len()).map(of_via).sum()
     }
 
+    /// The same assignment without threads that its time does not need.
+    pub fn trimmed(&self, assignment: &Assignment) -> Assignment {
+        if self.objective == Objective::Sum {
+            return assignment.clone();
+        }
+        let time = self.value(assignment);
+        let needed =
+            |(way, (threads, amount)): (&Way, (&u32, &f64))| way.threads_for(amount / time).min(*threads);
+        let ways = self.ways.iter().zip(assignment.threads.iter().zip(&assignment.amounts));
+        Assignment { threads: ways.map(needed).collect(), amounts: assignment.amounts.clone() }
+    }
+
     /// The assignment with these threads and these rates: amounts go by rates, all data of each source and what
     /// comes in at each via goes out of it. None if some data has no way.
     pub fn assignment(&self, threads: Vec<u32>, rates: &[f64]) -> Option<Assignment> {
