@@ -71,6 +71,8 @@ pub enum Command {
     Stream(crate::commands::stream::StreamArgs),
     /// Measure latency between every two nodes, idle and under load
     Latency(crate::commands::latency::LatencyArgs),
+    /// Measure real I/O of a device from every node
+    Bench(crate::commands::bench::BenchArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of one target
@@ -85,6 +87,8 @@ pub enum Command {
     Place(crate::commands::place::PlaceArgs),
     /// Run a program near its device: CPU affinity and memory policy are set before it starts
     Run(crate::commands::run::RunArgs),
+    /// Show where running programs are, and which are remote to their devices
+    Status(crate::commands::status::StatusArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -46,7 +46,8 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
         return Err(ProbeError::Interrupted);
     }
     let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(ToolOutcome { processes: running.into_iter().map(Running::said).collect(), elapsed_ns })
+    let processes = running.into_iter().map(Running::said).collect();
+    Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
 }
 
 /// A process of ours that was started.
@@ -180,7 +181,7 @@ mod tests {
     }
 
     fn tool(processes: Vec<ToolProcess>, time_limit_ms: u32) -> ToolWorkload {
-        ToolWorkload { program: "sh".into(), processes, time_limit_ms }
+        ToolWorkload { program: "sh".into(), processes, time_limit_ms, peer: None }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! To try a machine: run a workload, get back what was seen.
 
 use crate::ids::NodeId;
+use crate::set::CpuSet;
 use crate::workload::{CopyWorkload, IoWorkload, LatencyWorkload, StreamWorkload, ToolWorkload, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -210,12 +211,28 @@ pub struct IoOutcome {
     pub start_skew_ns: u64,
     /// CPU time of our process while samples were taken, user and system, in nanoseconds.
     pub cpu_ns: u64,
+    /// What the other end of a network path tells of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<PeerOutcome>,
     /// What was done otherwise than asked, and why, as in `no O_DIRECT on tmpfs: through the page cache`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What ended the run early, if something did; samples are those taken before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
+}
+
+/// The other end of streams through a network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerOutcome {
+    /// CPUs on which its threads could run.
+    pub cpus: CpuSet,
+    /// Node of their buffers.
+    pub memory: NodeId,
+    /// CPU time of its process while samples were taken, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Where the pages of its buffers were.
+    pub residency: Residency,
 }
 
 /// What one group of streams gave.
@@ -261,6 +278,11 @@ pub struct ToolOutcome {
     pub processes: Vec<ToolSaid>,
     /// From the first one's start to the last one's end, in nanoseconds.
     pub elapsed_ns: u64,
+    /// What the processes at the other end said, in the same order; empty without a [`ToolPeer`].
+    ///
+    /// [`ToolPeer`]: crate::workload::ToolPeer
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub there: Vec<ToolSaid>,
 }
 
 /// What one process of a tool said, as it came.

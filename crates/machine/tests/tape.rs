@@ -83,6 +83,7 @@ fn tape() -> Tape {
         header: header(),
         files: tree(),
         changes: [("/proc/4242/status".to_owned(), changes)].into(),
+        answers: Default::default(),
         runs,
     }
 }

@@ -13,6 +13,7 @@ mod placement;
 mod reading;
 mod receipt;
 mod record;
+mod status;
 mod stream;
 mod summary;
 mod topology;
@@ -32,6 +33,7 @@ pub use placement::{
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
+pub use status::{DeviceUse, Nearness, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
 pub use stream::{
     PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
 };

@@ -1,5 +1,6 @@
 //! One file a command: typed arguments, documents in, one call, a document out.
 
+pub mod bench;
 pub mod compare;
 pub mod export;
 mod generate;
@@ -14,6 +15,7 @@ mod record;
 mod replayed;
 pub mod report;
 pub mod run;
+pub mod status;
 pub mod stream;
 mod topology;
 
@@ -28,13 +30,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Model(command) => model::run(&args.common, command),
         Command::Stream(command) => stream::run(&args.common, command),
         Command::Latency(command) => latency::run(&args.common, command),
+        Command::Bench(command) => bench::run(&args.common, command),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),
         Command::Report(command) => report::run(&args.common, command),
-        Command::Near(command) => near::run(&args.common, command),
         Command::Place(command) => place::run(&args.common, command),
         Command::Run(command) => run::run(&args.common, command),
+        Command::Near(command) => near::run(&args.common, command),
+        Command::Status(command) => status::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

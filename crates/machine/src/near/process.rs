@@ -78,7 +78,7 @@ fn tell_rest(walk: &mut Walk, at: At, subject: &str, others: usize, other_networ
 /// Inodes of its connected sockets, and their peers.
 fn peers_of(walk: &Walk, pid: u32) -> HashMap<u64, IpAddr> {
     let text = |file: &&str| walk.root().optional(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-    SOCKETS.iter().flat_map(|file| sockets::parse(&text(&file))).collect()
+    SOCKETS.iter().flat_map(|file| sockets::parse(&text(file))).collect()
 }
 
 fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {

@@ -112,6 +112,22 @@ pub struct ToolWorkload {
     pub processes: Vec<ToolProcess>,
     /// Milliseconds after which they are ended.
     pub time_limit_ms: u32,
+    /// The other end, of tools that measure between two hosts. `{port}` in a process's arguments stands for the
+    /// port at which its other end listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<ToolPeer>,
+}
+
+/// The other end of a tool: the same program, started by the numaio there, once for each process here.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ToolPeer {
+    /// Address and port at which the peer's numaio listens, as in [`TcpPath`].
+    pub peer: String,
+    /// Arguments; the port is added to them.
+    pub args: Vec<String>,
+    /// CPUs and node of memory to which it is bound there; where the peer chooses otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<(CpuSet, NodeId)>,
 }
 
 /// One process of a tool.

@@ -6,7 +6,8 @@ mod memory;
 mod stream;
 
 pub use io::{
-    DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolProcess, ToolWorkload,
+    DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolPeer, ToolProcess,
+    ToolWorkload,
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use memory::{MemoryPlace, MemoryPolicy};
