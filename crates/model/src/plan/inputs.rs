@@ -34,13 +34,21 @@ pub struct PlanRequest {
     pub thread_bytes_per_s: Option<f64>,
 }
 
+/// A device of which no bandwidth is known at all: nothing was measured or modelled, and it tells no speed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the bandwidth of {0} is not known: it tells no speed, and nothing was measured or modelled")]
+pub struct UnknownBandwidth(pub String);
+
 /// Puts what is known of a machine into a problem; every figure that is not known is assumed, and said.
+///
+/// # Errors
+/// [`UnknownBandwidth`]: there is nothing to begin with.
 pub fn plan_problem(
     topology: &Topology,
     request: PlanRequest,
     models: &[&Model],
     measured: &[&IoRecord],
-) -> PlanProblem {
+) -> Result<PlanProblem, UnknownBandwidth> {
     let nodes: Vec<NodeId> = topology
         .nodes
         .iter()
@@ -55,14 +63,14 @@ pub fn plan_problem(
         Known { models, measured, thread: request.thread_bytes_per_s, assumptions: BTreeSet::new() };
     let storage = request.storage.iter().map(|it| (it.device.as_str(), it.node, it.bytes_per_s)).collect();
     let nics = request.nics.iter().map(|it| (it.device.as_str(), it.node, it.bytes_per_s)).collect();
-    let storage_ways = known.ways(&nodes, storage, from_storage);
-    let network_ways = known.ways(&nodes, nics, to_network);
+    let storage_ways = known.ways(&nodes, storage, from_storage)?;
+    let network_ways = known.ways(&nodes, nics, to_network)?;
     let plan_node = |node: &NodeId| PlanNode {
         node: *node,
         threads: Some(request.threads_per_node.unwrap_or(topology.cores(*node).len() as u32)),
         reserved: request.reserved.iter().filter(|(one, _)| one == node).map(|(_, cores)| *cores).sum(),
     };
-    PlanProblem {
+    Ok(PlanProblem {
         schema: PLAN_PROBLEM_SCHEMA.to_owned(),
         direction: request.direction,
         objective: request.objective,
@@ -76,7 +84,7 @@ pub fn plan_problem(
         storage_ways,
         network_ways,
         limits: Vec::new(),
-    }
+    })
 }
 
 /// What is known of bandwidths.
@@ -94,7 +102,7 @@ impl Known<'_> {
         nodes: &[NodeId],
         devices: Vec<(&str, NodeId, Option<f64>)>,
         direction: Direction,
-    ) -> Vec<WayRates> {
+    ) -> Result<Vec<WayRates>, UnknownBandwidth> {
         let homes: BTreeSet<NodeId> = devices.iter().map(|(_, node, _)| *node).collect();
         let mut ways = Vec::new();
         for device_node in homes {
@@ -104,10 +112,10 @@ impl Known<'_> {
                 .map(|(name, _, most)| (*name, *most))
                 .collect();
             for memory_node in nodes {
-                ways.extend(self.way(device_node, *memory_node, &here, direction));
+                ways.push(self.way(device_node, *memory_node, &here, direction)?);
             }
         }
-        ways
+        Ok(ways)
     }
 
     fn way(
@@ -116,7 +124,7 @@ impl Known<'_> {
         memory_node: NodeId,
         devices: &[(&str, Option<f64>)],
         direction: Direction,
-    ) -> Option<WayRates> {
+    ) -> Result<WayRates, UnknownBandwidth> {
         let way = |thread: f64, most: f64, origin| WayRates {
             device_node,
             memory_node,
@@ -129,22 +137,25 @@ impl Known<'_> {
         if let Some(rates) = measured.filter(|rates| !rates.is_empty()) {
             let most = rates.iter().map(|(_, most)| most).sum();
             let thread = rates.iter().map(|(thread, _)| *thread).fold(f64::INFINITY, f64::min);
-            return Some(way(thread, most, RateOrigin::Measured));
+            return Ok(way(thread, most, RateOrigin::Measured));
         }
         let thread = self.thread_rate();
         let capacity: Option<f64> = devices.iter().map(|(_, most)| *most).sum();
         match (self.modelled(device_node, memory_node, direction), capacity) {
             (Some(copied), capacity) => {
-                Some(way(thread, copied.min(capacity.unwrap_or(f64::INFINITY)), RateOrigin::Modelled))
+                Ok(way(thread, copied.min(capacity.unwrap_or(f64::INFINITY)), RateOrigin::Modelled))
             }
             (None, Some(capacity)) => {
                 self.assumptions.insert(format!(
                     "every node reaches the devices of node {device_node} at their full bandwidth ({}): no model of it is saved (numaio model)",
                     direction.name()
                 ));
-                Some(way(thread, capacity, RateOrigin::Assumed))
+                Ok(way(thread, capacity, RateOrigin::Assumed))
             }
-            (None, None) => None,
+            (None, None) => {
+                let unknown = devices.iter().find(|(_, most)| most.is_none());
+                Err(UnknownBandwidth(unknown.map_or_else(String::new, |(name, _)| (*name).to_owned())))
+            }
         }
     }
 
@@ -210,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_assumed_aloud_and_can_be_planned() {
-        let problem = plan_problem(&machine(2, 4), request(), &[], &[]);
+        let problem = plan_problem(&machine(2, 4), request(), &[], &[]).expect("a problem");
         assert_eq!((problem.storage_ways.len(), problem.network_ways.len()), (2, 2));
         assert!(problem.storage_ways.iter().all(|way| way.origin == RateOrigin::Assumed));
         assert_eq!(problem.assumptions.len(), 3, "{:?}", problem.assumptions);
@@ -232,12 +243,16 @@ mod tests {
             cell(0, 1, 0, Some(6e9)), // device read into node 1
         ];
         let model = fit(record(cells), &topology, Rule::default());
-        let problem = plan_problem(&topology, request(), &[&model], &[]);
+        let problem = plan_problem(&topology, request(), &[&model], &[]).expect("a problem");
         let most: Vec<f64> = problem.storage_ways.iter().map(|way| way.most_bytes_per_s).collect();
         assert_eq!(most, [7e9, 6e9], "reading from storage is a device read, and the device bounds it");
         assert_eq!(problem.network_ways[0].origin, RateOrigin::Assumed, "no model of the NIC's node");
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
-        let most = plan_problem(&topology, back, &[&model], &[]).storage_ways[1].most_bytes_per_s;
-        assert_eq!(most, 5e9);
+        let back = plan_problem(&topology, back, &[&model], &[]).expect("a problem");
+        assert_eq!(back.storage_ways[1].most_bytes_per_s, 5e9);
+        let mut mute = request();
+        mute.nics[0].bytes_per_s = None;
+        let unknown = plan_problem(&topology, mute, &[], &[]);
+        assert_eq!(unknown, Err(UnknownBandwidth("eth0".into())));
     }
 }

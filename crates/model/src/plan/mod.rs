@@ -16,7 +16,7 @@ mod sum;
 mod time;
 
 pub use evaluate::{evaluate, NotFeasible};
-pub use inputs::{plan_problem, PlanRequest, THREAD_BYTES_PER_S};
+pub use inputs::{plan_problem, PlanRequest, UnknownBandwidth, THREAD_BYTES_PER_S};
 pub use problem::Refused;
 pub use rebalance::{rebalance, Handover, Helper, Pool};
 
