@@ -44,8 +44,15 @@ impl Lab {
 
     /// Runs a command on a machine; what it writes below /out comes back into the folder.
     pub fn run(&self, machine: &str, folder: &Path, command: &[&str]) -> Output {
+        self.run_with(&[], machine, folder, command)
+    }
+
+    /// The same with modules of the kernel that the machine does not need by itself.
+    pub fn run_with(&self, modules: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
         let mut lab = Command::new(self.root.join("lab/run"));
-        lab.args([machine, "--timeout", "900", "--bin", &self.binary, "--get"]).arg(folder).arg("--");
+        lab.args([machine, "--timeout", "900", "--bin", &self.binary]);
+        lab.args(modules.iter().flat_map(|module| ["--module", module]));
+        lab.arg("--get").arg(folder).arg("--");
         let output = lab.args(command).output().expect("lab/run");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() != Some(125), "the lab failed: {said}");

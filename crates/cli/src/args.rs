@@ -89,6 +89,8 @@ pub enum Command {
     Run(crate::commands::run::RunArgs),
     /// Show where running programs are, and which are remote to their devices
     Status(crate::commands::status::StatusArgs),
+    /// Plan a transfer: threads and bytes on each node, proven best
+    Plan(crate::commands::plan::PlanArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

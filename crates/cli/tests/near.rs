@@ -147,7 +147,8 @@ impl Built {
     fn document(&self, args: &[&str]) -> String {
         let said = self.home.run(args);
         NearDocument::from_json(&said.out).unwrap_or_else(|error| panic!("{error}: {}", said.err)).handles[0]
-            .line()
+            .lines()
+            .join("; ")
     }
 }
 
@@ -270,7 +271,8 @@ impl<'b> Network<'b> {
             self.built.home.command_by(&inside, &["near", handle, "--json"]).output().expect("ip"),
         );
         NearDocument::from_json(&said.out).unwrap_or_else(|error| panic!("{error}: {}", said.err)).handles[0]
-            .line()
+            .lines()
+            .join("; ")
     }
 }
 

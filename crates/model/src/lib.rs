@@ -20,7 +20,10 @@ pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
-pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
+pub use plan::{
+    evaluate, plan, plan_problem, rebalance, Handover, Helper, NotFeasible, PlanOptions, PlanRequest, Pool,
+    Refused, THREAD_BYTES_PER_S,
+};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

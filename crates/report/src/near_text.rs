@@ -5,7 +5,7 @@ use crate::table::{Align, Table};
 use crate::words;
 use numaio_machine::near::{NearDevice, NearNode, Resolved, Step};
 
-/// For each handle its chain in one line, or with `explain` every step with what was looked at and what that said;
+/// For each handle its chain, or with `explain` every step with what was looked at and what that said;
 /// then devices, nodes, and where it led no further.
 pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> String {
     let mut page = Page::new(style);
@@ -13,7 +13,7 @@ pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> Stri
         page.blank();
         match explain {
             true => steps(&mut page, &resolved.chain),
-            false => page.paragraph(0, 2, &resolved.line()),
+            false => resolved.lines().iter().for_each(|line| page.paragraph(0, 2, line)),
         }
         devices(&mut page, &resolved.devices);
         page.paragraph(2, 2, &nodes(&resolved.nodes));

@@ -11,6 +11,7 @@ mod model;
 pub mod near;
 pub mod place;
 mod placing;
+pub mod plan;
 mod record;
 mod replayed;
 pub mod report;
@@ -39,6 +40,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Run(command) => run::run(&args.common, command),
         Command::Near(command) => near::run(&args.common, command),
         Command::Status(command) => status::run(&args.common, command),
+        Command::Plan(command) => plan::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

@@ -19,7 +19,8 @@ pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
     }
     let backing = format!("{path}/loop/backing_file");
     if let Some(file) = walk.text(&backing) {
-        return walk.go(at, Thing::Path(file.clone()), &backing, &file);
+        let path = file.trim_end_matches(" (deleted)").to_owned();
+        return walk.go(at, Thing::Path(path), &backing, &file);
     }
     let slaves = walk.root().names(&format!("{path}/slaves"));
     if !slaves.is_empty() {

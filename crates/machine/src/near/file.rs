@@ -38,7 +38,7 @@ fn without_facts(walk: &mut Walk, at: At, path: &str, error: &LocateError) {
     let absent = matches!(error, LocateError::Absent(_));
     match walk.ground.locate.path(folder) {
         Ok(facts) if absent && facts.kind == PathKind::Directory && !is_device_file(path) => {
-            let at = walk.step(at, folder, path, "it is not there yet; its directory is");
+            let at = walk.step(at, folder, path, "it is not there; its directory is");
             follow_facts(walk, at, folder, &facts, OWN_MOUNTS);
         }
         _ if absent && is_device_file(path) => names::unknown(walk, at, path),

@@ -17,6 +17,9 @@ pub(super) fn cuda(walk: &mut Walk, number: u32) {
         None => unknown(walk, at, &name),
         Some(device) => {
             walk.reach(at, *device, "the order of PCI addresses");
+            if number == 0 && walk.devices_named("cuda:1").is_empty() {
+                return;
+            }
             let what = "GPUs are counted by PCI address; CUDA counts so with CUDA_DEVICE_ORDER=PCI_BUS_ID alone, and only those in CUDA_VISIBLE_DEVICES.";
             let remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPU by its UUID (nvidia-smi -L).";
             walk.note(at, "near-cuda-order", &name, what, remedy);

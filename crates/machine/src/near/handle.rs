@@ -1,7 +1,6 @@
 //! What people type to name something near which they want to be.
 
 use crate::devices::PciAddress;
-use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -149,12 +148,6 @@ fn bracketed(name: &str) -> String {
         format!("[{name}]")
     } else {
         name.to_owned()
-    }
-}
-
-impl Serialize for Handle {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -5,6 +5,7 @@
 //! further is a finding, never an error.
 
 mod block;
+mod chain;
 mod fabric;
 mod file;
 mod gpu;
@@ -28,7 +29,6 @@ use crate::set::NodeSet;
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
-use std::iter::successors;
 
 /// Rule of the finding that nothing has the name that was typed.
 pub const UNKNOWN: &str = "near-unknown";
@@ -103,32 +103,6 @@ pub struct NearNode {
 }
 
 impl Resolved {
-    /// The chain as one line, what lies side by side joined by commas:
-    /// `/data -> xfs on /dev/sda1 -> sda1 -> sda -> 0000:3b:00.0 -> node 1`.
-    pub fn line(&self) -> String {
-        let mut levels: Vec<Vec<&str>> = Vec::new();
-        let mut depths: Vec<usize> = Vec::with_capacity(self.chain.len());
-        for step in &self.chain {
-            let depth = step.from.and_then(|from| depths.get(from)).map_or(0, |depth| depth + 1);
-            depths.push(depth);
-            levels.resize_with(levels.len().max(depth + 1), Vec::new);
-            let level = &mut levels[depth];
-            if !level.contains(&step.what.as_str()) {
-                level.push(&step.what);
-            }
-        }
-        levels.iter().map(|level| level.join(", ")).collect::<Vec<String>>().join(" -> ")
-    }
-
-    /// The steps from the handle to one of its devices.
-    pub fn way_to(&self, device: &NearDevice) -> Vec<&Step> {
-        let next = |step: &&Step| step.from.and_then(|from| self.chain.get(from));
-        let mut way: Vec<&Step> =
-            successors(self.chain.get(device.step), next).take(self.chain.len()).collect();
-        way.reverse();
-        way
-    }
-
     /// Whether nothing on the machine has the name that was typed.
     pub fn is_unknown(&self) -> bool {
         self.chain.len() <= 1 && self.findings.iter().any(|finding| finding.rule == UNKNOWN)

@@ -48,7 +48,6 @@ pub(super) fn follow_rdma(walk: &mut Walk, at: At, name: &str) {
     let own = walk.root().resolve(&entry).ok().and_then(|path| Some((walk.device_at(&path)?, path)));
     match own {
         Some((device, path)) if !interfaces.iter().any(bonded) => walk.reach(at, device, &path),
-        Some((device, path)) if interfaces.is_empty() => walk.reach(at, device, &path),
         _ if interfaces.is_empty() => {
             let what = "It is RDMA made by software, and no network interface stands below it.";
             walk.dead_end(at, "near-software", name, what, "Name the network interface it uses.");
@@ -100,15 +99,16 @@ impl Interface<'_> {
     fn through_lower(&self, walk: &mut Walk, at: At, lower: Vec<String>) {
         let mode = walk.text(&format!("{}/bonding/mode", self.path)).unwrap_or_default();
         let looked_at = format!("{}/lower_*", self.path);
-        if !mode.starts_with("active-backup") {
+        let active_file = format!("{}/bonding/active_slave", self.path);
+        // While all are down none is active, and any may become it.
+        let active = walk.text(&active_file).filter(|_| mode.starts_with("active-backup"));
+        let Some(active) = active.filter(|active| lower.contains(active)) else {
             let said = words([&self.kind(walk), mode.as_str(), &lower.join(" ")]);
             return through_all(walk, at, lower, &looked_at, &said);
-        }
-        let looked_at = format!("{}/bonding/active_slave", self.path);
-        let active = walk.text(&looked_at).unwrap_or_default();
+        };
         for name in lower {
             let (share, role) = if name == active { (1.0, "active") } else { (0.0, "stands by") };
-            walk.go(at.part(share), Thing::Net(name), &looked_at, &format!("{mode}; {role}"));
+            walk.go(at.part(share), Thing::Net(name), &active_file, &format!("{mode}; {role}"));
         }
     }
 

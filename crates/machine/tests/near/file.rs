@@ -182,8 +182,14 @@ fn device_files_of_gpus_and_of_rdma() {
     for handle in ["/dev/nvidia0", "card1", "GPU-8f4bd4c1-05", "GPU-8f", "cuda:0"] {
         assert!(machine.line(handle).ends_with(" -> 0000:e3:00.0 -> node 1"), "{}", machine.line(handle));
     }
-    assert_eq!(rules(&machine.resolve("cuda:0")), ["near-cuda-order"]);
+    assert!(rules(&machine.resolve("cuda:0")).is_empty(), "one GPU has but one number");
     assert_eq!(machine.dead_end("/dev/nvidiactl"), ["near-no-device"]);
     assert_eq!(machine.resolve("cuda:1").findings[0].remedy, "There are cuda:0.");
+    let second = machine.pci("0000:e4:00.0", "0x030200", 1);
+    machine
+        .tree
+        .file(&format!("{second}/vendor"), "0x10de\n")
+        .link(&format!("{second}/driver"), "/sys/bus/pci/drivers/nvidia");
+    assert_eq!(rules(&machine.resolve("cuda:0")), ["near-cuda-order"]);
     assert!(machine.line("/dev/infiniband/uverbs0").ends_with(" -> 0000:18:00.0 -> node 0"));
 }

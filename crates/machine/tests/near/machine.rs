@@ -245,9 +245,9 @@ impl Machine {
         resolve(Ground { root: &tree, locate: &self.answers, topology: &topology }, &handle)
     }
 
-    /// The chain of a handle in one line.
+    /// The chain of a handle; several lines are joined by semicolons.
     pub fn line(&self, handle: &str) -> String {
-        self.resolve(handle).line()
+        self.resolve(handle).lines().join("; ")
     }
 
     /// Where a handle leads no further: the rules of its findings, and that it leads to no device.

@@ -37,7 +37,10 @@ fn a_bond_divides_by_speed_and_what_stands_by_has_no_share() {
     machine.net("eth0", "speed", "25000");
     machine.net("eth1", "speed", "100000");
     let resolved = machine.resolve("bond0");
-    assert_eq!(resolved.line(), "bond0 -> eth0, eth1 -> 0000:3b:00.0, 0000:17:00.0 -> node 1, node 0");
+    assert_eq!(
+        resolved.lines().join("; "),
+        "bond0 -> eth0, eth1 -> 0000:3b:00.0, 0000:17:00.0 -> node 1, node 0"
+    );
     assert_eq!(shares(&resolved), [("eth0", 0.2), ("eth1", 0.8)]);
     assert_eq!(nodes(&resolved), [(0, 0.8), (1, 0.2)]);
     machine.net("eth1", "speed", "-1");
@@ -46,6 +49,9 @@ fn a_bond_divides_by_speed_and_what_stands_by_has_no_share() {
     let mut machine = two_cards();
     bond(&mut machine, "active-backup 1", "eth1");
     assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.0), ("eth1", 1.0)]);
+    // While both are down.
+    machine.net("bond0", "bonding/active_slave", "");
+    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.5), ("eth1", 0.5)]);
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn a_virtual_function_is_near_its_node() {
     machine.tree.file(&format!("{net}/ifindex"), "9\n").link("/sys/class/net/eth0v0", &net);
     machine.tree.link(&format!("{net}/device"), &function);
     let resolved = machine.resolve("eth0v0");
-    assert_eq!(resolved.line(), "eth0v0 -> 0000:3b:00.2 -> node 1");
+    assert_eq!(resolved.lines().join("; "), "eth0v0 -> 0000:3b:00.2 -> node 1");
     assert!(resolved.chain[1].said.contains("virtual function of 0000:3b:00.0"), "{:?}", resolved.chain[1]);
 }
 

@@ -38,6 +38,11 @@ fn files_devices_and_peers_of_a_process() {
     assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
     assert_eq!(rules(&resolved), ["near-others-open"]);
     assert!(resolved.findings[0].what.starts_with("4 others"), "{:?}", resolved.findings);
+    let lines = [
+        "process 77 -> /data/a -> ext4 on /dev/nvme0n1 -> nvme0n1 -> 0000:3b:00.0 -> node 1",
+        "process 77 -> 10.0.0.9 -> eth0 -> 0000:18:00.0 -> node 0",
+    ];
+    assert_eq!(resolved.lines(), lines);
     assert!(resolved.chain.iter().all(|step| step.what != "lo"), "{:#?}", resolved.chain);
     assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.said == "and 2 more on it"));
 }

@@ -9,7 +9,7 @@ mod rank;
 mod seats;
 mod share;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use memory::memory_of;
 use numaio_machine::ids::NodeId;

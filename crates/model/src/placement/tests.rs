@@ -8,7 +8,7 @@ use numaio_schema::{ClassRule, Hint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes a package; CPU numbers of siblings lie apart.
-fn machine(nodes: u32, cores: u32) -> Topology {
+pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
     let all = nodes * cores;
     let siblings = |core: u32| [core, core + all].into_iter().map(CpuId).collect::<CpuSet>();
     let cpu = |id: u32| Cpu {

@@ -3,6 +3,7 @@
 mod answer;
 mod divide;
 mod evaluate;
+mod inputs;
 mod instance;
 mod mixed;
 mod problem;
@@ -15,6 +16,7 @@ mod sum;
 mod time;
 
 pub use evaluate::{evaluate, NotFeasible};
+pub use inputs::{plan_problem, PlanRequest, UnknownBandwidth, THREAD_BYTES_PER_S};
 pub use problem::Refused;
 pub use rebalance::{rebalance, Handover, Helper, Pool};
 

@@ -2,6 +2,8 @@
 
 mod near;
 
+pub use near::devices;
+
 use super::measuring::{self, Measured};
 use crate::args::Common;
 use crate::failure::Failure;

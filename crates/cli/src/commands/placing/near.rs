@@ -36,11 +36,11 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
     Ok(near.collect())
 }
 
-/// The way as one line, and what was looked at on it.
+/// The way as lines, and what was looked at on it.
 fn steps(found: &Resolved) -> Vec<String> {
     let looked = found.chain.iter().filter(|step| !step.looked_at.is_empty());
     let steps = looked.map(|step| format!("{}: {} says {}", step.what, step.looked_at, step.said));
-    std::iter::once(found.line()).chain(steps).collect()
+    found.lines().into_iter().chain(steps).collect()
 }
 
 /// CPUs to which interrupts go. One that may go to any CPU says nothing of where it goes.
