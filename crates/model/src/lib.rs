@@ -9,6 +9,8 @@ mod fit;
 mod interleave;
 mod pairs;
 mod placement;
+#[cfg(test)]
+mod testing;
 mod views;
 
 pub use classes::{classify, Point};
@@ -18,5 +20,6 @@ pub use interleave::interleave_weights;
 pub use pairs::pair_classes;
 pub use placement::{place, Chosen, Near, NoPlace};
 pub use views::{
-    check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
+    check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
+    Subject,
 };

@@ -1,8 +1,10 @@
 //! Views of a target: what each method says of every node, in one form.
 
+mod io;
 mod measured;
 mod stated;
 
+pub use io::io_views;
 pub use measured::{copy_views, latency_views, stream_views};
 pub use stated::{hmat_views, slit_views};
 
