@@ -9,6 +9,7 @@ mod fit;
 mod interleave;
 mod pairs;
 mod placement;
+mod predict;
 #[cfg(test)]
 mod testing;
 mod views;
@@ -19,6 +20,10 @@ pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use pairs::pair_classes;
 pub use placement::{place, Chosen, Near, NoPlace};
+pub use predict::{
+    best_mix, capacities, measured_mix, predict, telling_mix, Basis, CannotPredict, MOST_STREAMS,
+    MOST_TO_DISTRIBUTE,
+};
 pub use views::{
     check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
     Subject,

@@ -9,12 +9,14 @@ mod io;
 mod latency;
 mod model;
 mod placement;
+mod prediction;
 mod reading;
 mod receipt;
 mod record;
 mod stream;
 mod summary;
 mod topology;
+mod validation;
 mod verification;
 mod view;
 
@@ -27,6 +29,10 @@ pub use placement::{
     Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
     PLACEMENT_SCHEMA,
 };
+pub use prediction::{
+    CapSource, Capacities, Estimate, FlowPrediction, HeldBy, MixMeasured, MixPrediction, NodeCapacity,
+    NodeStreams, Prediction, Sharing, StreamsCapacity, PREDICTION_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
@@ -35,6 +41,10 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use validation::{
+    Column, Merge, Role, Split, Spread, ValidatedClass, ValidatedDirection, Validation, Verdict,
+    VALIDATION_SCHEMA,
+};
 pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,

@@ -69,6 +69,8 @@ impl<'a> Collected<'a> {
             }
             Document::Topology(_)
             | Document::Comparison(_)
+            | Document::Validation(_)
+            | Document::Prediction(_)
             | Document::Placement(_)
             | Document::Receipt(_) => Vec::new(),
         };
