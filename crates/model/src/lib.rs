@@ -12,6 +12,7 @@ mod placement;
 mod predict;
 #[cfg(test)]
 mod testing;
+mod validate;
 mod views;
 
 pub use classes::{classify, Point};
@@ -24,6 +25,7 @@ pub use predict::{
     best_mix, capacities, measured_mix, predict, telling_mix, Basis, CannotPredict, MOST_STREAMS,
     MOST_TO_DISTRIBUTE,
 };
+pub use validate::validate;
 pub use views::{
     check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
     Subject,

@@ -175,7 +175,7 @@ pub(crate) fn times_better(quantity: Quantity, node: &NodeValue, other: &NodeVal
 }
 
 /// How good a value is, with its interval.
-fn point(quantity: Quantity, value: &NodeValue) -> Point {
+pub(crate) fn point(quantity: Quantity, value: &NodeValue) -> Point {
     let (low, high) = range(value);
     if quantity.more_is_better() {
         return Point { node: value.node, value: value.value, low, high };
