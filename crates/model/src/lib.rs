@@ -24,7 +24,7 @@ pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{place, Chosen, Near, NoPlace};
 pub use predict::{
-    best_mix, capacities, measured_mix, predict, telling_mix, Basis, CannotPredict, MOST_STREAMS,
+    best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,
     MOST_TO_DISTRIBUTE,
 };
 pub use validate::validate;

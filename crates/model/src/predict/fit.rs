@@ -7,7 +7,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
     CapSource, Capacities, Class, DirectionModel, Estimate, IoCell, IoRecord, Model, NodeCapacity,
-    NodeStreams, Sharing, StreamsCapacity,
+    NodeStreams, Reading, Sharing, StreamsCapacity,
 };
 use std::collections::BTreeMap;
 
@@ -80,11 +80,10 @@ fn greater(a: Estimate, b: Estimate) -> Estimate {
 }
 
 fn cells<'a>(basis: &Basis<'a>, but: &[NodeStreams]) -> Option<Cells<'a>> {
-    let of_direction = |cell: &&IoCell| {
-        let local = cell.groups.iter().zip(&cell.cpu_nodes).all(|(group, node)| group.memory == *node);
-        local && cell.groups.iter().all(|group| group.direction == basis.direction)
+    let all = || {
+        let cells = basis.records.iter().flat_map(|record| &record.cells);
+        cells.filter(|cell| is_local(cell, basis.direction))
     };
-    let all = || basis.records.iter().flat_map(|record| &record.cells).filter(of_direction);
     let single = || all().filter(|cell| cell.groups.len() == 1);
     let first = single().next()?;
     let operation = basis.operation.or(first.operation.as_deref());
@@ -94,9 +93,7 @@ fn cells<'a>(basis: &Basis<'a>, but: &[NodeStreams]) -> Option<Cells<'a>> {
     let mut found = Cells { operation, block_bytes, single: BTreeMap::new(), mixes: Vec::new() };
     for cell in all().filter(wanted) {
         let Some(estimate) = estimate(&cell.bytes_per_s) else { continue };
-        let groups =
-            cell.groups.iter().map(|group| NodeStreams { node: group.memory, streams: group.streams });
-        match merged(&groups.collect::<Vec<_>>()).as_slice() {
+        match streams_of(cell).as_slice() {
             [one] => drop(found.single.entry((one.node, one.streams)).or_insert(estimate)),
             [] => {}
             mix if mix == but || found.mixes.iter().any(|(known, _)| known == mix) => {}
@@ -104,6 +101,33 @@ fn cells<'a>(basis: &Basis<'a>, but: &[NodeStreams]) -> Option<Cells<'a>> {
         }
     }
     (!found.single.is_empty()).then_some(found)
+}
+
+/// What a mix gave when it was measured, the newest first.
+pub fn saved_mix<'a>(
+    records: &[&'a IoRecord],
+    capacities: &Capacities,
+    mix: &[NodeStreams],
+) -> Option<&'a Reading> {
+    let wanted = merged(mix);
+    let is_it = |cell: &&IoCell| {
+        is_local(cell, capacities.direction)
+            && cell.operation == capacities.operation
+            && cell.block_bytes == capacities.block_bytes
+            && streams_of(cell) == wanted
+    };
+    records.iter().flat_map(|record| &record.cells).find(is_it).map(|cell| &cell.bytes_per_s)
+}
+
+/// Whether all buffers of a cell are local to its CPUs, and all streams go one way.
+fn is_local(cell: &IoCell, direction: Direction) -> bool {
+    let local = cell.groups.iter().zip(&cell.cpu_nodes).all(|(group, node)| group.memory == *node);
+    local && cell.groups.iter().all(|group| group.direction == direction)
+}
+
+fn streams_of(cell: &IoCell) -> Vec<NodeStreams> {
+    let groups = cell.groups.iter().map(|group| NodeStreams { node: group.memory, streams: group.streams });
+    merged(&groups.collect::<Vec<_>>())
 }
 
 /// The block size with which most nodes were measured, of those the one with the greatest bandwidth.
@@ -171,6 +195,10 @@ fn represented(basis: &Basis, node: NodeId, measured: &NodeSet) -> Option<NodeId
     fitting.find(|found| found.nodes.contains(&node)).map(|found| found.by)
 }
 
+/// Share by which a mix must give less than its best node alone before a cap is given up as the reason. Two figures
+/// at the same cap differ by a little more than their intervals now and then.
+const CLEARLY: f64 = 0.03;
+
 /// What mixes tell of the cap and of how nodes share the device. The most crowded one decides: the one that gave
 /// the least of what its nodes get alone together.
 fn fit_sharing(capacities: &mut Capacities, mixes: &[(Vec<NodeStreams>, Estimate)]) {
@@ -189,7 +217,7 @@ fn fit_sharing(capacities: &mut Capacities, mixes: &[(Vec<NodeStreams>, Estimate
         return;
     }
     (capacities.cap_source, capacities.cap) = (CapSource::Mix, seen);
-    let of_time = mean_of_streams(capacities, mix).filter(|(_, best)| gave.high < best.low);
+    let of_time = mean_of_streams(capacities, mix).filter(|(_, best)| gave.high < best.low * (1.0 - CLEARLY));
     if let Some((mean, _)) = of_time {
         let interval = (gave.low / mean.high, gave.high / mean.low);
         capacities.sharing = Sharing::Time { factor: gave.bytes_per_s / mean.bytes_per_s, interval };
@@ -210,19 +238,12 @@ fn alone(capacities: &Capacities, mix: &[NodeStreams]) -> Option<Estimate> {
     mix.iter().map(of).try_fold(Estimate::exactly(0.0), |sum, alone| Some(plus(sum, alone?)))
 }
 
-/// The mix that tells most of a device, for measuring: the best measured node of each class, or every measured node
-/// without a model, each with as many streams as keep it busy. Empty if that is a single node.
-pub fn telling_mix(capacities: &Capacities) -> Vec<NodeStreams> {
-    let mut best: BTreeMap<(Option<u32>, NodeId), &NodeCapacity> = BTreeMap::new();
-    for node in capacities.nodes.iter().filter(|node| node.measured == node.node) {
-        let key = (node.class, if node.class.is_some() { NodeId(0) } else { node.node });
-        let known = best.entry(key).or_insert(node);
-        if most(node).bytes_per_s > most(known).bytes_per_s {
-            *known = node;
-        }
-    }
-    let mix = best.values().map(|node| NodeStreams { node: node.node, streams: curve::busy(node) });
-    let mix = merged(&mix.collect::<Vec<_>>());
+/// The mix that tells most of a device, for measuring: every node of `among`, each with as many streams as keep it busy.
+/// A cap that these do not reach limits no mix. Empty if that is a single node.
+pub fn telling_mix(capacities: &Capacities, among: &NodeSet) -> Vec<NodeStreams> {
+    let nodes = capacities.nodes.iter().filter(|node| among.contains(node.node));
+    let mix: Vec<NodeStreams> =
+        nodes.map(|node| NodeStreams { node: node.node, streams: curve::busy(node) }).collect();
     if mix.len() > 1 {
         mix
     } else {

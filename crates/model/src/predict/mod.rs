@@ -13,7 +13,7 @@ mod fit;
 mod mix;
 
 pub use best::best_mix;
-pub use fit::{capacities, telling_mix, Basis};
+pub use fit::{capacities, saved_mix, telling_mix, Basis};
 pub use mix::{measured_mix, predict};
 
 use numaio_machine::ids::NodeId;

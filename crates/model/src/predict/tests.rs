@@ -186,15 +186,17 @@ fn what_cannot_be_predicted_is_said() {
 }
 
 #[test]
-fn the_telling_mix_keeps_every_measured_node_busy() {
+fn the_telling_mix_keeps_every_node_busy() {
     let cells = vec![
         cell(Read, &[(0, 1)], 9.0),
         cell(Read, &[(0, 4)], 24.0),
         cell(Read, &[(0, 16)], 24.1),
         cell(Read, &[(1, 1)], 20.0),
     ];
-    assert_eq!(telling_mix(&fit_of(cells)), mix(&[(0, 4), (1, 1)]));
-    assert!(telling_mix(&fit_of(vec![cell(Read, &[(0, 1)], 9.0)])).is_empty());
+    let nodes = |list: &str| NodeSet::parse_list(list).expect("nodes");
+    let capacities = fit_of(cells);
+    assert_eq!(telling_mix(&capacities, &nodes("0-7")), mix(&[(0, 4), (1, 1)]));
+    assert!(telling_mix(&capacities, &nodes("1-7")).is_empty());
 }
 
 #[test]
