@@ -15,8 +15,8 @@ use numaio_measure::io::{Matrix, MixPart, What};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
 use numaio_model::{best_mix, capacities, predict, telling_mix, Basis};
 use numaio_schema::{
-    CapSource, IoDevice, IoRecord, MachineSource, Model, NodeStreams, Prediction, Represented, Role, Sharing,
-    StreamRecord, TopologyDocument, Validation,
+    CapSource, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, Represented, Role,
+    Sharing, StreamRecord, TopologyDocument, Validation,
 };
 use numaio_sim::spec::{IoRates, IoSpec};
 use numaio_sim::{shapes, Simulated, Spec};
@@ -166,7 +166,7 @@ fn the_whole_paper_on_files() {
     let page = home.run(&[&args, from.as_slice()].concat()).ok();
     expect("predict-simulated.txt", &page);
     let json = home.run(&[&["predict", "--json"], &args[1..], from.as_slice()].concat()).ok();
-    let found = Prediction::from_json(&json).expect("a prediction");
+    let found = IoPrediction::from_json(&json).expect("a prediction");
     assert_eq!((found.capacities.cap_source, found.capacities.sharing), (CapSource::Mix, Sharing::MaxMin));
     let mix = found.mix.expect("the mix");
     let gbit = |bytes_per_s: f64| bytes_per_s * 8e-9;
@@ -193,7 +193,7 @@ fn a_measured_mix_is_judged() {
         "--from",
     ];
     let json = home.run(&[&args[..], &[&files["io"], &files["mix"], &files["topology"]]].concat()).ok();
-    let found = Prediction::from_json(&json).expect("a prediction");
+    let found = IoPrediction::from_json(&json).expect("a prediction");
     assert_eq!(found.capacities.cap_source, CapSource::Assumed);
     let measured = found.mix.and_then(|mix| mix.measured).expect("it was measured");
     assert!(measured.limits_error.abs() < 0.01, "{measured:?}");

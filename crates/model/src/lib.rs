@@ -10,6 +10,7 @@ mod interleave;
 mod io;
 mod pairs;
 mod placement;
+mod plan;
 mod predict;
 #[cfg(test)]
 mod testing;
@@ -22,7 +23,8 @@ pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use pairs::pair_classes;
-pub use placement::{place, Chosen, Near, NoPlace};
+pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
+pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
 pub use predict::{
     best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,
     MOST_TO_DISTRIBUTE,

@@ -7,11 +7,11 @@ use crate::table::{Align, Cell, Table};
 use crate::words::{self, count};
 use numaio_machine::units::size_for_people;
 use numaio_schema::{
-    CapSource, Capacities, Estimate, HeldBy, MixPrediction, NodeStreams, Prediction, Sharing,
+    CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
 };
 
 /// What a mix, and the best mix, are predicted to give.
-pub fn prediction_text(prediction: &Prediction, style: &TextStyle) -> String {
+pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
     let mut page = Page::new(style);
     write_head(&mut page, prediction);
     if let Some(mix) = &prediction.mix {
@@ -28,7 +28,7 @@ pub fn prediction_text(prediction: &Prediction, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn write_head(page: &mut Page, prediction: &Prediction) {
+fn write_head(page: &mut Page, prediction: &IoPrediction) {
     let capacities = &prediction.capacities;
     let device = words::short(&capacities.device);
     let node = capacities.node.map(|node| format!(" on node {node}")).unwrap_or_default();
@@ -176,7 +176,7 @@ mod tests {
         Estimate { bytes_per_s, low: bytes_per_s * 0.99, high: bytes_per_s * 1.01 }
     }
 
-    fn prediction() -> Prediction {
+    fn prediction() -> IoPrediction {
         let node = |node, measured, gigabytes| NodeCapacity {
             node: NodeId(node),
             measured: NodeId(measured),
@@ -203,7 +203,7 @@ mod tests {
                 limits_error: 3.6 / 3.55 - 1.0,
             }),
         };
-        Prediction {
+        IoPrediction {
             schema: PREDICTION_SCHEMA.into(),
             numaio: "0".into(),
             machine: Default::default(),

@@ -1,17 +1,18 @@
 //! Any stored document, and why a text is none.
 
 use crate::{
-    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Prediction, Receipt, Record, StreamRecord,
-    TopologyDocument, Validation, View,
+    Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
+    Record, StreamRecord, TopologyDocument, Validation, View,
 };
 use crate::{
-    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PREDICTION_SCHEMA,
-    RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
+    VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 12] = [
+const SCHEMAS: [&str; 14] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -24,6 +25,8 @@ const SCHEMAS: [&str; 12] = [
     PREDICTION_SCHEMA,
     PLACEMENT_SCHEMA,
     RECEIPT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA,
 ];
 
 /// A stored document of any kind.
@@ -48,11 +51,15 @@ pub enum Document {
     /// The copy model beside measured I/O.
     Validation(Box<Validation>),
     /// What streams of several nodes are predicted to get.
-    Prediction(Box<Prediction>),
+    Prediction(Box<IoPrediction>),
     /// Places for tasks.
     Placement(Box<PlacementPlan>),
     /// Changes that were applied.
     Receipt(Box<Receipt>),
+    /// What a plan is asked for.
+    PlanProblem(Box<PlanProblem>),
+    /// Threads and bytes of each way of a transfer.
+    Plan(Box<Plan>),
 }
 
 /// Text that is not the document wanted.
@@ -112,6 +119,8 @@ impl Document {
             PREDICTION_SCHEMA => Self::Prediction(parse(text)?),
             PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
+            PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
+            PLAN_SCHEMA => Self::Plan(parse(text)?),
             _ => return Err(other(schema, "document of numaio")),
         })
     }

@@ -6,12 +6,12 @@ use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Prediction`].
+/// Version of [`IoPrediction`].
 pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
 
 /// Aggregate bandwidth of a device for a mix of streams, by two predictors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Prediction {
+pub struct IoPrediction {
     /// [`PREDICTION_SCHEMA`].
     pub schema: String,
     /// Version of numaio that predicted.
@@ -180,7 +180,7 @@ pub struct MixMeasured {
     pub limits_error: f64,
 }
 
-impl Prediction {
+impl IoPrediction {
     /// Reads a prediction.
     ///
     /// # Errors

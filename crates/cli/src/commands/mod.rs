@@ -9,6 +9,7 @@ pub mod latency;
 mod matrix;
 mod measuring;
 mod model;
+pub mod near;
 pub mod place;
 mod placing;
 pub mod predict;
@@ -16,6 +17,7 @@ mod record;
 mod replayed;
 pub mod report;
 pub mod run;
+pub mod status;
 pub mod stream;
 mod topology;
 pub mod validate;
@@ -40,6 +42,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Report(command) => report::run(&args.common, command),
         Command::Place(command) => place::run(&args.common, command),
         Command::Run(command) => run::run(&args.common, command),
+        Command::Near(command) => near::run(&args.common, command),
+        Command::Status(command) => status::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

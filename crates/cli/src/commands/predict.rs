@@ -11,7 +11,7 @@ use numaio_machine::workload::Direction;
 use numaio_measure::io::local_nodes;
 use numaio_model::{Basis, CannotPredict, MOST_STREAMS};
 use numaio_schema::{
-    CapSource, Capacities, IoEngine, IoRecord, MixPrediction, NodeStreams, Prediction, PREDICTION_SCHEMA,
+    CapSource, Capacities, IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, PREDICTION_SCHEMA,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -180,7 +180,7 @@ fn cannot(error: CannotPredict) -> Failure {
     }
 }
 
-fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<Prediction, Failure> {
+fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<IoPrediction, Failure> {
     let capacities = fit(args, known, records)?;
     let mix = match args.mix.is_empty() {
         true => None,
@@ -194,7 +194,7 @@ fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Resul
     };
     let (mix, best) = (mix.map(beside), best.map(beside));
     let newest = records.iter().map(|record| record.provenance.measured_at).max();
-    Ok(Prediction {
+    Ok(IoPrediction {
         schema: PREDICTION_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         machine: known.machine.clone(),
@@ -206,7 +206,7 @@ fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Resul
     })
 }
 
-fn print(common: &Common, args: &PredictArgs, prediction: &Prediction) -> Result<(), Failure> {
+fn print(common: &Common, args: &PredictArgs, prediction: &IoPrediction) -> Result<(), Failure> {
     let text = match args.json {
         true => json(prediction)?,
         false => numaio_report::prediction_text(prediction, &output::style(common)),
