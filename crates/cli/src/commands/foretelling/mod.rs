@@ -43,26 +43,15 @@ impl Known {
                 [Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect()
             }
         };
+        let documents = documents::read_of_one_machine(&paths)?;
+        let of = documents.first().map(|(_, document)| documents::machine_of(document));
         let mut known = Self::default();
-        let mut of: Option<(PathBuf, String)> = None;
-        for path in paths {
-            let document = documents::read(&path)?;
-            let its = documents::machine_of(&document);
-            match &of {
-                Some((first, other)) if *other != its => {
-                    let why = format!("it is of machine {its}, and {} of {other}", first.display());
-                    return Err(Failure::file(&path, why).hint("name documents of one machine"));
-                }
-                Some(_) => {}
-                None => of = Some((path.clone(), its)),
-            }
-            known.add(document);
-        }
+        documents.into_iter().for_each(|(_, document)| known.add(document));
         known.models.sort_by_key(|model| std::cmp::Reverse(model.record.provenance.measured_at));
         known.streams.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
         known.records.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
         let named = common.machine.is_some() || common.sysroot.is_some();
-        let is_it = of.is_none_or(|(_, its)| its == seen.identity.fingerprint);
+        let is_it = of.is_none_or(|its| its == seen.identity.fingerprint);
         if is_it || (named && known.topology.is_none()) {
             known.topology = Some(seen);
         }
