@@ -22,8 +22,10 @@ pub struct Wanted<'a> {
     pub capacities: &'a Capacities,
     /// The mixes, each as one run at a time.
     pub mixes: &'a [Vec<NodeStreams>],
-    /// A file that is not there yet; needed for writing.
+    /// A file that is not there yet.
     pub file: Option<&'a Path>,
+    /// Whether everything on the device may be lost. Without it, and without a file, nothing is written.
+    pub destroys: bool,
     /// Whether to save what is measured.
     pub keep: bool,
 }
@@ -90,7 +92,7 @@ fn engine(wanted: &Wanted, path: DiskPath, claim: Option<&Claim>) -> Result<Box<
     }
 }
 
-/// Where to read or write. Files are made and claimed; a device is only read.
+/// Where to read or write. Files are made and claimed, and so is a device that is written to.
 fn path(machine: &Machine, wanted: &Wanted) -> Result<(DiskPath, Option<Claim>), Failure> {
     let method = &wanted.like.method;
     let area = method.area_bytes.unwrap_or(AREA);
@@ -108,16 +110,23 @@ fn path(machine: &Machine, wanted: &Wanted) -> Result<(DiskPath, Option<Claim>),
         })?;
         return Ok((path(claim.name().to_owned(), claim.bytes()), Some(claim)));
     }
-    if wanted.capacities.direction == Direction::Write {
-        return Err(Failure::usage("to measure what is written, a place to write to is needed")
-            .hint("name a file that is not there, or a folder, by --file PATH"));
-    }
     let name = format!("/dev/{}", wanted.like.device.name);
     if !machine.is_live() {
         return Ok((path(name, u64::MAX), None));
     }
+    let writes = wanted.capacities.direction == Direction::Write;
+    if writes && !wanted.destroys {
+        return Err(Failure::usage("to measure what is written, a place to write to is needed").hint(
+            "name a file that is not there, or a folder, by --file PATH; or the device again by \
+             --i-know-this-destroys DEV to lose what is on it",
+        ));
+    }
+    let claim = match writes {
+        true => Some(Claim::device(machine, &name).map_err(Failure::new)?),
+        false => None,
+    };
     let found = facts(machine, &name).map_err(|error| {
         Failure::new(format!("{name}: {error}")).hint("--file PATH measures a file on the disk")
     })?;
-    Ok((path(name, found.bytes), None))
+    Ok((path(name, found.bytes), claim))
 }
