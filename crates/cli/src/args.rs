@@ -77,6 +77,10 @@ pub enum Command {
     Record(RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of one target
     Compare(crate::commands::compare::CompareArgs),
+    /// Show how well the copy model foretells measured I/O, class by class
+    Validate(crate::commands::validate::ValidateArgs),
+    /// Predict what streams of several nodes get from a device together
+    Predict(crate::commands::predict::PredictArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
     /// Show near which devices and nodes a file, host, interface, disk or process is

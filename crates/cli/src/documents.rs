@@ -38,6 +38,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
         Document::Record(record) => Some(("copy model", &record.provenance)),
         Document::Stream(record) => Some(("STREAM", &record.provenance)),
         Document::Latency(record) => Some(("latency", &record.provenance)),
+        Document::Io(record) => Some(("I/O", &record.provenance)),
         _ => None,
     }
 }
@@ -79,6 +80,8 @@ pub fn machine_of(document: &Document) -> String {
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
+        Document::Validation(validation) => validation.machine.fingerprint.clone(),
+        Document::Prediction(prediction) => prediction.machine.fingerprint.clone(),
         Document::Placement(plan) => plan.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
         Document::PlanProblem(problem) => fingerprint(problem),

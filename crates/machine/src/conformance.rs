@@ -5,12 +5,15 @@ use crate::ids::{CpuId, NodeId};
 use crate::locate::{
     Answer, DeviceNumber, Locate, LocateError, LocateExt, PathFacts, PathKind, Question, RouteFacts,
 };
-use crate::probe::{CopyOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency, StreamOutcome};
+use crate::probe::{
+    CopyOutcome, IoGroupOutcome, IoOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency,
+    StreamOutcome,
+};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
 use crate::workload::{
-    CopyLoop, CopyWorkload, Flow, LatencyWorkload, LoadWorkload, Placement, Sampling, StreamLoop, StreamOp,
-    StreamWorkload,
+    CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, Sampling,
+    StreamGroup, StreamLoop, StreamOp, StreamWorkload,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -275,6 +278,54 @@ fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome
     assert_eq!(outcome.load.is_some(), latency.load.is_some(), "what the load did is told if there was one");
     if let Some(load) = &outcome.load {
         resides(&load.residency);
+    }
+    outcome
+}
+
+/// Checks I/O of an implementation of [`Probe`]: `io` names a device that its machine has, and one group of streams;
+/// sampling is chosen here (some tens of milliseconds a run). What cannot be is derived from it: no streams, CPUs or
+/// nodes that are absent, requests of no bytes.
+///
+/// # Panics
+/// At the first rule that is broken.
+pub fn io(machine: &dyn Probe, io: &IoWorkload) {
+    let io = IoWorkload { sampling: WINDOW, ..io.clone() };
+    some_run("a window of streams", || {
+        let groups = ran_io(machine, &io).groups;
+        groups.iter().all(|group| {
+            group.requests > 0 && is_window(group.samples.iter().map(|sample| (sample.bytes, sample.ns)))
+        })
+    });
+    let twice: Vec<StreamGroup> = io.groups.iter().chain(&io.groups).cloned().collect();
+    ran_io(machine, &IoWorkload { groups: twice, ..io.clone() });
+    let refuses = |io: IoWorkload| assert!(machine.io(&io).is_err(), "{io:?}");
+    refuses(IoWorkload { groups: Vec::new(), ..io.clone() });
+    refuses(IoWorkload { block_bytes: 0, ..io.clone() });
+    refuses(IoWorkload { depth: 0, ..io.clone() });
+    refuses(IoWorkload {
+        sampling: Sampling::Window { milliseconds: MILLISECONDS, slices: 0 },
+        ..io.clone()
+    });
+    let Some(group) = io.groups.first() else { return };
+    let with = |group: StreamGroup| IoWorkload { groups: vec![group], ..io.clone() };
+    refuses(with(StreamGroup { streams: 0, ..group.clone() }));
+    refuses(with(StreamGroup { memory: NO_SUCH_NODE, ..group.clone() }));
+    for cpus in absent_cpus(&group.cpus) {
+        refuses(with(StreamGroup { cpus, ..group.clone() }));
+    }
+    ran_io(machine, &io);
+}
+
+/// What can be said of every outcome.
+fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
+    let outcome = machine.io(io).expect("what can run runs");
+    assert_eq!(outcome.groups.len(), io.groups.len(), "an outcome for each group");
+    assert_eq!(outcome.cut, None, "nothing ends it early");
+    let stretches = |group: &IoGroupOutcome| group.samples.iter().map(|sample| sample.ns).collect::<Vec<_>>();
+    for group in &outcome.groups {
+        takes_time(outcome.elapsed_ns, group.samples.iter().map(|sample| sample.ns));
+        assert_eq!(stretches(group), stretches(&outcome.groups[0]), "all share the same stretches of time");
+        resides(&group.residency);
     }
     outcome
 }

@@ -11,6 +11,10 @@ mod io;
 mod pairs;
 mod placement;
 mod plan;
+mod predict;
+#[cfg(test)]
+mod testing;
+mod validate;
 mod views;
 
 pub use classes::{classify, Point};
@@ -24,6 +28,12 @@ pub use plan::{
     evaluate, plan, plan_problem, rebalance, Handover, Helper, NotFeasible, PlanOptions, PlanRequest, Pool,
     Refused, THREAD_BYTES_PER_S,
 };
+pub use predict::{
+    best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,
+    MOST_TO_DISTRIBUTE,
+};
+pub use validate::validate;
 pub use views::{
-    check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
+    check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
+    Subject,
 };

@@ -46,6 +46,9 @@ pub enum Misfit {
     /// Places for tasks.
     #[error("it is a plan of places, and no report tells of them")]
     Placement,
+    /// A validation or a prediction.
+    #[error("it is made of other documents; report those")]
+    Derived,
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
@@ -89,6 +92,7 @@ impl Bundle {
                 self.of(&it.machine.fingerprint).comparisons.push(*it);
             }
             Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::Validation(_) | Document::Prediction(_) => return Err(Misfit::Derived),
             Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) fn count(number: usize, thing: &str) -> String {
     let plural = match thing {
         thing if number == 1 => thing.to_owned(),
+        thing if thing.ends_with('s') => format!("{thing}es"),
         thing if thing.ends_with('y') => format!("{}ies", &thing[..thing.len() - 1]),
         thing => format!("{thing}s"),
     };

@@ -1,17 +1,18 @@
 //! Any stored document, and why a text is none.
 
 use crate::{
-    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt, Record,
-    StreamRecord, TopologyDocument, View,
+    Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
+    Record, StreamRecord, TopologyDocument, Validation, View,
 };
 use crate::{
     COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
-    PLAN_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
+    VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 12] = [
+const SCHEMAS: [&str; 14] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -20,6 +21,8 @@ const SCHEMAS: [&str; 12] = [
     IO_SCHEMA,
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,
+    VALIDATION_SCHEMA,
+    PREDICTION_SCHEMA,
     PLACEMENT_SCHEMA,
     RECEIPT_SCHEMA,
     PLAN_PROBLEM_SCHEMA,
@@ -45,6 +48,10 @@ pub enum Document {
     View(Box<View>),
     /// Views of a target beside each other.
     Comparison(Box<Comparison>),
+    /// The copy model beside measured I/O.
+    Validation(Box<Validation>),
+    /// What streams of several nodes are predicted to get.
+    Prediction(Box<IoPrediction>),
     /// Places for tasks.
     Placement(Box<PlacementPlan>),
     /// Changes that were applied.
@@ -108,6 +115,8 @@ impl Document {
             IO_SCHEMA => Self::Io(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
+            VALIDATION_SCHEMA => Self::Validation(parse(text)?),
+            PREDICTION_SCHEMA => Self::Prediction(parse(text)?),
             PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),

@@ -11,6 +11,7 @@ mod model;
 mod near;
 mod placement;
 mod plan;
+mod prediction;
 mod reading;
 mod receipt;
 mod record;
@@ -18,6 +19,7 @@ mod status;
 mod stream;
 mod summary;
 mod topology;
+mod validation;
 mod verification;
 mod view;
 
@@ -36,6 +38,10 @@ pub use plan::{
     Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
+pub use prediction::{
+    CapSource, Capacities, Estimate, FlowPrediction, HeldBy, IoPrediction, MixMeasured, MixPrediction,
+    NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
@@ -45,6 +51,10 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use validation::{
+    Column, Merge, Role, Split, Spread, ValidatedClass, ValidatedDirection, Validation, Verdict,
+    VALIDATION_SCHEMA,
+};
 pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,

@@ -1,6 +1,6 @@
 //! Whether a description can be a machine.
 
-use crate::spec::{BadSpec, DeviceSpec, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
+use crate::spec::{BadSpec, DeviceSpec, IoRates, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
@@ -155,6 +155,10 @@ impl Spec {
             ensure(device.names.iter().all(|name| names.insert(name)), at, "has a name that another has")?;
             ensure(device.driver.as_deref().is_none_or(is_name), at, "has a driver that is no file name")?;
             ensure(!device.model.chars().any(char::is_control), at, "has a model of several lines")?;
+            if let Some(io) = &device.io {
+                check_rates(&io.write, self.nodes.len(), at)?;
+                check_rates(&io.read, self.nodes.len(), at)?;
+            }
             if let Some(link) = device.link {
                 positive(link.max_gt_per_s, at)?;
                 ensure(link.gt_per_s.is_finite() && link.gt_per_s >= 0.0, at, "has a link of no speed")?;
@@ -232,6 +236,12 @@ fn check_pools(node: &NodeSpec) -> Checked {
     }
     let figures = node.access.iter().flat_map(|access| [access.read_bytes_per_s, access.write_bytes_per_s]);
     figures.flatten().try_for_each(|figure| positive(figure, at))
+}
+
+fn check_rates(rates: &IoRates, nodes: usize, at: impl Fn() -> String) -> Checked {
+    ensure(rates.nodes.len() == nodes, &at, "must have a rate for each node")?;
+    let mut figures = rates.nodes.iter().chain([&rates.cap]).chain(&rates.stream);
+    figures.try_for_each(|figure| positive(*figure, &at))
 }
 
 fn check_sriov(device: &DeviceSpec, seen: &BTreeMap<PciAddress, DeviceKind>) -> Checked {

@@ -1,7 +1,7 @@
 //! Machines of usual shapes. Their bandwidths are chosen to be plausible and easy to reckon with; none was
 //! measured.
 
-use crate::spec::{CacheSpec, DeviceSpec, LinkSpec, NodeSpec, PathSpec, Sharing, Spec};
+use crate::spec::{CacheSpec, DeviceSpec, IoRates, IoSpec, LinkSpec, NodeSpec, PathSpec, Sharing, Spec};
 use numaio_machine::devices::{DeviceKind, PciAddress, PcieLink, Sriov};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::topology::{Access, HugePages, MemorySideCache};
@@ -55,7 +55,8 @@ pub fn uniform(nodes: u32, cpus: u32) -> Spec {
 
 /// Eight nodes of four CPUs, two nodes to a package, as the DL585 G7 of Li et al. (ICPP 2013) has them, with a
 /// 40-Gbit/s NIC and two NVMe drives on node 7. As in the paper, the two directions put the nodes in different
-/// orders, and distance tells neither; the figures are not the paper's.
+/// orders, and distance tells neither; the figures are not the paper's, but for the drives': each moves what its
+/// Tables IV and V give for the SSDs, by class. The NIC needs several streams to be busy.
 pub fn dl585() -> Spec {
     // By node as seen from node 7; other nodes see the same, turned round.
     const LOAD: [f64; 8] = [5.6, 5.6, 3.3, 3.3, 5.6, 5.6, 6.9, 7.0];
@@ -89,6 +90,14 @@ pub fn dl585() -> Spec {
     };
     let under = |bus| Some(pci(0, bus, 1, 0));
     let nic = device(DeviceKind::Network, pci(0, 0x21, 0, 0), 8.0, 8);
+    let drive = IoSpec {
+        write: rates(&[28.5, 28.5, 18.0, 18.0, 28.5, 28.5, 28.8, 28.8], 28.8, None),
+        read: rates(&[30.1, 30.1, 33.1, 33.1, 18.5, 30.1, 34.7, 34.7], 34.7, None),
+    };
+    let network = IoSpec {
+        write: rates(&[21.0, 21.0, 16.0, 16.0, 21.0, 21.0, 24.0, 24.0], 30.0, Some(9.0)),
+        read: rates(&[19.0, 19.0, 22.0, 22.0, 14.0, 19.0, 23.0, 23.0], 30.0, Some(9.0)),
+    };
     spec.devices = vec![
         port(0x20),
         DeviceSpec {
@@ -97,6 +106,7 @@ pub fn dl585() -> Spec {
             names: vec!["eth0".into()],
             irqs: 4,
             port_bits_per_s: Some(40_000_000_000),
+            io: Some(network),
             ..nic
         },
     ];
@@ -109,6 +119,7 @@ pub fn dl585() -> Spec {
             names,
             model: "Simulated drive".into(),
             irqs: 4,
+            io: Some(drive.clone()),
             ..disk
         };
         spec.devices.extend([port(bus), disk]);
@@ -432,5 +443,13 @@ pub fn device(kind: DeviceKind, pci: PciAddress, gt_per_s: f64, lanes: u32) -> D
         port_bits_per_s: None,
         power_state: None,
         sriov: None,
+        io: None,
     }
+}
+
+/// Rates of a direction in Gbit/s: by node, and of all together.
+fn rates(nodes: &[f64], cap: f64, stream: Option<f64>) -> IoRates {
+    let bytes = |gbit: f64| gbit * 1e9 / 8.0;
+    let nodes = nodes.iter().map(|gbit| bytes(*gbit)).collect();
+    IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes) }
 }

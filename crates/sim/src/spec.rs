@@ -4,7 +4,7 @@ use numaio_machine::devices::{DeviceKind, PciAddress, PcieLink, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{Access, HugePages, MemorySideCache};
-use numaio_machine::workload::{CopyLoop, Flow};
+use numaio_machine::workload::{CopyLoop, Direction, Flow};
 use serde::{Deserialize, Serialize};
 
 /// Version of [`Spec`].
@@ -196,6 +196,33 @@ pub struct DeviceSpec {
     /// SR-IOV.
     #[serde(default)]
     pub sriov: Option<Sriov>,
+    /// How fast it moves data; none for a device that I/O cannot be tried on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoSpec>,
+}
+
+/// How fast a device moves data. The two directions do not disturb each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoSpec {
+    /// Memory to device.
+    pub write: IoRates,
+    /// Device to memory.
+    pub read: IoRates,
+}
+
+/// One direction of a device. Nodes with streams share the cap max-min fairly: in equal parts, where none gets
+/// more than its path carries and what it leaves goes to the others (the same rule as the disk of lab/README.md).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoRates {
+    /// What the path to the buffers on each node carries; one for each of the machine's nodes, in their order.
+    pub nodes: Vec<f64>,
+    /// What the device moves for all of them together.
+    pub cap: f64,
+    /// Most that one stream moves; none for no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<f64>,
 }
 
 /// How measurements scatter. The default is not at all.
@@ -356,6 +383,16 @@ impl Spec {
     pub fn allowed_nodes(&self) -> NodeSet {
         let with_memory: NodeSet = self.memory_nodes().map(|node| node.id).collect();
         self.confinement.nodes.as_ref().map_or(with_memory.clone(), |nodes| nodes.intersection(&with_memory))
+    }
+}
+
+impl IoSpec {
+    /// One direction.
+    pub fn rates(&self, direction: Direction) -> &IoRates {
+        match direction {
+            Direction::Write => &self.write,
+            Direction::Read => &self.read,
+        }
     }
 }
 

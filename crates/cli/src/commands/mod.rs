@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod export;
+mod foretelling;
 mod generate;
 pub mod latency;
 mod matrix;
@@ -12,6 +13,7 @@ pub mod near;
 pub mod place;
 mod placing;
 pub mod plan;
+pub mod predict;
 mod record;
 mod replayed;
 pub mod report;
@@ -19,6 +21,7 @@ pub mod run;
 pub mod status;
 pub mod stream;
 mod topology;
+pub mod validate;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -34,6 +37,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Bench(command) => bench::run(&args.common, command),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),
+        Command::Validate(command) => validate::run(&args.common, command),
+        Command::Predict(command) => predict::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),
         Command::Report(command) => report::run(&args.common, command),
         Command::Place(command) => place::run(&args.common, command),

@@ -154,7 +154,7 @@ pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
 }
 
 /// What repeated measurements of one pair of nodes gave, in whichever document.
-struct Seen<'a> {
+pub(super) struct Seen<'a> {
     summary: Option<&'a Summary>,
     /// Median, least and greatest sample of each visit that counts.
     visits: Vec<(f64, f64, f64)>,
@@ -162,7 +162,7 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn of_reading(reading: &'a Reading) -> Self {
+    pub(super) fn of_reading(reading: &'a Reading) -> Self {
         let counted = reading.visits.iter().filter(|visit| visit.set_aside.is_none());
         Self {
             summary: reading.summary.as_ref(),
@@ -186,7 +186,12 @@ impl<'a> Seen<'a> {
 
 /// A view of what was seen of each node. It is incomplete if its measurement is, and one of its own figures is
 /// missing or not settled.
-fn seen(subject: &Subject, kind: Kind, readings: &[(NodeId, Seen)], complete: bool) -> Option<View> {
+pub(super) fn seen(
+    subject: &Subject,
+    kind: Kind,
+    readings: &[(NodeId, Seen)],
+    complete: bool,
+) -> Option<View> {
     let mut nodes: Vec<NodeId> = readings.iter().map(|(node, _)| *node).collect();
     nodes.sort();
     nodes.dedup();

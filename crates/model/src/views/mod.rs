@@ -1,8 +1,10 @@
 //! Views of a target: what each method says of every node, in one form.
 
+mod io;
 mod measured;
 mod stated;
 
+pub use io::io_views;
 pub use measured::{copy_views, latency_views, stream_views};
 pub use stated::{hmat_views, slit_views};
 
@@ -174,7 +176,7 @@ pub(crate) fn times_better(quantity: Quantity, node: &NodeValue, other: &NodeVal
 }
 
 /// How good a value is, with its interval.
-fn point(quantity: Quantity, value: &NodeValue) -> Point {
+pub(crate) fn point(quantity: Quantity, value: &NodeValue) -> Point {
     let (low, high) = range(value);
     if quantity.more_is_better() {
         return Point { node: value.node, value: value.value, low, high };

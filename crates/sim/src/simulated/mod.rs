@@ -1,6 +1,7 @@
 //! A machine that does not exist, behind the seam.
 
 mod copy;
+mod io;
 mod latency;
 mod stream;
 
@@ -240,7 +241,7 @@ impl Probe for Simulated {
             Workload::Copy(copy) => self.copy(copy).map(Outcome::Copy),
             Workload::Stream(stream) => self.stream(stream).map(Outcome::Stream),
             Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
-            Workload::Io(io) => Err(ProbeError::Unsupported { what: io.through.name() }),
+            Workload::Io(io) => self.io(io).map(Outcome::Io),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
         }
     }

@@ -9,7 +9,7 @@ use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
 /// Beginnings of names of views, in the order of their columns; others come after.
-const ORDER: [&str; 5] = ["slit", "hmat-", "latency-", "stream-", "copy-"];
+const ORDER: [&str; 6] = ["slit", "hmat-", "latency-", "stream-", "copy-", "io-"];
 
 /// Views of one target, with where they come from.
 #[derive(Debug)]
@@ -62,13 +62,15 @@ impl<'a> Collected<'a> {
             ),
             Document::Stream(record) => numaio_model::stream_views(record, subject),
             Document::Latency(record) => numaio_model::latency_views(record, subject),
+            Document::Io(record) => numaio_model::io_views(record, subject),
             Document::View(view) => {
                 numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
                 vec![numaio_model::derived((**view).clone())]
             }
             Document::Topology(_)
-            | Document::Io(_)
             | Document::Comparison(_)
+            | Document::Validation(_)
+            | Document::Prediction(_)
             | Document::Placement(_)
             | Document::Receipt(_)
             | Document::PlanProblem(_)

@@ -205,6 +205,10 @@ fn add_saved(found: &mut Collected, all: bool, fingerprint: &str) -> Result<(), 
             found.add(path, &documents::read(path)?, again)?;
         }
     }
+    // Of I/O there may be a device and an engine in each document.
+    for path in store::saved(Kind::Io, fingerprint).iter().take(MOST_SAVED) {
+        found.add(path, &documents::read(path)?, again)?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,226 @@
+//! `numaio predict`: what streams of several nodes get from a device together.
+
+use super::foretelling::{self, engine, measure_mixes, Known, Wanted};
+use super::json;
+use crate::args::{node, Common};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::{Args, ValueEnum};
+use numaio_machine::workload::Direction;
+use numaio_measure::io::local_nodes;
+use numaio_model::{Basis, CannotPredict, MOST_STREAMS};
+use numaio_schema::{
+    CapSource, Capacities, IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, PREDICTION_SCHEMA,
+};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["mix", "best"]))]
+pub struct PredictArgs {
+    /// The device: nvme0n1, eth0, cuda:0, 0000:3b:00.0
+    #[arg(long, short, value_name = "DEV")]
+    pub device: String,
+    /// Streams of each node, as 2:2,0:2 for two on node 2 and two on node 0; their buffers are local to them
+    #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = part)]
+    pub mix: Vec<NodeStreams>,
+    /// Find the distribution of N streams over nodes with the highest predicted bandwidth
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(numaio_model::MOST_TO_DISTRIBUTE)))]
+    pub best: Option<u32>,
+    /// Direction, named from the device
+    #[arg(long, value_name = "DIRECTION", default_value = "read")]
+    pub direction: OneDirection,
+    /// From measurements of this engine: disk, fio, tcp, iperf3, perftest, cuda, nvbandwidth; without it of the newest
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    pub engine: Option<IoEngine>,
+    /// What is asked of the device, as write or send of RDMA; without it what was measured first
+    #[arg(long, value_name = "OPERATION")]
+    pub operation: Option<String>,
+    /// Documents of one machine in place of those that are saved of this one
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub from: Vec<PathBuf>,
+    /// Measure the mix too, and print the errors
+    #[arg(long, requires = "mix", conflicts_with = "from")]
+    pub measure: bool,
+    /// With --measure: a file that is not there yet, or a folder for one, for what is written; without it nothing is
+    /// written
+    #[arg(long, value_name = "PATH", requires = "measure")]
+    pub file: Option<PathBuf>,
+    /// With --measure: write to --device DEV, named here again: everything on it is lost
+    #[arg(long, value_name = "DEV", requires = "measure", conflicts_with = "file")]
+    pub i_know_this_destroys: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write into FILE in place of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Do not save what is measured
+    #[arg(long)]
+    pub no_save: bool,
+}
+
+/// A direction of I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OneDirection {
+    /// Memory to device
+    Write,
+    /// Device to memory
+    Read,
+}
+
+impl OneDirection {
+    fn direction(self) -> Direction {
+        match self {
+            Self::Write => Direction::Write,
+            Self::Read => Direction::Read,
+        }
+    }
+}
+
+/// `2:4`: four streams on node 2.
+fn part(text: &str) -> Result<NodeStreams, String> {
+    let (of_node, streams) = text
+        .split_once(':')
+        .ok_or_else(|| format!("{text:?} is no part of a mix; node and streams are wanted, as 2:4"))?;
+    let node = node(of_node)?;
+    let wrong = || format!("{streams:?} is no number of streams from 1 to {MOST_STREAMS}");
+    let streams = streams.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
+    Ok(NodeStreams { node, streams: streams.ok_or_else(wrong)? })
+}
+
+pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let known = Known::read(common, &machine, &args.from)?;
+    check_nodes(&known, &args.mix)?;
+    let device = known.device(&args.device)?;
+    let records = known.records_of(&device.name, args.engine);
+    let engine = records.first().map(|record| record.method.engine);
+    let records: Vec<&IoRecord> =
+        records.into_iter().filter(|record| Some(record.method.engine) == engine).collect();
+    if records.is_empty() {
+        return Err(known.nothing_measured(Some(&device.name), args.engine));
+    }
+    let measured = match args.measure {
+        true => Some(measure(common, args, &machine, &known, &records)?),
+        false => None,
+    };
+    let records: Vec<&IoRecord> = measured.iter().chain(records).collect();
+    let prediction = prediction(args, &known, &records)?;
+    print(common, args, &prediction)?;
+    super::measuring::exit(None)
+}
+
+/// Measures the mix, and where no mix was measured yet another one first that tells of the device's cap.
+fn measure(
+    common: &Common,
+    args: &PredictArgs,
+    machine: &Machine,
+    known: &Known,
+    records: &[&IoRecord],
+) -> Result<IoRecord, Failure> {
+    let (Some(topology), Some(like)) = (&known.topology, records.first()) else {
+        return Err(Failure::usage("what was measured elsewhere cannot be measured here"));
+    };
+    let capacities = fit(args, known, records)?;
+    // Whatever cannot be predicted is not measured either.
+    let mix = numaio_model::predict(&capacities, &args.mix).map_err(cannot)?.streams;
+    let mut mixes = vec![mix];
+    let telling = numaio_model::telling_mix(&capacities, &local_nodes(topology));
+    if capacities.cap_source == CapSource::Assumed && !telling.is_empty() && telling != mixes[0] {
+        mixes.push(telling);
+    }
+    if let Some(twice) = args.i_know_this_destroys.as_ref().filter(|twice| **twice != args.device) {
+        let device = &args.device;
+        return Err(Failure::usage(format!("--i-know-this-destroys {twice} is not --device {device}"))
+            .hint("both must name the same device"));
+    }
+    let (file, keep, destroys) = (args.file.as_deref(), !args.no_save, args.i_know_this_destroys.is_some());
+    let wanted = Wanted { like, capacities: &capacities, mixes: &mixes, file, destroys, keep };
+    measure_mixes(common, machine, topology, &wanted)
+}
+
+/// Nodes that the machine does not have are wrong usage.
+fn check_nodes(known: &Known, mix: &[NodeStreams]) -> Result<(), Failure> {
+    let Some(topology) = &known.topology else { return Ok(()) };
+    let nodes = topology.memory_nodes();
+    match mix.iter().find(|part| !nodes.contains(part.node)) {
+        Some(part) => Err(Failure::usage(format!(
+            "there is no node {} with memory; there are nodes {nodes}",
+            part.node
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn fit(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<Capacities, Failure> {
+    let node = records.first().and_then(|record| record.device.node);
+    let link = known.seen(&args.device).and_then(|device| device.link);
+    let basis = Basis {
+        records,
+        model: node.and_then(|node| known.model_of(node)),
+        link_bytes_per_s: link.map(|link| link.bytes_per_s()).filter(|bytes_per_s| *bytes_per_s > 0.0),
+        direction: args.direction.direction(),
+        operation: args.operation.as_deref(),
+    };
+    numaio_model::capacities(&basis, &args.mix).map_err(|error| {
+        let hint = format!("numaio predict --direction {} may be known", other(args.direction));
+        Failure::new(error.to_string().replace("the device", &args.device)).hint(hint)
+    })
+}
+
+fn other(direction: OneDirection) -> &'static str {
+    match direction {
+        OneDirection::Write => "read",
+        OneDirection::Read => "write",
+    }
+}
+
+/// What the predictor says, with what to do about it.
+fn cannot(error: CannotPredict) -> Failure {
+    let failure = Failure::new(&error);
+    match error {
+        CannotPredict::NotMeasured { .. } => failure
+            .hint("numaio bench with --exhaustive measures every node; numaio model tells which are alike"),
+        CannotPredict::NoStreams | CannotPredict::TooMany { .. } => Failure::usage(error),
+        CannotPredict::NothingMeasured { .. } => failure,
+    }
+}
+
+fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<IoPrediction, Failure> {
+    let capacities = fit(args, known, records)?;
+    let mix = match args.mix.is_empty() {
+        true => None,
+        false => Some(numaio_model::predict(&capacities, &args.mix).map_err(cannot)?),
+    };
+    let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
+    let best = best.transpose().map_err(cannot)?;
+    let beside = |mix: MixPrediction| match numaio_model::saved_mix(records, &capacities, &mix.streams) {
+        Some(reading) => numaio_model::measured_mix(mix, reading),
+        None => mix,
+    };
+    let (mix, best) = (mix.map(beside), best.map(beside));
+    let newest = records.iter().map(|record| record.provenance.measured_at).max();
+    Ok(IoPrediction {
+        schema: PREDICTION_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: known.machine.clone(),
+        measured_at: newest.unwrap_or(0),
+        capacities,
+        mix,
+        best,
+        warnings: foretelling::warnings(records.iter().map(|record| ("I/O", &record.provenance))),
+    })
+}
+
+fn print(common: &Common, args: &PredictArgs, prediction: &IoPrediction) -> Result<(), Failure> {
+    let text = match args.json {
+        true => json(prediction)?,
+        false => numaio_report::prediction_text(prediction, &output::style(common)),
+    };
+    match &args.output {
+        Some(path) => output::write(path, &text).map(|_| ()),
+        None => output::print(&text),
+    }
+}

@@ -1,0 +1,171 @@
+//! `numaio validate`: the copy model beside measured I/O, class by class.
+
+use super::foretelling::{self, engine, unique, Known};
+use super::json;
+use super::model::node_of_device;
+use crate::args::{node, percent, Common};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::Args;
+use numaio_machine::ids::NodeId;
+use numaio_model::{Rule, Subject};
+use numaio_schema::{
+    ClassRule, IoEngine, IoRecord, Model, Provenance, Quantity, StreamRecord, Validation, View, Warning,
+    VALIDATION_SCHEMA,
+};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// Against measured I/O of this device: eth0, nvme0n1, mlx5_0; without it of all devices of the target
+    #[arg(long, short, value_name = "DEV")]
+    pub device: Option<String>,
+    /// The target; without it the node of the device, or the one whose devices were measured last
+    #[arg(long, short = 'k', value_name = "K", value_parser = node)]
+    pub node: Option<NodeId>,
+    /// Against measurements of this engine alone: disk, fio, tcp, iperf3, perftest, cuda, nvbandwidth
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    pub engine: Option<IoEngine>,
+    /// Documents of one machine in place of those that are saved of this one
+    ///
+    /// Written by numaio model, bench, stream and topology with --json. Of several that measure the same the newest
+    /// counts.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub from: Vec<PathBuf>,
+    /// How nodes are put into classes; without it as in the model
+    #[arg(long, value_name = "RULE", value_parser = ["measured", "paper", "kmeans"])]
+    pub classes: Option<String>,
+    /// How far below a class's best its members may be, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
+    pub level: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write into FILE in place of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let known = Known::read(common, &machine, &args.from)?;
+    let target = target(args, &known)?;
+    let model = known.model_of(target).ok_or_else(|| {
+        Failure::new(format!("no model of node {target} is known"))
+            .hint(format!("numaio model --node {target} makes it"))
+    })?;
+    let model = classed(args, model, &known);
+    let subject = Subject { machine: &known.machine.fingerprint, target, level: args.level };
+    let validation = validation(args, &known, &model, &subject)?;
+    let text = match args.json {
+        true => json(&validation)?,
+        false => numaio_report::validation_text(&validation, &output::style(common)),
+    };
+    match &args.output {
+        Some(path) => output::write(path, &text).map(|_| ())?,
+        None => output::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The node whose model is validated.
+fn target(args: &ValidateArgs, known: &Known) -> Result<NodeId, Failure> {
+    let of_device = |name: &String| match (known.device(name)?.node, &known.topology) {
+        (Some(node), _) => Ok(node),
+        (None, Some(topology)) => node_of_device(topology, name),
+        (None, None) => Err(Failure::new(format!("no document tells on which node {name} is"))
+            .hint("name the target by --node K")),
+    };
+    match (args.node, &args.device) {
+        (Some(node), _) => Ok(node),
+        (None, Some(name)) => of_device(name),
+        (None, None) => {
+            let wanted = |record: &&IoRecord| args.engine.is_none_or(|engine| record.method.engine == engine);
+            let newest = known.records.iter().filter(wanted).find_map(|record| record.device.node);
+            newest.ok_or_else(|| known.nothing_measured(None, args.engine))
+        }
+    }
+}
+
+/// The model with the classes that are asked for.
+fn classed(args: &ValidateArgs, model: &Model, known: &Known) -> Model {
+    let Some(classes) = args.classes.as_ref().and_then(|name| name.parse::<ClassRule>().ok()) else {
+        return model.clone();
+    };
+    let rule = Rule { classes, level: args.level };
+    match &known.topology {
+        Some(topology) => numaio_model::fit(model.record.clone(), topology, rule),
+        None => numaio_model::refit(model.clone(), rule),
+    }
+}
+
+fn validation(
+    args: &ValidateArgs,
+    known: &Known,
+    model: &Model,
+    subject: &Subject,
+) -> Result<Validation, Failure> {
+    let device = args.device.as_ref().map(|name| known.device(name)).transpose()?.map(|device| device.name);
+    let wanted = |record: &&IoRecord| {
+        device.as_ref().is_none_or(|device| record.device.name == *device)
+            && args.engine.is_none_or(|engine| record.method.engine == engine)
+    };
+    let mut measured: Vec<View> = Vec::new();
+    let mut used: Vec<&IoRecord> = Vec::new();
+    for record in known.records.iter().filter(wanted) {
+        let views = numaio_model::io_views(record, subject);
+        let fresh: Vec<View> =
+            views.into_iter().filter(|view| measured.iter().all(|other| other.name != view.name)).collect();
+        if !fresh.is_empty() {
+            used.push(record);
+            measured.extend(fresh);
+        }
+    }
+    let (rivals, stream) = rivals(known, subject);
+    let directions = numaio_model::validate(model, subject, &measured, &rivals);
+    if directions.is_empty() {
+        return Err(known.nothing_measured(device.as_deref(), args.engine));
+    }
+    let provenances = || {
+        let model = std::iter::once(("copy model", &model.record.provenance));
+        let streams = stream.iter().map(|record| ("STREAM", &record.provenance));
+        model.chain(used.iter().map(|record| ("I/O", &record.provenance))).chain(streams)
+    };
+    let devices: Vec<&str> = used.iter().map(|record| record.device.name.as_str()).collect();
+    let newest = provenances().map(|(_, provenance): (_, &Provenance)| provenance.measured_at).max();
+    let mut warnings = foretelling::warnings(provenances());
+    if stream.is_none() {
+        let what =
+            "STREAM was not measured, so what it would have said is unknown: numaio stream measures it";
+        warnings.push(Warning { rule: "missing-stream".to_owned(), what: what.to_owned() });
+    }
+    Ok(Validation {
+        schema: VALIDATION_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: known.machine.clone(),
+        measured_at: newest.unwrap_or(0),
+        target: subject.target,
+        devices: unique(&devices).into_iter().map(str::to_owned).collect(),
+        directions,
+        warnings,
+    })
+}
+
+/// What else could have been believed: hop distance, and STREAM's copy from both sides, with its record.
+fn rivals<'a>(known: &'a Known, subject: &Subject) -> (Vec<View>, Option<&'a StreamRecord>) {
+    let mut rivals: Vec<View> =
+        known.topology.iter().flat_map(|topology| numaio_model::slit_views(topology, subject)).collect();
+    let copies = |record: &StreamRecord| -> Vec<View> {
+        let views = numaio_model::stream_views(record, subject).into_iter();
+        views.filter(|view| view.quantity == Quantity::BytesPerS && view.name.contains("copy")).collect()
+    };
+    let found =
+        known.streams.iter().map(|record| (record, copies(record))).find(|(_, views)| !views.is_empty());
+    let stream = found.map(|(record, views)| {
+        rivals.extend(views);
+        record
+    });
+    (rivals, stream)
+}

@@ -1,0 +1,207 @@
+//! The two predictors.
+
+use super::{curve, CannotPredict, MOST_STREAMS};
+use numaio_machine::ids::NodeId;
+use numaio_schema::{
+    Capacities, Estimate, FlowPrediction, HeldBy, MixMeasured, MixPrediction, NodeCapacity, NodeStreams,
+    Reading, Sharing,
+};
+use std::collections::BTreeMap;
+
+/// Rates that differ by less than this share are the same: sums of floating-point numbers differ by their order.
+const SAME: f64 = 1e-9;
+
+/// Predicts a mix, by both predictors. A node that is named twice has the streams of both.
+///
+/// The second predictor: the streams of a node get together what they get alone, at most; all together get the
+/// device's cap, at most; and within these limits every stream gets as much as any other (max-min fair). Where a mix
+/// was measured to give less than its best node alone, the device works for one stream at a time, and it is Equation 1
+/// times what that mix gave over Equation 1.
+///
+/// # Errors
+/// [`CannotPredict`] if there are no streams or too many, or a node of which nothing is known.
+pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPrediction, CannotPredict> {
+    let streams = merged(mix);
+    let nodes = known(capacities, &streams)?;
+    let alone: Vec<Estimate> =
+        nodes.iter().zip(&streams).map(|(node, flow)| curve::at(node, flow.streams)).collect();
+    let by_end = |end: End| {
+        let alone: Vec<f64> = alone.iter().map(|alone| end.of(*alone)).collect();
+        rates(capacities, &nodes, &streams, &alone, end)
+    };
+    let [low, middle, high] = [End::Low, End::Middle, End::High].map(by_end);
+    let sum = |rates: &[f64]| rates.iter().sum::<f64>();
+    let limits = Estimate { bytes_per_s: sum(&middle), low: sum(&low), high: sum(&high) };
+    let flow = |((flow, alone), rate): ((&NodeStreams, &Estimate), &f64)| FlowPrediction {
+        node: flow.node,
+        alone: *alone,
+        bytes_per_s: *rate,
+        held_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) { HeldBy::Path } else { HeldBy::Device },
+    };
+    let flows = streams.iter().zip(&alone).zip(&middle).map(flow).collect();
+    let equation_1 = equation_1(capacities, &nodes, &streams);
+    Ok(MixPrediction { equation_1, limits, flows, streams, measured: None })
+}
+
+/// Puts what was measured beside a prediction; unchanged if there is no figure.
+pub fn measured_mix(prediction: MixPrediction, reading: &Reading) -> MixPrediction {
+    let measured = estimate(reading).map(|estimate| MixMeasured {
+        estimate,
+        equation_1_error: prediction.equation_1.bytes_per_s / estimate.bytes_per_s - 1.0,
+        limits_error: prediction.limits.bytes_per_s / estimate.bytes_per_s - 1.0,
+    });
+    MixPrediction { measured: measured.or(prediction.measured), ..prediction }
+}
+
+/// A reading with its interval; none without a figure.
+pub(super) fn estimate(reading: &Reading) -> Option<Estimate> {
+    let (bytes_per_s, summary) = (reading.median()?, reading.summary.as_ref()?);
+    Some(Estimate { bytes_per_s, low: summary.low.min(bytes_per_s), high: summary.high.max(bytes_per_s) })
+}
+
+/// Streams by node, each node once.
+pub(super) fn merged(mix: &[NodeStreams]) -> Vec<NodeStreams> {
+    let mut by_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for NodeStreams { node, streams } in mix.iter().filter(|part| part.streams > 0) {
+        let sum = by_node.entry(*node).or_default();
+        *sum = sum.saturating_add(*streams);
+    }
+    by_node.into_iter().map(|(node, streams)| NodeStreams { node, streams }).collect()
+}
+
+pub(super) fn number(streams: &[NodeStreams]) -> u32 {
+    streams.iter().map(|flow| flow.streams).fold(0, u32::saturating_add)
+}
+
+fn known<'a>(
+    capacities: &'a Capacities,
+    streams: &[NodeStreams],
+) -> Result<Vec<&'a NodeCapacity>, CannotPredict> {
+    match number(streams) {
+        0 => return Err(CannotPredict::NoStreams),
+        streams if streams > MOST_STREAMS => {
+            return Err(CannotPredict::TooMany { streams, most: MOST_STREAMS })
+        }
+        _ => {}
+    }
+    let of = |flow: &NodeStreams| {
+        let found = capacities.nodes.iter().find(|node| node.node == flow.node);
+        found.ok_or_else(|| CannotPredict::NotMeasured {
+            node: flow.node,
+            known: capacities.nodes.iter().map(|node| node.node).collect(),
+        })
+    };
+    streams.iter().map(of).collect()
+}
+
+/// Equation 1 of Li et al. (ICPP 2013): the sum of the classes' bandwidths, each times its share of the streams.
+///
+/// A class's bandwidth is the mean of its members that were measured, with as many streams as the whole mix has.
+/// Without a model each node is its own class.
+fn equation_1(capacities: &Capacities, nodes: &[&NodeCapacity], streams: &[NodeStreams]) -> Estimate {
+    let all = number(streams);
+    let parts = nodes.iter().zip(streams).map(|(node, flow)| {
+        let share = f64::from(flow.streams) / f64::from(all);
+        class_bandwidth(capacities, node, all).map(|bandwidth| bandwidth * share)
+    });
+    parts.fold(Estimate::exactly(0.0), |sum, part| Estimate {
+        bytes_per_s: sum.bytes_per_s + part.bytes_per_s,
+        low: sum.low + part.low,
+        high: sum.high + part.high,
+    })
+}
+
+fn class_bandwidth(capacities: &Capacities, node: &NodeCapacity, streams: u32) -> Estimate {
+    let of_class = |other: &&NodeCapacity| {
+        other.measured == other.node && other.class == node.class && node.class.is_some()
+    };
+    let members: Vec<Estimate> =
+        capacities.nodes.iter().filter(of_class).map(|other| curve::at(other, streams)).collect();
+    if members.is_empty() {
+        return curve::at(node, streams);
+    }
+    let mean = |end: End| members.iter().map(|member| end.of(*member)).sum::<f64>() / members.len() as f64;
+    Estimate { bytes_per_s: mean(End::Middle), low: mean(End::Low), high: mean(End::High) }
+}
+
+/// One of the three numbers of an estimate.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Low,
+    Middle,
+    High,
+}
+
+impl End {
+    fn of(self, estimate: Estimate) -> f64 {
+        match self {
+            Self::Low => estimate.low,
+            Self::Middle => estimate.bytes_per_s,
+            Self::High => estimate.high,
+        }
+    }
+}
+
+/// What the streams of each node get, by the second predictor.
+fn rates(
+    capacities: &Capacities,
+    nodes: &[&NodeCapacity],
+    streams: &[NodeStreams],
+    alone: &[f64],
+    end: End,
+) -> Vec<f64> {
+    let cap = end.of(capacities.cap).min(capacities.link_bytes_per_s.unwrap_or(f64::INFINITY));
+    let cap = match capacities.sharing {
+        _ if streams.len() == 1 => f64::INFINITY,
+        Sharing::MaxMin => cap,
+        Sharing::Time { factor, interval } => {
+            let factor = end.of(Estimate { bytes_per_s: factor, low: interval.0, high: interval.1 });
+            let (mean, best) = mean_and_best(nodes, streams, end);
+            (mean * factor).min(best).min(cap)
+        }
+    };
+    let streams: Vec<u32> = streams.iter().map(|flow| flow.streams).collect();
+    share(cap, &streams, alone)
+}
+
+/// The mean of what the nodes get alone with all streams of the mix, weighted by their share of streams, and the
+/// greatest of it.
+fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: End) -> (f64, f64) {
+    let all = number(streams);
+    let with_all = |node: &NodeCapacity| end.of(curve::at(node, all));
+    let parts = nodes.iter().zip(streams).map(|(node, flow)| f64::from(flow.streams) * with_all(node));
+    let best = nodes.iter().map(|node| with_all(node)).fold(0.0, f64::max);
+    (parts.sum::<f64>() / f64::from(all.max(1)), best)
+}
+
+/// The same with intervals; none if a node is unknown.
+pub(super) fn mean_of_streams(
+    capacities: &Capacities,
+    streams: &[NodeStreams],
+) -> Option<(Estimate, Estimate)> {
+    let nodes = known(capacities, streams).ok()?;
+    let [low, middle, high] =
+        [End::Low, End::Middle, End::High].map(|end| mean_and_best(&nodes, streams, end));
+    let of = |part: fn((f64, f64)) -> f64| Estimate {
+        bytes_per_s: part(middle),
+        low: part(low),
+        high: part(high),
+    };
+    Some((of(|pair| pair.0), of(|pair| pair.1)))
+}
+
+/// Shares a cap among streams in equal parts, where those of a node get together no more than `most` of it.
+pub(super) fn share(cap: f64, streams: &[u32], most: &[f64]) -> Vec<f64> {
+    let one = |index: usize| most[index] / f64::from(streams[index].max(1));
+    let mut order: Vec<usize> = (0..streams.len()).collect();
+    order.sort_by(|a, b| one(*a).total_cmp(&one(*b)));
+    let mut rates = vec![0.0; streams.len()];
+    let (mut left, mut waiting) = (cap, streams.iter().map(|streams| f64::from(*streams)).sum::<f64>());
+    for index in order {
+        let number = f64::from(streams[index]);
+        rates[index] = most[index].min((left / waiting * number).max(0.0));
+        left -= rates[index];
+        waiting -= number;
+    }
+    rates
+}

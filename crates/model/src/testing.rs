@@ -1,0 +1,85 @@
+//! I/O that was measured, for tests.
+
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
+use numaio_machine::workload::{Direction, StreamGroup};
+use numaio_schema::{
+    IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, PooledNoise, Provenance, Reading,
+    ReadingVisit, Rounds, Summary, IO_SCHEMA,
+};
+
+/// Medians of visits, summed up as a campaign does.
+pub fn reading(medians: &[f64]) -> Reading {
+    let visit = |(round, median): (u32, &f64)| ReadingVisit {
+        round,
+        median: *median,
+        min: median * 0.99,
+        max: median * 1.01,
+        samples: 10,
+        start_skew_ns: 0,
+        residency: Default::default(),
+        set_aside: None,
+    };
+    let summary = Summary::of(medians, Some(PooledNoise { relative_sd: 0.002, freedom: 20 }));
+    Reading { visits: (0..).zip(medians).map(visit).collect(), settled: true, summary, failure: None }
+}
+
+/// A value that was measured five times, within half a percent.
+pub fn about(value: f64) -> Reading {
+    reading(&[value, value * 1.002, value * 0.998, value, value])
+}
+
+/// Streams of local buffers: node and number, in Gbit/s together.
+pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoCell {
+    let group = |(node, streams): &(u32, u32)| StreamGroup {
+        cpus: CpuSet::new(),
+        memory: NodeId(*node),
+        streams: *streams,
+        direction,
+    };
+    IoCell {
+        groups: groups.iter().map(group).collect(),
+        cpu_nodes: groups.iter().map(|(node, _)| NodeId(*node)).collect(),
+        block_bytes: 128 << 10,
+        operation: None,
+        bytes_per_s: about(gbit_per_s * 1e9 / 8.0),
+        of_groups: Vec::new(),
+        cpu_ns_per_byte: None,
+    }
+}
+
+/// A record of `nvme0n1` on a node.
+pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
+    IoRecord {
+        schema: IO_SCHEMA.to_owned(),
+        provenance: Provenance {
+            numaio: "0".to_owned(),
+            measured_at: 1,
+            machine: Default::default(),
+            source: MachineSource::Simulated,
+            conditions: Default::default(),
+            warnings: Vec::new(),
+            complete: true,
+        },
+        device: IoDevice {
+            name: "nvme0n1".to_owned(),
+            model: String::new(),
+            pci: None,
+            node: Some(NodeId(node)),
+            by_way_of: None,
+            irqs: Vec::new(),
+        },
+        method: IoMethod {
+            engine: IoEngine::Disk,
+            version: "0".to_owned(),
+            depth: 16,
+            disk: None,
+            direct: None,
+            area_bytes: None,
+            represented: Vec::new(),
+            notes: Vec::new(),
+            rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 5 },
+        },
+        cells,
+    }
+}

@@ -1,0 +1,163 @@
+//! Measured I/O as views of the device's node.
+
+use super::measured::{seen, Seen};
+use super::{Kind, Subject};
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::Direction;
+use numaio_schema::{IoCell, IoRecord, Quantity, View};
+
+/// Cells that differ in nothing but the node.
+struct Series<'a> {
+    direction: Direction,
+    operation: Option<&'a str>,
+    block_bytes: u64,
+    streams: u32,
+    cells: Vec<(NodeId, &'a IoCell)>,
+}
+
+/// Bandwidth of a device by each node whose processes have local buffers (the setting of Li et al., ICPP 2013,
+/// Tables IV and V), one view for each direction and operation.
+///
+/// Of several block sizes and numbers of streams the view has those that most nodes know, and of those the ones that
+/// reach the greatest mean: what the device gives when it is kept busy. Nothing of a record of
+/// a device that hangs on another node, or on none that is known; nothing of the null engine, which moves nothing.
+pub fn io_views(record: &IoRecord, subject: &Subject) -> Vec<View> {
+    if record.device.node != Some(subject.target) || record.method.engine == numaio_schema::IoEngine::Null {
+        return Vec::new();
+    }
+    let complete = record.provenance.complete;
+    let busiest = busiest(series(record));
+    let views = busiest.iter().filter_map(|series| {
+        let readings: Vec<(NodeId, Seen)> =
+            series.cells.iter().map(|(node, cell)| (*node, Seen::of_reading(&cell.bytes_per_s))).collect();
+        seen(subject, kind(record, series), &readings, complete)
+    });
+    views.collect()
+}
+
+fn kind(record: &IoRecord, series: &Series) -> Kind {
+    let engine = record.method.engine;
+    let side = match series.direction {
+        Direction::Write => "write",
+        Direction::Read => "read",
+    };
+    let operation = series.operation.map(|operation| format!("-{operation}")).unwrap_or_default();
+    let said = series.operation.map(|operation| format!(" {operation}")).unwrap_or_default();
+    let streams = if series.streams == 1 { "1 stream".into() } else { format!("{} streams", series.streams) };
+    let device = &record.device.name;
+    Kind {
+        name: format!("io-{}-{device}-{side}{operation}", engine.name()),
+        title: format!("{device} by {}{said}, {} ({streams})", engine.title(), series.direction.name()),
+        direction: Some(series.direction),
+        quantity: Quantity::BytesPerS,
+    }
+}
+
+/// Every series with local buffers, in the order of the record.
+fn series(record: &IoRecord) -> Vec<Series<'_>> {
+    let mut found: Vec<Series> = Vec::new();
+    for cell in &record.cells {
+        let local = cell.placement().filter(|(cpu_node, memory, _)| cpu_node == memory);
+        let Some((_, memory, direction)) = local else { continue };
+        let (operation, block_bytes, streams) = (cell.operation.as_deref(), cell.block_bytes, cell.streams());
+        let same = |series: &&mut Series| {
+            (series.direction, series.operation, series.block_bytes, series.streams)
+                == (direction, operation, block_bytes, streams)
+        };
+        match found.iter_mut().find(same) {
+            Some(series) => series.cells.push((memory, cell)),
+            None => {
+                let cells = vec![(memory, cell)];
+                found.push(Series { direction, operation, block_bytes, streams, cells });
+            }
+        }
+    }
+    found
+}
+
+/// Of each direction and operation the series of most nodes, of those the one with the greatest mean, of those the
+/// first.
+fn busiest(all: Vec<Series>) -> Vec<Series> {
+    let mut best: Vec<Series> = Vec::new();
+    for series in all {
+        let rank = |series: &Series| (series.cells.len(), mean(series));
+        let same =
+            |other: &&mut Series| (other.direction, other.operation) == (series.direction, series.operation);
+        match best.iter_mut().find(same) {
+            None => best.push(series),
+            Some(other) => {
+                let ((nodes, mean), (other_nodes, other_mean)) = (rank(&series), rank(other));
+                if nodes > other_nodes || (nodes == other_nodes && mean > other_mean) {
+                    *other = series;
+                }
+            }
+        }
+    }
+    best
+}
+
+fn mean(series: &Series) -> f64 {
+    let medians: Vec<f64> = series.cells.iter().filter_map(|(_, cell)| cell.bytes_per_s.median()).collect();
+    medians.iter().sum::<f64>() / medians.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, record};
+    use numaio_schema::IoEngine;
+    use Direction::{Read, Write};
+
+    fn subject(target: u32) -> Subject<'static> {
+        Subject { machine: "m", target: NodeId(target), level: 0.1 }
+    }
+
+    fn values(view: &View) -> Vec<(u32, f64)> {
+        view.nodes.iter().map(|value| (value.node.0, (value.value * 8e-9 * 10.0).round() / 10.0)).collect()
+    }
+
+    #[test]
+    fn directions_are_views_with_the_classes_of_their_own() {
+        let cells = [(0, 28.5), (2, 18.0), (7, 28.8)].map(|(node, gbit)| cell(Write, &[(node, 1)], gbit));
+        let mut all = cells.to_vec();
+        all.push(cell(Read, &[(7, 1)], 34.7));
+        let views = io_views(&record(7, all), &subject(7));
+        let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+        assert_eq!(names, ["io-disk-nvme0n1-write", "io-disk-nvme0n1-read"]);
+        assert_eq!(views[0].title, "nvme0n1 by built-in disk, device write (1 stream)");
+        assert_eq!(values(&views[0]), [(0, 28.5), (2, 18.0), (7, 28.8)]);
+        let classes: Vec<String> = views[0].classes.iter().map(|class| class.nodes.to_string()).collect();
+        assert_eq!(classes, ["0,7", "2"]);
+        assert!(views[0].nodes.iter().all(|value| value.interval.is_some()));
+    }
+
+    #[test]
+    fn the_busiest_streams_of_most_nodes_are_the_view() {
+        let cells = vec![
+            cell(Read, &[(0, 1)], 10.0),
+            cell(Read, &[(1, 1)], 9.0),
+            cell(Read, &[(0, 4)], 30.0),
+            cell(Read, &[(1, 4)], 20.0),
+            cell(Read, &[(0, 16)], 28.0),
+            cell(Read, &[(1, 16)], 21.0),
+            cell(Read, &[(1, 32)], 90.0),
+            cell(Read, &[(0, 2), (1, 2)], 99.0),
+        ];
+        let views = io_views(&record(0, cells), &subject(0));
+        assert_eq!((views.len(), values(&views[0])), (1, vec![(0, 30.0), (1, 20.0)]));
+        assert!(views[0].title.ends_with("(4 streams)"), "{}", views[0].title);
+    }
+
+    #[test]
+    fn remote_buffers_and_other_targets_are_no_view() {
+        let mut remote = cell(Read, &[(0, 1)], 10.0);
+        remote.cpu_nodes = vec![NodeId(1)];
+        assert!(io_views(&record(0, vec![remote]), &subject(0)).is_empty());
+        let local = record(0, vec![cell(Read, &[(0, 1)], 10.0)]);
+        assert_eq!(io_views(&local, &subject(0)).len(), 1);
+        assert!(io_views(&local, &subject(1)).is_empty());
+        let mut null = local;
+        null.method.engine = IoEngine::Null;
+        assert!(io_views(&null, &subject(0)).is_empty());
+    }
+}

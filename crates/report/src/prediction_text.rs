@@ -1,0 +1,255 @@
+//! A prediction as text: the mix by both predictors, what each node gets of it, and what all of it rests on.
+
+use crate::figures::Figures;
+use crate::model_text::head;
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words::{self, count};
+use numaio_machine::units::size_for_people;
+use numaio_schema::{
+    CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
+};
+
+/// What a mix, and the best mix, are predicted to give.
+pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    write_head(&mut page, prediction);
+    if let Some(mix) = &prediction.mix {
+        page.heading(&format!("Mix: {}", streams(&mix.streams)));
+        write_mix(&mut page, mix);
+    }
+    if let Some(best) = &prediction.best {
+        let number: u32 = best.streams.iter().map(|flow| flow.streams).fold(0, u32::saturating_add);
+        let of = count(number as usize, "stream");
+        page.heading(&format!("Best distribution of {of}: {}", streams(&best.streams)));
+        write_mix(&mut page, best);
+    }
+    write_basis(&mut page, &prediction.capacities);
+    page.into_text()
+}
+
+fn write_head(page: &mut Page, prediction: &IoPrediction) {
+    let capacities = &prediction.capacities;
+    let device = words::short(&capacities.device);
+    let node = capacities.node.map(|node| format!(" on node {node}")).unwrap_or_default();
+    let operation = capacities.operation.iter().map(|operation| format!(" ({})", words::short(operation)));
+    page.paragraph(
+        0,
+        2,
+        &format!(
+            "Predicted {}{} of {device}{node}, {}",
+            capacities.direction.name(),
+            operation.collect::<String>(),
+            words::machine_name(&prediction.machine)
+        ),
+    );
+    page.paragraph(
+        0,
+        2,
+        &format!(
+            "From what {} measured by {}: blocks of {}, buffers local to each process's node",
+            capacities.engine.title(),
+            head::date(prediction.measured_at),
+            size_for_people(capacities.block_bytes)
+        ),
+    );
+    for warning in &prediction.warnings {
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+    }
+}
+
+/// `2 on node 2, 1 on node 0`.
+fn streams(mix: &[NodeStreams]) -> String {
+    let part = |flow: &NodeStreams| format!("{} on node {}", flow.streams, flow.node);
+    mix.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+fn write_mix(page: &mut Page, mix: &MixPrediction) {
+    let unit = page.style().unit;
+    let all = [mix.equation_1.high, mix.limits.high]
+        .into_iter()
+        .chain(mix.flows.iter().map(|flow| flow.alone.bytes_per_s));
+    let figures = Figures::bandwidth(unit, all);
+    let columns = [
+        ("PREDICTOR".to_owned(), Align::Left),
+        (figures.unit().to_owned(), Align::Right),
+        ("INTERVAL".to_owned(), Align::Right),
+        ("ERROR".to_owned(), Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    let row = |title: &str, estimate: Estimate, error: Option<f64>| -> [Cell; 4] {
+        [
+            title.into(),
+            figures.of(estimate.bytes_per_s).into(),
+            figures.range(estimate.low, estimate.high).into(),
+            error.map(|error| format!("{:+.1} %", error * 100.0)).unwrap_or_default().into(),
+        ]
+    };
+    let measured = mix.measured;
+    let errors = measured.map(|measured| (measured.equation_1_error, measured.limits_error));
+    table.row(row(
+        "Equation 1 of Li et al.: mean of the classes",
+        mix.equation_1,
+        errors.map(|error| error.0),
+    ));
+    table.row(row("limits, shared max-min fairly", mix.limits, errors.map(|error| error.1)));
+    if let Some(measured) = measured {
+        table.row(row("measured", measured.estimate, None));
+    }
+    page.table(2, &table.without_empty_columns());
+    page.blank();
+    let unit = figures.unit();
+    let columns = [
+        ("NODE".to_owned(), Align::Right),
+        ("STREAMS".to_owned(), Align::Right),
+        (format!("ALONE {unit}"), Align::Right),
+        (format!("IN THE MIX {unit}"), Align::Right),
+        ("HELD BY".to_owned(), Align::Left),
+    ];
+    let mut table = Table::new(columns);
+    for (flow, streams) in mix.flows.iter().zip(&mix.streams) {
+        let held = match flow.held_by {
+            HeldBy::Path => "its own path, or so few streams",
+            HeldBy::Device => "the device, which others use too",
+        };
+        table.row([
+            flow.node.to_string().into(),
+            streams.streams.to_string().into(),
+            figures.of(flow.alone.bytes_per_s).into(),
+            figures.of(flow.bytes_per_s).into(),
+            held.into(),
+        ]);
+    }
+    page.table(2, &table);
+}
+
+/// What the predictions rest on.
+fn write_basis(page: &mut Page, capacities: &Capacities) {
+    page.heading("What it rests on");
+    let unit = page.style().unit;
+    let cap = words::bandwidth(capacities.cap.bytes_per_s, unit);
+    page.paragraph(2, 2, &match (capacities.sharing, capacities.cap_source) {
+        (Sharing::Time { factor, .. }, _) => format!(
+            "Nodes share the device's time: a mix gave less than its best node alone, which no cap does. The second \
+             predictor is Equation 1, node by node, times {factor:.3}, as that mix gave."
+        ),
+        (Sharing::MaxMin, CapSource::Mix) => format!(
+            "The device gives all nodes together {cap}: a mix was measured to give no more, though its nodes get more alone."
+        ),
+        (Sharing::MaxMin, CapSource::AtLeast) => {
+            let seen = words::bandwidth(capacities.cap.low, unit);
+            format!("No limit of the device is known: the mixes that were measured gave what their nodes get alone, up to {seen}.")
+        }
+        (Sharing::MaxMin, CapSource::Assumed) => format!(
+            "ASSUMED: the device gives all nodes together {cap}, as much as the best node alone. No mix was measured, so \
+             the interval goes up to the sum of what the nodes get alone; numaio predict --measure measures a mix."
+        ),
+    });
+    if let Some(link) = capacities.link_bytes_per_s {
+        page.paragraph(2, 2, &format!("Its PCI Express link carries {}.", words::bandwidth(link, unit)));
+    }
+    let stands = capacities.nodes.iter().filter(|node| node.node != node.measured);
+    let stands: Vec<String> = stands.map(|node| format!("{} as node {}", node.node, node.measured)).collect();
+    if !stands.is_empty() {
+        let text = "Not measured, but of the class of a node that was; intervals are as much wider as classes are in the \
+                    copy model: node";
+        page.paragraph(2, 2, &format!("{text} {}.", stands.join(", node ")));
+    }
+    page.paragraph(
+        2,
+        2,
+        "Intervals: the prediction from the lower ends of all readings' 95 % intervals at once, and from the upper ends.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::ids::NodeId;
+    use numaio_machine::workload::Direction;
+    use numaio_schema::{
+        FlowPrediction, IoEngine, MixMeasured, NodeCapacity, StreamsCapacity, Warning, PREDICTION_SCHEMA,
+    };
+
+    fn around(gigabytes: f64) -> Estimate {
+        let bytes_per_s = gigabytes * 1e9;
+        Estimate { bytes_per_s, low: bytes_per_s * 0.99, high: bytes_per_s * 1.01 }
+    }
+
+    fn prediction() -> IoPrediction {
+        let node = |node, measured, gigabytes| NodeCapacity {
+            node: NodeId(node),
+            measured: NodeId(measured),
+            class: Some(1),
+            streams: vec![StreamsCapacity { streams: 4, estimate: around(gigabytes) }],
+        };
+        let flow = |node, alone, gigabytes: f64, held_by| FlowPrediction {
+            node: NodeId(node),
+            alone: around(alone),
+            bytes_per_s: gigabytes * 1e9,
+            held_by,
+        };
+        let mix = MixPrediction {
+            streams: vec![
+                NodeStreams { node: NodeId(2), streams: 2 },
+                NodeStreams { node: NodeId(7), streams: 4 },
+            ],
+            equation_1: around(3.2),
+            limits: around(3.6),
+            flows: vec![flow(2, 2.25, 1.2, HeldBy::Path), flow(7, 3.6, 2.4, HeldBy::Device)],
+            measured: Some(MixMeasured {
+                estimate: around(3.55),
+                equation_1_error: 3.2 / 3.55 - 1.0,
+                limits_error: 3.6 / 3.55 - 1.0,
+            }),
+        };
+        IoPrediction {
+            schema: PREDICTION_SCHEMA.into(),
+            numaio: "0".into(),
+            machine: Default::default(),
+            measured_at: 1_700_000_000,
+            capacities: Capacities {
+                device: "nvme0n1".into(),
+                node: Some(NodeId(7)),
+                engine: IoEngine::Disk,
+                direction: Direction::Write,
+                operation: None,
+                block_bytes: 128 << 10,
+                nodes: vec![node(2, 2, 2.25), node(3, 2, 2.25), node(7, 7, 3.6)],
+                cap: around(3.6),
+                cap_source: CapSource::Mix,
+                link_bytes_per_s: Some(7.9e9),
+                sharing: Sharing::MaxMin,
+            },
+            mix: Some(mix.clone()),
+            best: Some(MixPrediction {
+                streams: vec![NodeStreams { node: NodeId(7), streams: 6 }],
+                flows: vec![flow(7, 3.6, 3.6, HeldBy::Path)],
+                measured: None,
+                ..mix
+            }),
+            warnings: vec![Warning { rule: "drift".into(), what: "it drifted".into() }],
+        }
+    }
+
+    #[test]
+    fn a_whole_prediction() {
+        let text = prediction_text(&prediction(), &TextStyle::default());
+        assert_eq!(text, include_str!("../tests/expected/prediction.txt"));
+    }
+
+    #[test]
+    fn how_the_cap_is_known_is_said() {
+        let said = |change: &dyn Fn(&mut Capacities)| {
+            let mut prediction = prediction();
+            change(&mut prediction.capacities);
+            prediction_text(&prediction, &TextStyle::default())
+        };
+        assert!(said(&|it| it.cap_source = CapSource::Assumed).contains("ASSUMED: the device gives"));
+        assert!(said(&|it| it.cap_source = CapSource::AtLeast).contains("No limit of the device is known"));
+        let time = Sharing::Time { factor: 0.97, interval: (0.96, 0.98) };
+        assert!(said(&|it| it.sharing = time).contains("times 0.970"));
+        assert!(!said(&|it| it.link_bytes_per_s = None).contains("PCI Express"));
+        assert!(!said(&|it| it.cap = around(1.0)).contains("3.6 GB/s:"));
+    }
+}

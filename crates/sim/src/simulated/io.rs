@@ -1,0 +1,178 @@
+//! I/O on the simulated machine.
+
+use super::{admit_samples, refused, start_skew_ns, Simulated};
+use crate::noise::Random;
+use crate::sharing::{share, Use};
+use crate::spec::{DeviceSpec, IoRates, IoSpec};
+use numaio_machine::devices::DeviceKind;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, ProbeError};
+use numaio_machine::set::CpuSet;
+use numaio_machine::workload::{Direction, Flow, IoPath, IoWorkload, Pages, Sampling, StreamGroup};
+use std::collections::BTreeMap;
+
+/// CPU time of a request, in nanoseconds: about what a system call and an interrupt take.
+const REQUEST_NS: u64 = 5_000;
+/// Most streams of a run; a limit against workloads that no machine starts.
+const MOST_STREAMS: u32 = 1 << 16;
+
+impl Simulated {
+    /// What each group of streams moves without noise, in bytes per second: what measurements scatter around.
+    ///
+    /// # Errors
+    /// As [`numaio_machine::probe::Probe::run`].
+    pub fn io_truth(&self, io: &IoWorkload) -> Result<Vec<f64>, ProbeError> {
+        let spec = self.admit_io(io)?;
+        Ok(self.io_rates(spec, &io.groups).into_iter().map(|rate| rate * self.balancing_factor()).collect())
+    }
+
+    fn admit_io(&self, io: &IoWorkload) -> Result<&IoSpec, ProbeError> {
+        let device = self.io_device(&io.through)?;
+        if io.block_bytes == 0 || io.depth == 0 {
+            return refused("run", "requests of no bytes, or none in flight");
+        }
+        if io.groups.is_empty() || io.groups.iter().any(|group| group.streams == 0) {
+            return refused("run", "no streams");
+        }
+        if io.streams() > MOST_STREAMS {
+            return refused(&format!("{} streams", io.streams()), "more than a simulated machine starts");
+        }
+        if let IoPath::Disk(disk) = &io.through {
+            if disk.bytes < io.block_bytes {
+                return refused(&disk.path, "the area is smaller than a block");
+            }
+        }
+        for group in &io.groups {
+            self.admit_cpus(&group.cpus)?;
+        }
+        self.admit_buffers(&buffers(io), Pages::Base)?;
+        match io.sampling {
+            Sampling::Window { .. } => admit_samples(io.sampling).map(|()| device),
+            Sampling::Repetitions { .. } => refused("run", "streams have no repetitions"),
+        }
+    }
+
+    /// The device that a path leads to: a disk by the name of its file, a network by its first interface, a GPU by
+    /// its index.
+    fn io_device(&self, through: &IoPath) -> Result<&IoSpec, ProbeError> {
+        let of_kind = |kind| self.spec.devices.iter().filter(move |device| device.kind == kind);
+        let named = |device: &&DeviceSpec, path: &str| {
+            path.rsplit_once('/').is_some_and(|(_, name)| device.names.iter().any(|other| other == name))
+        };
+        let device = match through {
+            IoPath::Disk(disk) => self.spec.devices.iter().find(|device| named(device, &disk.path)),
+            IoPath::Tcp(_) => of_kind(DeviceKind::Network).find(|device| device.io.is_some()),
+            IoPath::Gpu { device } => of_kind(DeviceKind::Gpu).nth(*device as usize),
+            IoPath::Null => None,
+        };
+        let io = device.and_then(|device| device.io.as_ref());
+        io.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
+    }
+
+    /// Bytes per second of each group.
+    fn io_rates(&self, spec: &IoSpec, groups: &[StreamGroup]) -> Vec<f64> {
+        let mut streams: BTreeMap<(Direction, NodeId), u32> = BTreeMap::new();
+        for group in groups {
+            *streams.entry((group.direction, group.memory)).or_default() += group.streams;
+        }
+        let mut rates: BTreeMap<(Direction, NodeId), f64> = BTreeMap::new();
+        for direction in [Direction::Write, Direction::Read] {
+            let of_direction = streams.iter().filter(|((other, _), _)| *other == direction);
+            let nodes: Vec<(NodeId, u32)> =
+                of_direction.map(|((_, node), streams)| (*node, *streams)).collect();
+            let shared = self.shared(spec.rates(direction), &nodes);
+            rates.extend(nodes.iter().zip(shared).map(|((node, _), rate)| ((direction, *node), rate)));
+        }
+        let of_group = |group: &StreamGroup| {
+            let key = (group.direction, group.memory);
+            let all = streams.get(&key).copied().unwrap_or(1).max(1);
+            rates.get(&key).copied().unwrap_or(0.0) * f64::from(group.streams) / f64::from(all)
+        };
+        groups.iter().map(of_group).collect()
+    }
+
+    /// Bytes per second of nodes that stream in one direction, given how many streams each has.
+    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)]) -> Vec<f64> {
+        let demand = |(node, streams): &(NodeId, u32)| {
+            let own = rates.stream.map_or(f64::INFINITY, |stream| stream * f64::from(*streams));
+            self.path_of_buffers(rates, *node).min(own)
+        };
+        let capacities: Vec<f64> = [rates.cap].into_iter().chain(nodes.iter().map(demand)).collect();
+        let crosses = |capacity| Use { capacity, weight: 1.0 };
+        let flows: Vec<Vec<Use>> = (1..=nodes.len()).map(|own| vec![crosses(0), crosses(own)]).collect();
+        share(&capacities, &flows)
+    }
+
+    /// What the path to buffers asked for on a node carries; part of them may lie elsewhere.
+    fn path_of_buffers(&self, rates: &IoRates, node: NodeId) -> f64 {
+        let of = |node: NodeId| {
+            let place = self.spec.nodes.iter().position(|other| other.id == node);
+            place.and_then(|place| rates.nodes.get(place)).copied().unwrap_or(0.0)
+        };
+        let misplaced = self.spec.noise.misplaced.iter().find(|pages| pages.node == node);
+        match misplaced {
+            Some(pages) => 1.0 / ((1.0 - pages.share) / of(node) + pages.share / of(pages.found_on)),
+            None => of(node),
+        }
+    }
+
+    pub(super) fn io(&self, io: &IoWorkload) -> Result<IoOutcome, ProbeError> {
+        let spec = self.admit_io(io)?;
+        let node = io.groups.first().map_or(NodeId(0), |group| group.memory);
+        let (mut random, factor) = self.next_run(Flow { source: node, sink: node });
+        let rates: Vec<f64> = self.io_rates(spec, &io.groups).iter().map(|rate| rate * factor).collect();
+        let (ns, slices, cut) = self.slices(io, rates.iter().sum());
+        let group = |(group, rate): (&StreamGroup, &f64)| {
+            let samples = self.io_samples(*rate, ns, slices, &mut random);
+            let bytes = samples.iter().map(|sample| sample.bytes).fold(0, u64::saturating_add);
+            let residency = self.residency(&[buffer(io, group)], Pages::Base);
+            IoGroupOutcome { samples, requests: bytes.div_ceil(io.block_bytes), residency }
+        };
+        let groups: Vec<IoGroupOutcome> = io.groups.iter().zip(&rates).map(group).collect();
+        let streams = u64::from(io.streams());
+        let start_skew_ns = start_skew_ns(streams, &mut random);
+        let requests = groups.iter().map(|group| group.requests).fold(0, u64::saturating_add);
+        let residencies = groups.iter().map(|group| &group.residency);
+        let per_stream = io.block_bytes as f64 * f64::from(io.depth);
+        let preparation_ns = residencies
+            .map(|residency| self.preparation_ns(streams, per_stream, residency))
+            .fold(0, u64::saturating_add);
+        // The warm-up is as long as a slice.
+        let elapsed_ns = [ns.saturating_mul(u64::from(slices) + 1), preparation_ns, start_skew_ns]
+            .into_iter()
+            .fold(0, u64::saturating_add);
+        let cpus: CpuSet = io.groups.iter().flat_map(|group| group.cpus.iter()).collect();
+        self.pass(elapsed_ns, &cpus);
+        let cpu_ns = requests.saturating_mul(REQUEST_NS);
+        Ok(IoOutcome { groups, elapsed_ns, start_skew_ns, cpu_ns, there: None, notes: Vec::new(), cut })
+    }
+
+    /// Length of a slice in nanoseconds, how many there are, and what cut the run short.
+    fn slices(&self, io: &IoWorkload, bytes_per_s: f64) -> (u64, u32, Option<String>) {
+        let Sampling::Window { milliseconds, slices } = io.sampling else { return (1, 0, None) };
+        let ns = (u64::from(milliseconds) * 1_000_000 / u64::from(slices)).max(1);
+        let Some(most) = io.most_bytes else { return (ns, slices, None) };
+        let of_slice = (bytes_per_s * ns as f64 / 1e9).max(1.0);
+        // The warm-up moves bytes too.
+        let room = (most as f64 / of_slice).floor() as u64;
+        match u32::try_from(room.saturating_sub(1)) {
+            Ok(room) if room < slices => (ns, room, Some(format!("{most} bytes were moved"))),
+            _ => (ns, slices, None),
+        }
+    }
+
+    fn io_samples(&self, rate: f64, ns: u64, slices: u32, random: &mut Random) -> Vec<IoSample> {
+        let deviation = self.spec.noise.sample;
+        let mut bytes = || (rate * random.factor(deviation) * ns as f64 / 1e9) as u64;
+        (0..slices).map(|_| IoSample { bytes: bytes().max(1), ns }).collect()
+    }
+}
+
+/// Buffers of each group: node, bytes of a stream's, and how many.
+fn buffers(io: &IoWorkload) -> Vec<(NodeId, u64, u64)> {
+    io.groups.iter().map(|group| buffer(io, group)).collect()
+}
+
+fn buffer(io: &IoWorkload, group: &StreamGroup) -> (NodeId, u64, u64) {
+    (group.memory, io.block_bytes.saturating_mul(u64::from(io.depth)), u64::from(group.streams))
+}

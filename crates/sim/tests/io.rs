@@ -1,0 +1,186 @@
+//! I/O of simulated devices.
+
+use numaio_machine::conformance;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{ProbeError, ProbeExt};
+use numaio_machine::set::CpuSet;
+use numaio_machine::workload::{
+    Direction, DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, Sampling, StreamGroup, TcpPath,
+};
+use numaio_sim::spec::{IoRates, IoSpec, Misplaced};
+use numaio_sim::{shapes, Simulated, Spec};
+use proptest::prelude::*;
+use Direction::{Read, Write};
+
+fn disk(name: &str) -> IoPath {
+    IoPath::Disk(DiskPath {
+        path: format!("/dev/{name}"),
+        at: 0,
+        bytes: 1 << 30,
+        method: DiskMethod::Uring,
+        direct: true,
+        order: DiskOrder::Sequential,
+    })
+}
+
+/// Streams of each node's own CPUs.
+fn io(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> IoWorkload {
+    let group = |(node, streams, direction): &(u32, u32, Direction)| StreamGroup {
+        cpus: spec.node(NodeId(*node)).map(|node| node.cpus.clone()).unwrap_or_default(),
+        memory: NodeId(*node),
+        streams: *streams,
+        direction: *direction,
+    };
+    IoWorkload {
+        through,
+        groups: groups.iter().map(group).collect(),
+        block_bytes: 128 << 10,
+        depth: 16,
+        sampling: Sampling::Window { milliseconds: 100, slices: 5 },
+        most_bytes: None,
+    }
+}
+
+/// In Gbit/s, by group.
+fn truth(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> Vec<f64> {
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    let rates = machine.io_truth(&io(spec, through, groups)).expect("it runs");
+    rates.into_iter().map(|rate| (rate * 8e-9 * 1e6).round() / 1e6).collect()
+}
+
+#[test]
+fn the_simulated_machine_keeps_the_rules_of_io() {
+    let spec = shapes::dl585();
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    let tcp = IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
+    for through in [disk("nvme0n1"), tcp] {
+        conformance::io(&machine, &io(&spec, through, &[(3, 2, Write)]));
+    }
+}
+
+#[test]
+fn a_node_gets_what_its_path_carries_and_several_share_the_cap() {
+    let spec = shapes::dl585();
+    let of = |groups: &[(u32, u32, Direction)]| truth(&spec, disk("nvme0n1"), groups);
+    assert_eq!(of(&[(2, 1, Write)]), [18.0]);
+    assert_eq!(of(&[(2, 8, Write)]), [18.0]);
+    assert_eq!(
+        of(&[(7, 3, Write), (0, 1, Write)]),
+        [14.4, 14.4],
+        "nodes share equally, whatever their streams"
+    );
+    // Node 4's path carries 18.5 of a cap of 34.7: a third each is below it.
+    assert_eq!(of(&[(4, 1, Read), (6, 1, Read)]), [17.35, 17.35]);
+    assert_eq!(of(&[(2, 1, Write), (2, 3, Write)]), [4.5, 13.5], "streams of a node share its path");
+    assert_eq!(of(&[(2, 1, Write), (2, 1, Read)]), [18.0, 33.1], "directions do not disturb each other");
+}
+
+#[test]
+fn a_stream_has_a_limit_of_its_own() {
+    let spec = shapes::dl585();
+    let tcp = || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
+    let of = |groups: &[(u32, u32, Direction)]| truth(&spec, tcp(), groups);
+    assert_eq!(of(&[(2, 1, Write)]), [9.0]);
+    assert_eq!(of(&[(2, 4, Write)]), [16.0]);
+    // What the one stream of node 7 leaves of the cap of 30 goes to the others.
+    assert_eq!(of(&[(7, 1, Write), (0, 8, Write)]), [9.0, 21.0]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let spec = shapes::dl585();
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    let run = |io: &IoWorkload| machine.io(io);
+    let absent = io(&spec, disk("nvme7n1"), &[(0, 1, Read)]);
+    assert!(matches!(run(&absent), Err(ProbeError::Unsupported { .. })));
+    let none = io(&spec, IoPath::Gpu { device: 0 }, &[(0, 1, Read)]);
+    assert!(matches!(run(&none), Err(ProbeError::Unsupported { .. })));
+    let good = io(&spec, disk("nvme0n1"), &[(0, 1, Read)]);
+    let many = IoWorkload {
+        groups: vec![StreamGroup { streams: 1 << 20, ..good.groups[0].clone() }],
+        ..good.clone()
+    };
+    assert!(matches!(run(&many), Err(ProbeError::Refused { .. })));
+    let foreign = StreamGroup { cpus: CpuSet::parse_list("900").expect("CPUs"), ..good.groups[0].clone() };
+    assert!(run(&IoWorkload { groups: vec![foreign], ..good.clone() }).is_err());
+    let repeated = IoWorkload { sampling: Sampling::Repetitions { count: 3 }, ..good };
+    assert!(matches!(run(&repeated), Err(ProbeError::Refused { .. })));
+}
+
+#[test]
+fn a_limit_of_bytes_ends_a_run_early() {
+    let spec = shapes::dl585();
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    // 28.8 Gbit/s for 20 ms are 72 MB a slice; the first is the warm-up.
+    let limited = |most| {
+        let io = IoWorkload { most_bytes: Some(most), ..io(&spec, disk("nvme0n1"), &[(7, 1, Write)]) };
+        machine.io(&io).expect("it runs")
+    };
+    assert_eq!(limited(220_000_000).groups[0].samples.len(), 2);
+    assert!(limited(220_000_000).cut.is_some_and(|why| why.contains("220000000")));
+    assert_eq!((limited(u64::MAX).groups[0].samples.len(), limited(u64::MAX).cut), (5, None));
+}
+
+#[test]
+fn pages_elsewhere_show_and_cost() {
+    let mut spec = shapes::dl585();
+    spec.noise.misplaced = vec![Misplaced { node: NodeId(7), found_on: NodeId(2), share: 0.5 }];
+    let [rate] = truth(&spec, disk("nvme0n1"), &[(7, 1, Write)])[..] else { panic!("one group") };
+    assert!((rate - 2.0 / (1.0 / 28.8 + 1.0 / 18.0)).abs() < 1e-3, "{rate}");
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    let outcome = machine.io(&io(&spec, disk("nvme0n1"), &[(7, 1, Write)])).expect("it runs");
+    assert!(outcome.groups[0].residency.pages_misplaced > 0);
+}
+
+#[test]
+fn rates_are_checked() {
+    let with = |change: fn(&mut IoSpec)| {
+        let mut spec = shapes::dl585();
+        spec.devices.iter_mut().filter_map(|device| device.io.as_mut()).for_each(change);
+        spec.check()
+    };
+    assert!(with(|_| {}).is_ok());
+    for change in [
+        (|io| io.write.cap = 0.0) as fn(&mut IoSpec),
+        |io| io.read.nodes[3] = f64::NAN,
+        |io| io.read.stream = Some(-1.0),
+        |io| io.write.nodes.truncate(7),
+    ] {
+        assert!(with(change).is_err());
+    }
+    let spec = shapes::dl585();
+    assert_eq!(Spec::from_json(&spec.to_json()).expect("a description"), spec);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No node beyond its path, all together at the cap or everyone at its own limit.
+    #[test]
+    fn limits_hold_and_nothing_is_wasted(
+        paths in proptest::collection::vec(1.0f64..50.0, 8),
+        cap in 5.0f64..100.0,
+        stream in proptest::option::of(1.0f64..20.0),
+        streams in proptest::collection::vec(0u32..5, 8),
+    ) {
+        let groups: Vec<(u32, u32, Direction)> =
+            (0..).zip(&streams).filter(|(_, streams)| **streams > 0).map(|(node, n)| (node, *n, Read)).collect();
+        prop_assume!(!groups.is_empty());
+        let mut spec = shapes::dl585();
+        let bytes = |gbit: f64| gbit * 1e9 / 8.0;
+        let nodes = paths.iter().map(|path| bytes(*path)).collect();
+        let rates = IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes) };
+        spec.devices.iter_mut().filter(|device| device.io.is_some()).for_each(|device| {
+            device.io = Some(IoSpec { write: rates.clone(), read: rates.clone() });
+        });
+        let given = truth(&spec, disk("nvme0n1"), &groups);
+        let own = |(node, streams, _): &(u32, u32, Direction)| {
+            paths[*node as usize].min(stream.map_or(f64::INFINITY, |stream| stream * f64::from(*streams)))
+        };
+        for (group, given) in groups.iter().zip(&given) {
+            prop_assert!(*given <= own(group) + 1e-5);
+        }
+        let wanted = groups.iter().map(own).sum::<f64>().min(cap);
+        prop_assert!((given.iter().sum::<f64>() - wanted).abs() < 1e-4);
+    }
+}
