@@ -212,6 +212,7 @@ fn write_processor_time(page: &mut Page, record: &IoRecord) {
     let (least, most) =
         (costs.iter().copied().fold(f64::INFINITY, f64::min), costs.iter().copied().fold(0.0, f64::max));
     if let Some(middle) = numaio_schema::median(&costs) {
+        page.blank();
         page.paragraph(
             0,
             2,
