@@ -7,7 +7,9 @@ use crate::style::{Page, TextStyle};
 use crate::table::{Align, Cell, Table};
 use crate::words::{count, joined};
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
 use numaio_machine::units::size_for_people;
+use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
 use numaio_schema::{IoCell, IoDevice, IoRecord, Represented};
 use std::collections::BTreeSet;
 
@@ -210,6 +212,7 @@ fn write_processor_time(page: &mut Page, record: &IoRecord) {
     let (least, most) =
         (costs.iter().copied().fold(f64::INFINITY, f64::min), costs.iter().copied().fold(0.0, f64::max));
     if let Some(middle) = numaio_schema::median(&costs) {
+        page.blank();
         page.paragraph(
             0,
             2,
@@ -222,7 +225,7 @@ fn write_processor_time(page: &mut Page, record: &IoRecord) {
 
 /// The streams of a cell, for people.
 fn name(cell: &IoCell) -> String {
-    let part = |(group, cpu_node): (&numaio_machine::workload::StreamGroup, &NodeId)| {
+    let part = |(group, cpu_node): (&StreamGroup, &NodeId)| {
         let on = match group.memory == *cpu_node {
             true => format!("node {cpu_node}"),
             false => format!("node {cpu_node}, buffers on {}", group.memory),
@@ -246,10 +249,15 @@ fn method(record: &IoRecord) -> String {
     let how = method.disk.map(|(how, order)| {
         let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
         let order = match order {
-            numaio_machine::workload::DiskOrder::Sequential => "one block after the other",
-            numaio_machine::workload::DiskOrder::Random => "blocks at random",
+            DiskOrder::Sequential => "one block after the other",
+            DiskOrder::Random => "blocks at random",
         };
-        format!("{}, {cache}, {order}", how.name())
+        let how = match how {
+            DiskMethod::Uring => "io_uring",
+            DiskMethod::Aio => "Linux AIO",
+            DiskMethod::Threads => "a thread for each request",
+        };
+        format!("{how}, {cache}, {order}")
     });
     let visits = head::visits(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
@@ -276,29 +284,15 @@ fn device_name(device: &IoDevice) -> String {
 /// Where the device is, and its interrupts, which stay where they are.
 fn device(device: &IoDevice) -> String {
     let node = device.node.map_or("unknown node".to_owned(), |node| format!("node {node}"));
-    let irqs: usize = device.irqs.len();
-    let served: BTreeSet<u32> = device
-        .irqs
-        .iter()
-        .filter_map(|irq| irq.effective.as_ref())
-        .flat_map(|cpus| cpus.iter().map(|cpu| cpu.0))
-        .collect();
-    let cpus: numaio_machine::set::CpuSet = served.into_iter().map(numaio_machine::ids::CpuId).collect();
-    let irqs = match (irqs, cpus.is_empty()) {
+    let served = device.irqs.iter().filter_map(|irq| irq.effective.as_ref());
+    let cpus = served.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+    let irqs = match (device.irqs.len(), cpus.is_empty()) {
         (0, _) => String::new(),
         (irqs, true) => count(irqs, "interrupt"),
         (irqs, false) => format!("{} on CPUs {cpus}", count(irqs, "interrupt")),
     };
-    joined(
-        [
-            format!("Device: {}", device.name),
-            device.model.clone(),
-            device.pci.clone().unwrap_or_default(),
-            node,
-            irqs,
-        ],
-        ", ",
-    )
+    let pci = device.pci.as_deref().unwrap_or_default();
+    joined([format!("Device: {}", device.name).as_str(), device.model.as_str(), pci, &node, &irqs], ", ")
 }
 
 /// With a capital letter.

@@ -122,7 +122,8 @@ fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> 
 /// Adds everything that this machine's measurements of earlier days left. One that cannot be read is said and
 /// passed over, so that it does not keep the others from being reported.
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
-    let kinds = [store::Kind::Model, store::Kind::Stream, store::Kind::Latency, store::Kind::Comparison];
+    use store::Kind;
+    let kinds = [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io, Kind::Comparison];
     for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
         if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
             output::remark(common, &format!("passed over: {}", failure.message));

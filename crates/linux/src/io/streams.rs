@@ -163,11 +163,10 @@ pub fn run<Q: Queue>(
     let cut = shared.cut().take();
     let cuts = Cuts::new(&logs, shared.plan, cut.is_none() && shared.early.load(Ordering::Relaxed));
     let group = |index: usize| {
-        let of = |lane: &&usize| lanes[**lane].group == index;
-        let indices: Vec<usize> = (0..lanes.len()).collect();
-        let own: Vec<&Buffer> = indices.iter().filter(of).map(|lane| &buffers[*lane]).collect();
-        let huge_bytes = memory::huge_bytes(root, Pages::Transparent, &own);
-        let residency = memory::merge(indices.iter().filter(of).flat_map(|lane| seen[*lane]), huge_bytes);
+        let own = || lanes.iter().zip(buffers.iter().zip(&seen)).filter(|(lane, _)| lane.group == index);
+        let own_buffers: Vec<&Buffer> = own().map(|(_, (buffer, _))| buffer).collect();
+        let huge_bytes = memory::huge_bytes(root, Pages::Transparent, &own_buffers);
+        let residency = memory::merge(own().flat_map(|(_, (_, looks))| *looks), huge_bytes);
         let samples = cuts.samples(&logs, index);
         let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
         IoGroupOutcome { samples, requests: bytes / workload.block_bytes.max(1), residency }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("target").required(true).args(["device", "file"]))]
+#[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
 pub struct DiskArgs {
     /// The disk or partition: nvme0n1, /dev/sdb
     #[arg(long, short, value_name = "DEV")]
@@ -82,10 +82,10 @@ pub enum MethodArg {
 pub fn run(common: &Common, args: &DiskArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = see(&machine);
-    let writes = args.places.direction.list().contains(&numaio_machine::workload::Direction::Write);
-    let target = match machine.is_live() {
-        true => target::live(&machine, &topology, args, writes)?,
-        false => target::recorded(&topology, args)?,
+    let target = match (args.engine, machine.is_live()) {
+        (EngineArg::Null, _) => target::none(),
+        (_, true) => target::live(&machine, &topology, args)?,
+        (_, false) => target::recorded(&topology, args),
     };
     let path = path(common, args, &target);
     let matrix = args.places.matrix(common, &topology, &target.device);

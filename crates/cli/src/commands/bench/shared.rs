@@ -172,7 +172,8 @@ pub fn bench(
         }
     }
     let saved = keep.then(|| {
-        let save = |record| measuring::save(common, Kind::Io, io_head(record), record, topology);
+        let save =
+            |record: &IoRecord| measuring::save(common, Kind::Io, &record.provenance, record, topology);
         records.iter().try_for_each(save)
     });
     if let Some(path) = &bounds.output {
@@ -184,10 +185,6 @@ pub fn bench(
         (false, records) => text(records),
     })?;
     measuring::exit(saved)
-}
-
-fn io_head(record: &IoRecord) -> &numaio_schema::Provenance {
-    &record.provenance
 }
 
 /// One file for each record.

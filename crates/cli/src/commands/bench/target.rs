@@ -4,7 +4,9 @@ use super::disk::DiskArgs;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use numaio_linux::io::{self, Claim, ClaimError, Facts};
+use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
 use numaio_schema::IoDevice;
 use std::path::Path;
 
@@ -28,27 +30,29 @@ impl Target {
 }
 
 /// On this machine. What is to be written is claimed.
-pub fn live(
-    machine: &Machine,
-    topology: &Topology,
-    args: &DiskArgs,
-    writes: bool,
-) -> Result<Target, Failure> {
+pub fn live(machine: &Machine, topology: &Topology, args: &DiskArgs) -> Result<Target, Failure> {
+    let writes = args.places.direction.list().contains(&Direction::Write);
     match (&args.device, &args.file) {
         (Some(device), _) => raw(machine, topology, device, args, writes),
         (None, Some(file)) => of_file(machine, topology, file, args, writes),
-        (None, None) => Err(Failure::usage("neither --device nor --file is given")),
+        (None, None) => Err(Failure::usage("neither --device nor --file is given")
+            .hint("--device DEV measures a disk, --file DIR a file that is made there and removed")),
     }
 }
 
+/// None: for the engine that moves nothing.
+pub fn none() -> Target {
+    Target { device: unknown("null"), path: String::new(), bytes: 0, claim: None }
+}
+
 /// On a tape: names as they were, nothing is touched.
-pub fn recorded(topology: &Topology, args: &DiskArgs) -> Result<Target, Failure> {
+pub fn recorded(topology: &Topology, args: &DiskArgs) -> Target {
     let file = args.file.as_ref().map(|file| file.display().to_string());
     let name = args.device.clone().or_else(|| file.clone()).unwrap_or_default();
     let found = topology.devices.iter().find(|device| device.answers_to(short(&name)));
     let device = found.map_or_else(|| unknown(&name), |found| numaio_measure::io::device(found, file));
     let path = args.device.as_deref().map_or(name.clone(), device_file);
-    Ok(Target { device, path, bytes: u64::MAX, claim: None })
+    Target { device, path, bytes: u64::MAX, claim: None }
 }
 
 fn raw(
@@ -76,7 +80,7 @@ fn raw(
         true => Some(claim(machine, &path)?),
         false => None,
     };
-    let device = device(topology, &facts, None).unwrap_or_else(|| unknown(short(name)));
+    let device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
 
@@ -88,17 +92,19 @@ fn of_file(
     writes: bool,
 ) -> Result<Target, Failure> {
     let name = file.display().to_string();
+    let device = || {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string();
+        device_near(machine, topology, &path, Some(name.clone())).unwrap_or_else(|| unknown(&name))
+    };
     if file.is_file() && !writes {
         let facts = facts(machine, &name)?;
-        let device = device(topology, &facts, Some(name.clone())).unwrap_or_else(|| unknown(&name));
-        return Ok(Target { device, path: name, bytes: facts.bytes, claim: None });
+        return Ok(Target { device: device(), path: name.clone(), bytes: facts.bytes, claim: None });
     }
     numaio_linux::interrupt::install()
         .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
     let claim = Claim::file(file, args.area).map_err(of_claim)?;
-    let facts = facts(machine, &claim.for_others())?;
-    let device = device(topology, &facts, Some(name.clone())).unwrap_or_else(|| unknown(&name));
-    Ok(Target { device, path: claim.name().to_owned(), bytes: claim.bytes(), claim: Some(claim) })
+    let (path, bytes) = (claim.name().to_owned(), claim.bytes());
+    Ok(Target { device: device(), path, bytes, claim: Some(claim) })
 }
 
 fn claim(machine: &Machine, path: &str) -> Result<Claim, Failure> {
@@ -110,7 +116,10 @@ fn facts(machine: &Machine, path: &str) -> Result<Facts, Failure> {
         let failure = Failure::new(format!("{path}: {error}"));
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                failure.hint("raw devices are read by root and by the group disk: run as root, or measure a file by --file")
+                failure.hint(
+                    "raw devices are read by root and by the group disk, and in a container only if it was given them: \
+                     run as root, or measure a file by --file",
+                )
             }
             std::io::ErrorKind::NotFound => failure.hint("numaio topology lists devices"),
             _ => failure,
@@ -153,17 +162,26 @@ fn path_of(topology: &Topology, name: &str) -> String {
     std::iter::once(own.clone()).chain(others).find(is_block).unwrap_or(own)
 }
 
-/// The device of the topology below which a block device hangs.
-fn device(topology: &Topology, facts: &Facts, by_way_of: Option<String>) -> Option<IoDevice> {
-    let place = facts.device.as_ref()?;
-    let below = |path: &str| place == path || place.starts_with(&format!("{}/", path.trim_end_matches('/')));
-    let devices = topology.devices.iter().filter(|device| device.moves_data() && below(&device.path));
-    let found = devices.max_by_key(|device| device.path.len());
-    let name = place.rsplit('/').next().unwrap_or_default();
-    Some(match found {
-        Some(found) => numaio_measure::io::device(found, by_way_of),
-        None => IoDevice { by_way_of, ..unknown(name) },
-    })
+/// The device near which a path is, through volumes and file systems; of several their names, and their node if they
+/// have one in common.
+fn device_near(
+    machine: &Machine,
+    topology: &Topology,
+    path: &str,
+    by_way_of: Option<String>,
+) -> Option<IoDevice> {
+    let found = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
+    let devices = || found.devices.iter().filter_map(|near| topology.devices.get(near.index));
+    match found.devices.len() {
+        0 => None,
+        1 => devices().next().map(|device| numaio_measure::io::device(device, by_way_of)),
+        _ => {
+            let names: Vec<String> = devices().map(|device| device.name()).collect();
+            let node = found.nodes.first().filter(|_| found.nodes.len() == 1).map(|near| near.node);
+            let irqs = devices().flat_map(|device| device.irqs.clone()).collect();
+            Some(IoDevice { node, by_way_of, irqs, ..unknown(&names.join("+")) })
+        }
+    }
 }
 
 /// A device of which nothing but its name is known.

@@ -24,8 +24,6 @@ pub struct Facts {
     pub bytes: u64,
     /// Bytes of which requests that pass the page cache by must be multiples.
     pub sector_bytes: u64,
-    /// The block device it is or lies on, by its place in sysfs; none of files on several or none.
-    pub device: Option<String>,
     /// Whether its file system lies in memory.
     pub in_memory: bool,
 }
@@ -44,9 +42,8 @@ pub fn facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<Facts, Errno> {
     let stat = rustix::fs::fstat(file)?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
-    let device = root.resolve(&of_number(&number_of(number))).ok();
     let told = is_device.then(|| rustix::fs::ioctl_blksszget(file).ok()).flatten().map(u64::from);
-    let sector = told.or_else(|| device.as_deref().and_then(|device| sector_of(root, device)));
+    let sector = told.or_else(|| sector_of(root, &root.resolve(&of_number(&number_of(number))).ok()?));
     // A directory has a length of its own kind, and no content that could be streamed.
     let bytes = match (is_device, FileType::from_raw_mode(stat.st_mode)) {
         (true, _) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?,
@@ -58,7 +55,6 @@ pub fn facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<Facts, Errno> {
         is_device,
         bytes,
         sector_bytes: sector.filter(|bytes| bytes.is_power_of_two()).unwrap_or(SECTOR_BYTES),
-        device,
         in_memory: !is_device && matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC),
     })
 }

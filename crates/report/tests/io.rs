@@ -1,0 +1,164 @@
+//! Text of measured I/O.
+
+use numaio_machine::devices::Irq;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Identity;
+use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
+use numaio_report::{io_agreement, io_text, TextStyle};
+use numaio_schema::{
+    IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance, Reading, Represented, Rounds,
+    Summary,
+};
+
+use Direction::{Read, Write};
+
+fn reading(gb_per_s: f64) -> Reading {
+    let value = gb_per_s * 1e9;
+    Reading { visits: Vec::new(), summary: Summary::of(&[value; 6], None), settled: true, failure: None }
+}
+
+/// CPU node, node of buffers, streams, direction.
+type Part = (u32, u32, u32, Direction);
+
+fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
+    let group = |(_, memory, streams, direction): &Part| StreamGroup {
+        cpus: CpuSet::one(CpuId(0)),
+        memory: NodeId(*memory),
+        streams: *streams,
+        direction: *direction,
+    };
+    let part = |_: &Part| Summary::of(&[gb_per_s * 1e9 / parts.len() as f64; 6], None);
+    IoCell {
+        groups: parts.iter().map(group).collect(),
+        cpu_nodes: parts.iter().map(|part| NodeId(part.0)).collect(),
+        block_bytes,
+        operation: None,
+        bytes_per_s: reading(gb_per_s),
+        of_groups: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
+        cpu_ns_per_byte: Some(0.25),
+    }
+}
+
+fn record(cells: Vec<IoCell>) -> IoRecord {
+    IoRecord {
+        schema: String::new(),
+        provenance: Provenance {
+            numaio: "0.1.0".into(),
+            measured_at: 0,
+            machine: Identity::default(),
+            source: MachineSource::Simulated,
+            conditions: Default::default(),
+            warnings: Vec::new(),
+            complete: true,
+        },
+        device: IoDevice {
+            name: "nvme0n1".into(),
+            model: "A\u{1b}[31mB".into(),
+            pci: Some("0000:3b:00.0".into()),
+            node: Some(NodeId(7)),
+            by_way_of: Some("/data".into()),
+            irqs: vec![Irq {
+                number: 9,
+                name: "nvme0q1".into(),
+                affinity: CpuSet::one(CpuId(3)),
+                effective: Some(CpuSet::one(CpuId(3))),
+            }],
+        },
+        method: IoMethod {
+            engine: IoEngine::Disk,
+            version: "0.1.0".into(),
+            depth: 16,
+            disk: Some((DiskMethod::Uring, DiskOrder::Sequential)),
+            direct: Some(true),
+            area_bytes: Some(1 << 30),
+            represented: Vec::new(),
+            notes: vec!["without registered buffers".into()],
+            rounds: Rounds { precision: 0.02, time_limit_s: 300.0, elapsed_s: 12.0, seed: 1, rounds: 6 },
+        },
+        cells,
+    }
+}
+
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn nodes_by_streams_with_what_was_saved_and_what_it_cost() {
+    let mut cells = Vec::new();
+    for (node, gb) in [(0, 1.5), (7, 3.0)] {
+        cells.extend(
+            [1, 4].map(|streams| cell(&[(node, node, streams, Write)], 128 << 10, gb * f64::from(streams))),
+        );
+    }
+    let mut record = record(cells);
+    let nodes = [6, 7].map(NodeId).to_vec();
+    record.method.represented = vec![Represented { direction: Write, by: NodeId(7), nodes }];
+    record.cells[1].bytes_per_s.settled = false;
+    let style = TextStyle { colour: true, ..TextStyle::default() };
+    let text = io_text(&record, &[Some(2), Some(2), Some(1), Some(1)], &TextStyle::default());
+    has(
+        &text,
+        &[
+            "I/O of nvme0n1 by way of /data on",
+            "io_uring, O_DIRECT, one block after the other",
+            "0000:3b:00.0, node 7, 1 interrupt on CPUs 3",
+            "Note: without registered buffers",
+            "Device write, blocks of 128 KiB: median in GB/s by node (rows) and number of streams",
+            "  NODE     1      4\n     0  1.50  *6.00\n     7  3.00  12.00\n",
+            "Node 7 stands for 6: one class of the model.",
+            "4 cells of 6 measured, 33 % saved",
+            "CPU time a GB moved: median 0.250 s",
+        ],
+    );
+    assert!(!text.contains('\u{1b}'), "nothing commands the terminal");
+    assert!(
+        io_text(&record, &[Some(2), None, Some(1), None], &style).contains('\u{1b}'),
+        "classes have colours"
+    );
+}
+
+#[test]
+fn buffers_elsewhere_and_block_sizes_have_columns_of_their_own() {
+    let pairs = [(0, 0, 4.0), (0, 7, 2.0)].map(|(cpu, memory, gb)| cell(&[(cpu, memory, 1, Read)], 4096, gb));
+    let text = io_text(&record(pairs.to_vec()), &[], &TextStyle::default());
+    has(&text, &["  CPU NODE  BUFFERS     1\n         0        0  4.00\n         0        7  2.00\n"]);
+    let blocks = [4096u64, 1 << 20].map(|block| cell(&[(0, 0, 2, Read)], block, 1.0));
+    let text = io_text(&record(blocks.to_vec()), &[], &TextStyle::default());
+    has(
+        &text,
+        &["Device read, 2 streams: median in GB/s by node (rows) and bytes of a block", "NODE  4 KiB  1 MiB"],
+    );
+}
+
+#[test]
+fn mixes_and_both_directions_at_once_tell_all_and_each() {
+    let both = cell(&[(0, 0, 1, Write), (0, 0, 1, Read)], 4096, 5.0);
+    let mix = cell(&[(2, 2, 2, Read), (0, 0, 1, Read)], 4096, 3.0);
+    let mut failed = cell(&[(1, 1, 1, Read)], 4096, 1.0);
+    failed.bytes_per_s =
+        Reading { summary: None, failure: Some("it went away".into()), settled: false, visits: Vec::new() };
+    let text = io_text(&record(vec![both, mix, failed]), &[], &TextStyle::default());
+    has(
+        &text,
+        &[
+            "Device write and device read at once",
+            "2 streams of device read on node 2 + 1 stream of device read on node 0",
+            "1.50 + 1.50",
+            "No figure for 1 stream of device read on node 1: it went away",
+        ],
+    );
+}
+
+#[test]
+fn engines_are_compared_where_both_measured() {
+    let ours = record(vec![cell(&[(0, 0, 1, Read)], 4096, 2.0), cell(&[(1, 1, 1, Read)], 4096, 2.0)]);
+    let mut fio = record(vec![cell(&[(0, 0, 1, Read)], 4096, 4.0)]);
+    (fio.method.engine, fio.method.version) = (IoEngine::Fio, "fio-3.33".into());
+    let text = io_agreement(&ours, &fio, &TextStyle::default());
+    assert_eq!(text, "built-in disk 0.1.0 over fio-3.33, by 1 cell: median 0.500, from 0.500 to 0.500\n");
+    assert_eq!(io_agreement(&ours, &record(Vec::new()), &TextStyle::default()), "");
+}
