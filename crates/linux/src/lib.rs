@@ -8,6 +8,7 @@ pub mod affinity;
 mod control;
 pub mod copy;
 pub mod interrupt;
+pub mod io;
 mod kernel;
 mod loads;
 mod memory;

@@ -1,0 +1,3 @@
+//! Streams between memory and devices.
+
+pub mod tcp;
