@@ -32,7 +32,7 @@ Examples:
 Exit status: 0 done; 1 failed; 2 wrong usage; 130 interrupted (what was measured is kept).";
 
 /// Options of every command.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Common")]
 pub struct Common {
     /// A recorded machine: a tape, or one of amd-dl585-g7, intel-r820, amd-2p (all emulated)
@@ -78,6 +78,10 @@ pub enum Command {
     Export(crate::commands::export::ExportArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
     Report(crate::commands::report::ReportArgs),
+    /// Show where tasks should run that use a device, and why
+    Place(crate::commands::place::PlaceArgs),
+    /// Run a program near its device: CPU affinity and memory policy are set before it starts
+    Run(crate::commands::run::RunArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -22,6 +22,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
+        Document::Placement(plan) => plan.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
     }
 }

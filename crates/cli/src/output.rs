@@ -68,3 +68,8 @@ pub fn style(common: &Common) -> TextStyle {
         None => default,
     }
 }
+
+/// How text is to look in remarks on standard error.
+pub fn plain(common: &Common) -> TextStyle {
+    TextStyle { unit: common.unit, ..TextStyle::default() }
+}

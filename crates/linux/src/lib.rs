@@ -10,6 +10,7 @@ pub mod copy;
 pub mod interrupt;
 pub mod io;
 mod kernel;
+pub mod launch;
 mod loads;
 mod memory;
 mod probe;

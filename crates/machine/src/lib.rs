@@ -14,6 +14,7 @@ pub mod findings;
 pub mod ids;
 pub mod interleave;
 pub mod probe;
+pub mod process;
 pub mod see;
 pub mod set;
 pub mod sysfs;

@@ -69,6 +69,34 @@ pub fn size_for_people(bytes: u64) -> String {
     format!("{} {}", shown(value), NAMES[name])
 }
 
+/// A size as people write it: `131072`, `128K`, `128KiB`, `1.5G` (powers of 1024), `2TB` (powers of 1000).
+///
+/// # Errors
+/// What is wrong with the text: it is no number, another unit, negative, or more than 2^64 bytes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no size; write it as 131072, 128K, 1.5GiB or 2TB");
+    let text_end = text.trim();
+    let digits = text_end.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_end.len());
+    let (number, unit) = text_end.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let (name, base) = match unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')) {
+        Some(name) if !unit.ends_with("ib") => (name, 1000u64),
+        Some(name) => (name, 1024),
+        None => (unit.as_str(), 1024),
+    };
+    let power =
+        ["", "k", "m", "g", "t", "p", "e"].iter().position(|known| *known == name).ok_or_else(wrong)?;
+    let factor = base.checked_pow(power as u32).ok_or_else(wrong)?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"));
+    }
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor as f64;
+    match bytes.round() {
+        bytes if bytes < u64::MAX as f64 => Ok(bytes as u64),
+        _ => Err(format!("{text:?} is more than 2^64 bytes")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +118,16 @@ mod tests {
         let shown = [10.97, 10.94, 10.04, 99.94, 99.96, 1023.4, 1023.7].map(gib);
         assert_eq!(shown, ["11 GiB", "10.9 GiB", "10 GiB", "99.9 GiB", "100 GiB", "1023 GiB", "1 TiB"]);
         assert_eq!(size_for_people(u64::MAX), "16384 PiB");
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let read = |text| parse_size(text).expect("a size");
+        assert_eq!((read("0"), read("131072"), read("17B")), (0, 131072, 17));
+        assert_eq!((read("128k"), read("128KiB"), read("128 kB")), (131072, 131072, 128_000));
+        assert_eq!((read("1.5G"), read("2TB"), read("15E")), (1610612736, 2_000_000_000_000, 15 << 60));
+        for wrong in ["", "k", "-1", "1.2.3", "1q", "1kk", "1 k i", "NaN", "16E", "99999999999999999999"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
     }
 }

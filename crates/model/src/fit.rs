@@ -126,7 +126,7 @@ fn point(node: &NodeBandwidth) -> Point {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use numaio_machine::ids::{CpuId, PackageId};
     use numaio_machine::set::CpuSet;
@@ -134,7 +134,7 @@ mod tests {
     use numaio_machine::workload::{CopyLoop, Pages, Placement};
     use numaio_schema::{MachineSource, Method, Provenance, Summary, RECORD_SCHEMA};
 
-    fn cell(source: u32, sink: u32, target: u32, value: Option<f64>) -> Cell {
+    pub(crate) fn cell(source: u32, sink: u32, target: u32, value: Option<f64>) -> Cell {
         Cell {
             target: NodeId(target),
             flow: Flow { source: NodeId(source), sink: NodeId(sink) },
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    fn record(cells: Vec<Cell>) -> Record {
+    pub(crate) fn record(cells: Vec<Cell>) -> Record {
         let method = Method {
             copy_loop: CopyLoop::Memcpy,
             trials: Vec::new(),

@@ -8,6 +8,7 @@ mod compare;
 mod fit;
 mod interleave;
 mod pairs;
+mod placement;
 mod views;
 
 pub use classes::{classify, Point};
@@ -15,6 +16,7 @@ pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use pairs::pair_classes;
+pub use placement::{place, Chosen, Near, NoPlace};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

@@ -3,6 +3,10 @@
 //! What to change is decided elsewhere. Here it is done wholly or not at all, and remembered in a
 //! [`Receipt`] by which it is taken back, after a crash too.
 
+mod verify;
+
+pub use verify::Watch;
+
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_schema::{Applied, Receipt, RECEIPT_SCHEMA};
 

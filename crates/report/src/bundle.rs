@@ -41,6 +41,9 @@ pub enum Misfit {
     /// Changes that were applied.
     #[error("it is a receipt of changes, and no report tells of them")]
     Receipt,
+    /// Places for tasks.
+    #[error("it is a plan of places, and no report tells of them")]
+    Placement,
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
@@ -79,6 +82,7 @@ impl Bundle {
                 self.of(&it.machine.fingerprint).comparisons.push(*it);
             }
             Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),
         }

@@ -1,16 +1,17 @@
 //! Any stored document, and why a text is none.
 
 use crate::{
-    Comparison, IoRecord, LatencyRecord, Model, Receipt, Record, StreamRecord, TopologyDocument, View,
+    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Receipt, Record, StreamRecord,
+    TopologyDocument, View,
 };
 use crate::{
-    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
-    TOPOLOGY_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, RECEIPT_SCHEMA,
+    RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 10] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -19,6 +20,7 @@ const SCHEMAS: [&str; 9] = [
     IO_SCHEMA,
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,
+    PLACEMENT_SCHEMA,
     RECEIPT_SCHEMA,
 ];
 
@@ -41,6 +43,8 @@ pub enum Document {
     View(Box<View>),
     /// Views of a target beside each other.
     Comparison(Box<Comparison>),
+    /// Places for tasks.
+    Placement(Box<PlacementPlan>),
     /// Changes that were applied.
     Receipt(Box<Receipt>),
 }
@@ -98,6 +102,7 @@ impl Document {
             IO_SCHEMA => Self::Io(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
+            PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             _ => return Err(other(schema, "document of numaio")),
         })

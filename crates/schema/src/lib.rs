@@ -8,12 +8,14 @@ mod interleave;
 mod io;
 mod latency;
 mod model;
+mod placement;
 mod reading;
 mod receipt;
 mod record;
 mod stream;
 mod summary;
 mod topology;
+mod verification;
 mod view;
 
 pub use document::{Document, NotThatDocument};
@@ -21,6 +23,10 @@ pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use placement::{
+    Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
+    PLACEMENT_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
@@ -29,6 +35,7 @@ pub use stream::{
 };
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
 };

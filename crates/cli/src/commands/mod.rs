@@ -7,9 +7,12 @@ pub mod latency;
 mod matrix;
 mod measuring;
 mod model;
+pub mod place;
+mod placing;
 mod record;
 mod replayed;
 pub mod report;
+pub mod run;
 pub mod stream;
 mod topology;
 
@@ -28,6 +31,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),
         Command::Report(command) => report::run(&args.common, command),
+        Command::Place(command) => place::run(&args.common, command),
+        Command::Run(command) => run::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

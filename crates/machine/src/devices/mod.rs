@@ -1,5 +1,6 @@
 //! Devices that move data, and where they hang.
 
+mod counters;
 mod irqs;
 mod link;
 mod locality;
@@ -8,6 +9,7 @@ mod pci;
 mod read;
 mod scan;
 
+pub use counters::bytes_moved;
 pub use scan::read;
 pub(crate) use scan::{Bridges, Scan};
 

@@ -2,6 +2,7 @@
 
 mod io;
 mod latency;
+mod memory;
 mod stream;
 
 pub use io::{
@@ -9,6 +10,7 @@ pub use io::{
     ToolWorkload,
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
+pub use memory::{MemoryPlace, MemoryPolicy};
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
 use crate::ids::NodeId;

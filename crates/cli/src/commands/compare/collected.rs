@@ -66,9 +66,11 @@ impl<'a> Collected<'a> {
                 numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
                 vec![numaio_model::derived((**view).clone())]
             }
-            Document::Topology(_) | Document::Io(_) | Document::Comparison(_) | Document::Receipt(_) => {
-                Vec::new()
-            }
+            Document::Topology(_)
+            | Document::Io(_)
+            | Document::Comparison(_)
+            | Document::Placement(_)
+            | Document::Receipt(_) => Vec::new(),
         };
         let told = !views.is_empty();
         let before = self.views.clone();

@@ -1,0 +1,63 @@
+//! `numaio place`: where tasks should run, as a plan that a person can read and other programs can use.
+
+use super::json;
+use super::placing::{self, NearArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::{Args, ValueEnum};
+use numaio_machine::see::see;
+use numaio_schema::PlacementPlan;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    #[command(flatten)]
+    pub near: NearArgs,
+    /// Show how each handle led to its device
+    #[arg(long)]
+    pub explain: bool,
+    /// Form of the output
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: Form,
+    /// Print JSON: a plan for numaio run --plan; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Write into FILE in place of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Forms in which places can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people
+    Text,
+    /// The plan
+    Json,
+    /// Commands for numactl(8)
+    Numactl,
+}
+
+pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let topology = see(&machine);
+    let plan = placing::plan(common, &machine, &topology, &args.near)?;
+    let text = text(common, args, &plan)?;
+    match &args.output {
+        Some(path) => output::write(path, &text).map(|_| ())?,
+        None => output::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(common: &Common, args: &PlaceArgs, plan: &PlacementPlan) -> Result<String, Failure> {
+    let form = if args.json { Form::Json } else { args.format };
+    Ok(match form {
+        Form::Text => numaio_report::placement_text(plan, args.explain, &output::style(common)),
+        Form::Json => json(plan)?,
+        Form::Numactl => numaio_report::numactl(plan),
+    })
+}

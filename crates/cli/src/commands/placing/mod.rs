@@ -1,0 +1,220 @@
+//! What `place` and `run` share: what to be near, and the plan that follows.
+
+mod near;
+
+use super::measuring::{self, Measured};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::store::{self, Kind};
+use crate::{documents, input, output};
+use clap::{Args, ValueEnum};
+use numaio_machine::topology::Topology;
+use numaio_machine::units::{parse_size, size_for_people};
+use numaio_machine::workload::Direction;
+use numaio_measure::Options;
+use numaio_model::NoPlace;
+use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
+use std::path::{Path, PathBuf};
+
+/// What to be near, and how.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Placement")]
+pub struct NearArgs {
+    /// What the tasks are to be near: a device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0); may be repeated
+    #[arg(long, value_name = "HANDLE")]
+    pub near: Vec<String>,
+    /// The direction that matters: write (memory to device), read (device to memory) or both
+    #[arg(long, value_name = "DIRECTION", default_value = "both")]
+    pub direction: Way,
+    /// Use all nodes of the best class, in proportion to their cores, in place of the best node first
+    #[arg(long)]
+    pub spread: bool,
+    /// Place this many tasks, each on cores of its own; without it one program gets all good cores
+    #[arg(long, value_name = "N")]
+    pub tasks: Option<u32>,
+    /// Cores of each task
+    #[arg(long, value_name = "N", default_value = "1", requires = "tasks")]
+    pub cores: u32,
+    /// What the tasks want most: bandwidth to the device, latency, or cpu (away from the device)
+    #[arg(long, value_name = "HINT", default_value = "bandwidth")]
+    pub hint: Hint,
+    /// Memory on the chosen nodes or none: fail where it does not suffice
+    #[arg(long)]
+    pub strict: bool,
+    /// Memory that each task needs, as in 8G: nodes must have it free
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub needs: Option<u64>,
+    /// A model in place of the newest that is saved of this machine
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+}
+
+/// A direction, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    Write,
+    Read,
+    Both,
+}
+
+impl Way {
+    fn direction(self) -> Option<Direction> {
+        match self {
+            Self::Write => Some(Direction::Write),
+            Self::Read => Some(Direction::Read),
+            Self::Both => None,
+        }
+    }
+}
+
+/// Makes the plan that was asked for.
+pub fn plan(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &NearArgs,
+) -> Result<PlacementPlan, Failure> {
+    if args.near.is_empty() {
+        return Err(Failure::usage("nothing to be near was named")
+            .hint("name a device by --near, as in --near eth0; numaio topology lists them"));
+    }
+    let request = PlacementRequest {
+        near: args.near.clone(),
+        tasks: args.tasks,
+        cores_per_task: args.cores,
+        direction: args.direction.direction(),
+        spread: args.spread,
+        hint: args.hint,
+        strict: args.strict,
+    };
+    let mut near = Vec::new();
+    for handle in &args.near {
+        near.extend(near::resolve(topology, handle)?);
+    }
+    let models = models(common, machine, topology, args.model.as_deref())?;
+    let models: Vec<&Model> = models.iter().collect();
+    let chosen = numaio_model::place(topology, &near, &models, &request).map_err(no_place)?;
+    let mut plan = PlacementPlan {
+        schema: PLACEMENT_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        made_at: machine.time(),
+        machine: topology.identity.clone(),
+        source: machine.source(),
+        request,
+        targets: chosen.targets,
+        tasks: chosen.tasks,
+        reasons: chosen.reasons,
+        rejected: chosen.rejected,
+        compromises: chosen.compromises,
+    };
+    room(topology, args, &mut plan)?;
+    Ok(plan)
+}
+
+fn no_place(why: NoPlace) -> Failure {
+    let failure = Failure::new(&why);
+    match why {
+        NoPlace::TooManyTasks { .. } => failure
+            .hint("ask for fewer --tasks or --cores, or widen the cpuset or container that this runs in"),
+        NoPlace::NoTasks(..) | NoPlace::NoTarget => Failure::usage(&why),
+        NoPlace::NoNode => failure.hint("widen the cpuset or container that this runs in"),
+    }
+}
+
+/// Checks that memory suffices: an error if the place is strict, said otherwise.
+fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Result<(), Failure> {
+    let Some(each) = args.needs else { return Ok(()) };
+    for node in topology.memory_nodes().iter() {
+        let here = plan.tasks.iter().filter(|task| task.memory.nodes.contains(node));
+        let wanted: u64 = here.map(|task| each / task.memory.nodes.len().max(1) as u64).sum();
+        let memory = topology.node(node).and_then(|node| node.memory);
+        let free = memory.map_or(0, |memory| memory.free_bytes.saturating_add(memory.reclaimable_bytes));
+        if wanted <= free {
+            continue;
+        }
+        let what = format!(
+            "node {node} has {} free, and the tasks there need {}",
+            size_for_people(free),
+            size_for_people(wanted)
+        );
+        if args.strict {
+            return Err(Failure::new(what).hint("leave out --strict, ask for fewer tasks, or use --spread"));
+        }
+        plan.compromises.push(format!("{what}: what does not fit goes to other nodes"));
+    }
+    Ok(())
+}
+
+/// Models of this machine: the one given, those that are saved, or what a tape holds.
+fn models(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    given: Option<&Path>,
+) -> Result<Vec<Model>, Failure> {
+    let fingerprint = &topology.identity.fingerprint;
+    if let Some(path) = given {
+        let text = input::text(path)?;
+        let model = Model::from_json(&text).map_err(|error| crate::failure::no_model(path, &text, &error))?;
+        let found = &model.record.provenance.machine.fingerprint;
+        if found != fingerprint {
+            return Err(Failure::file(
+                path,
+                format!("it is a model of machine {found}, and this is {fingerprint}"),
+            )
+            .hint("numaio model measures this machine"));
+        }
+        return Ok(vec![model]);
+    }
+    let mut models = Vec::new();
+    for path in store::saved(Kind::Model, fingerprint) {
+        match documents::read(&path) {
+            Ok(Document::Model(model)) => models.push(*model),
+            Ok(_) => {}
+            Err(failure) => output::remark(common, &format!("{} is passed over", failure.message)),
+        }
+    }
+    if models.is_empty() && matches!(machine, Machine::Recorded(_)) {
+        models.extend(replayed(common, machine, topology));
+    }
+    Ok(models)
+}
+
+/// The model that a tape holds, if copies are on it.
+fn replayed(common: &Common, machine: &Machine, topology: &Topology) -> Option<Model> {
+    let now = machine.time();
+    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    let asked = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
+    let quiet = Common { quiet: true, ..common.clone() };
+    let record = measuring::measure(&quiet, setting, now, &asked).ok()?;
+    Some(numaio_model::fit(record, topology, numaio_model::Rule::default()))
+}
+
+/// A plan from a file, if it is this machine's.
+pub fn read(path: &Path, topology: &Topology) -> Result<PlacementPlan, Failure> {
+    let text = input::text(path)?;
+    let plan = PlacementPlan::from_json(&text)
+        .map_err(|error| Failure::file(path, error).hint("numaio place --json writes such a file"))?;
+    let (found, here) = (&plan.machine.fingerprint, &topology.identity.fingerprint);
+    if found != here {
+        return Err(Failure::file(path, format!("it is a plan for machine {found}, and this is {here}"))
+            .hint("a plan holds on the machine, and the shape of it, for which it was made: make it anew by numaio place"));
+    }
+    let usable = |cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.online && cpu.allowed);
+    let gone = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
+    if let Some(cpu) = gone {
+        return Err(Failure::file(path, format!("it is stale: CPU {cpu} is offline, or not ours to use"))
+            .hint("make it anew by numaio place"));
+    }
+    let nodes = || plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
+    let usable = |node| topology.node(node).is_some_and(|node| node.memory.is_some() && node.memory_allowed);
+    if let Some(node) = nodes().find(|node| !usable(*node)) {
+        return Err(Failure::file(
+            path,
+            format!("it is stale: node {node} has no memory that is ours to use"),
+        )
+        .hint("make it anew by numaio place"));
+    }
+    Ok(plan)
+}

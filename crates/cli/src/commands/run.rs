@@ -1,0 +1,197 @@
+//! `numaio run`: start any program in its place.
+
+use super::json;
+use super::placing::{self, NearArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::Args;
+use numaio_linux::launch::{become_program, end_by, Ended, NotSettled, Program, Settled, Team};
+use numaio_machine::see::see;
+use numaio_machine::sysfs::Sysfs;
+use numaio_machine::topology::Topology;
+use numaio_place::Watch;
+use numaio_schema::{PlacementPlan, TaskPlace, Verification};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// As shells say it: the program is there and cannot be executed.
+const CANNOT_EXECUTE: u8 = 126;
+/// As shells say it: there is no such program.
+const NOT_FOUND: u8 = 127;
+/// Time from the start to the first look of `--verify`; each look waits twice as long as the one before.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// Longest time between looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub near: NearArgs,
+    /// Places from a plan that numaio place --json wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model"])]
+    pub plan: Option<PathBuf>,
+    /// Say where the program runs, and why
+    #[arg(long)]
+    pub explain: bool,
+    /// Watch the program while it runs, and report how much of its memory, CPU time and I/O was where the plan says
+    #[arg(long)]
+    pub verify: bool,
+    /// With --verify: write what was seen as JSON into FILE
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    pub verify_json: Option<PathBuf>,
+    /// The program and its arguments; with --tasks it is started so often, {task} being the number from 0
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    if !machine.is_live() {
+        return Err(Failure::usage("a recorded machine cannot run programs")
+            .hint("numaio place shows the places there; leave out --machine and --sysroot to run here"));
+    }
+    let topology = see(&machine);
+    let plan = match &args.plan {
+        Some(path) => placing::read(path, &topology)?,
+        None => placing::plan(common, &machine, &topology, &args.near)?,
+    };
+    if args.explain {
+        output::remark(common, &numaio_report::placement_text(&plan, true, &output::plain(common)));
+    }
+    for compromise in &plan.compromises {
+        output::remark(common, compromise);
+    }
+    let strict = args.near.strict || plan.request.strict;
+    let places = plan.tasks.iter().map(|task| settle(common, task, strict)).collect::<Result<Vec<_>, _>>()?;
+    match (places.as_slice(), args.verify) {
+        ([place], false) => {
+            let program = program(args, &plan, 0);
+            Err(not_started(&program, &become_program(&program, place)))
+        }
+        _ => supervise(common, args, &machine, &topology, &plan, &places),
+    }
+}
+
+/// What this kernel takes of a task's place; what it does otherwise is said.
+fn settle(common: &Common, task: &TaskPlace, strict: bool) -> Result<Settled, Failure> {
+    let settled = Settled::of(&task.cpus, &task.memory, strict).map_err(|why| {
+        let failure = Failure::new(&why);
+        match why {
+            NotSettled::Cpus { .. } => failure.hint("make the plan anew: CPUs or the cpuset have changed"),
+            NotSettled::Memory { .. } => failure.hint(
+                "containers often forbid set_mempolicy by seccomp: allow it (docker: --cap-add SYS_NICE), or leave out --strict",
+            ),
+        }
+    })?;
+    settled.notes.iter().for_each(|note| output::remark(common, note));
+    Ok(settled)
+}
+
+/// The program of one task: `{task}` in its arguments is the task's number.
+fn program(args: &RunArgs, plan: &PlacementPlan, task: usize) -> Program {
+    let number = task.to_string();
+    let several = plan.request.tasks.is_some();
+    let filled = |word: &OsString| match word.to_str().filter(|word| several && word.contains("{task}")) {
+        Some(word) => word.replace("{task}", &number).into(),
+        None => word.clone(),
+    };
+    let mut words = args.command.iter().map(filled);
+    let env = [("NUMAIO_TASK", number.clone()), ("NUMAIO_TASKS", plan.tasks.len().to_string())];
+    let env = env.map(|(name, value)| (name.to_owned(), value)).into_iter().filter(|_| several).collect();
+    Program { name: words.next().unwrap_or_default(), args: words.collect(), env }
+}
+
+fn not_started(program: &Program, error: &io::Error) -> Failure {
+    let name = program.name.to_string_lossy();
+    let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
+    let why = match error.kind() {
+        ErrorKind::NotFound => format!("{name}: there is no such program"),
+        _ => format!("{name} cannot be executed: {error}"),
+    };
+    Failure { code, ..Failure::new(why) }
+}
+
+/// Starts all tasks, watches them if asked to, and waits for their ends.
+fn supervise(
+    common: &Common,
+    args: &RunArgs,
+    machine: &Machine,
+    topology: &Topology,
+    plan: &PlacementPlan,
+    places: &[Settled],
+) -> Result<ExitCode, Failure> {
+    let cannot = |error: io::Error| Failure::new(format!("cannot watch programs: {error}"));
+    let mut team = Team::new().map_err(cannot)?;
+    let mut watch = args.verify.then(|| Watch::new(machine, plan, &topology.devices));
+    let began = Instant::now();
+    for (task, place) in places.iter().enumerate() {
+        let program = program(args, plan, task);
+        if let Err(error) = team.start(&program, place) {
+            // Half of the tasks are of no use.
+            team.signal(numaio_linux::launch::TERMINATE);
+            while !team.running().is_empty() {
+                team.wait(None).map_err(cannot)?;
+            }
+            return Err(not_started(&program, &error));
+        }
+    }
+    let mut pause = FIRST_LOOK;
+    let mut next = began + pause;
+    while team.ended().contains(&None) {
+        let left = next.saturating_duration_since(Instant::now());
+        team.wait(watch.as_ref().map(|_| left)).map_err(cannot)?;
+        if let Some(watch) = watch.as_mut().filter(|_| Instant::now() >= next) {
+            look(machine, watch, &team);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            next = Instant::now() + pause;
+        }
+    }
+    if let Some(watch) = watch {
+        tell(common, args, plan, &watch.end(machine, began.elapsed()))?;
+    }
+    Ok(exit(common, &team.ended()))
+}
+
+fn look(root: &dyn Sysfs, watch: &mut Watch, team: &Team) {
+    let running = team.running();
+    let pids: Vec<Option<u32>> =
+        team.pids().into_iter().map(|pid| Some(pid).filter(|pid| running.contains(pid))).collect();
+    watch.look(root, &pids, true);
+}
+
+fn tell(common: &Common, args: &RunArgs, plan: &PlacementPlan, seen: &Verification) -> Result<(), Failure> {
+    if let Some(path) = &args.verify_json {
+        output::write(path, &json(seen)?)?;
+    }
+    output::remark(common, &numaio_report::verification_text(plan, seen, &output::plain(common)));
+    Ok(())
+}
+
+/// As the program's own: of several the first that failed.
+fn exit(common: &Common, ended: &[Option<Ended>]) -> ExitCode {
+    let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(Ended::Status(0)));
+    let failed: Vec<(usize, Ended)> = failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
+    if ended.len() > 1 {
+        for (task, ended) in &failed {
+            let how = match ended {
+                Ended::Status(status) => format!("with status {status}"),
+                Ended::Signal(signal) => format!("by signal {signal}"),
+            };
+            output::remark(common, &format!("task {task} ended {how}"));
+        }
+    }
+    match failed.first() {
+        None => ExitCode::SUCCESS,
+        Some((_, Ended::Status(status))) => ExitCode::from(*status),
+        Some((_, Ended::Signal(signal))) => {
+            end_by(*signal);
+            // Signals that end nobody by default come back.
+            ExitCode::from(128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)))
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `numaio place` and `numaio run`, as a user types them.
+
+mod support;
+
+use numaio_machine::set::CpuSet;
+use numaio_schema::{PlacementPlan, Verification};
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+use support::Home;
+
+/// A device of this machine.
+fn device(home: &Home) -> String {
+    let seen = home.run(&["topology", "--json"]);
+    let document = numaio_schema::TopologyDocument::from_json(&seen.out).expect("a topology");
+    let devices = document.topology.devices.iter().filter(|device| device.moves_data());
+    devices.map(|device| device.name()).next().unwrap_or_default()
+}
+
+#[test]
+fn places_on_the_papers_machine_follow_its_classes() {
+    let home = Home::new();
+    let place = |direction: &str, more: &[&str]| {
+        let args =
+            ["place", "--machine", "amd-dl585-g7", "--near", "nvme0n1", "--direction", direction, "--json"];
+        let said = home.run(&[&args, more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        PlacementPlan::from_json(&said.out).expect("a plan")
+    };
+    let nodes = |plan: &PlacementPlan| -> Vec<u32> {
+        plan.tasks.iter().flat_map(|task| task.cpu_nodes.iter().map(|node| node.0)).collect()
+    };
+    assert_eq!(nodes(&place("write", &["--tasks", "2"])), [7, 7]);
+    let mut spread = nodes(&place("read", &["--tasks", "8", "--spread"]));
+    spread.sort_unstable();
+    assert_eq!(spread, [2, 2, 3, 3, 6, 6, 7, 7]);
+    let whole = place("read", &["--spread"]);
+    assert_eq!(whole.tasks[0].cpus, CpuSet::parse_list("4-7,12-15").expect("a list"));
+    assert!(
+        whole.rejected.iter().any(|node| node.node.0 == 4 && node.why.contains("54 %")),
+        "{:?}",
+        whole.rejected
+    );
+}
+
+#[test]
+fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
+    let home = Home::new();
+    let device = device(&home);
+    if device.is_empty() {
+        println!("skipped: this machine has no device that moves data");
+        return;
+    }
+    let plan = home.0.join("plan.json");
+    let path = plan.to_string_lossy();
+    let said = home.run(&["place", "--near", &device, "--tasks", "1", "--json", "-o", &path]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let cpus = PlacementPlan::from_json(&fs::read_to_string(&plan).expect("a file")).expect("a plan").tasks
+        [0]
+    .cpus
+    .clone();
+    let line = "grep Cpus_allowed_list /proc/self/status; head -1 /proc/self/numa_maps; exit 7";
+    for more in [
+        &["--plan", &path][..],
+        &["--near", &device, "--tasks", "1"],
+        &["--near", &device, "--tasks", "1", "--verify"],
+    ] {
+        let said = home.run(&[&["run"], more, &["--", "sh", "-c", line]].concat());
+        assert_eq!(said.code, Some(7), "{more:?}: {}", said.err);
+        assert!(said.out.contains(&format!("Cpus_allowed_list:\t{cpus}\n")), "{cpus}: {}", said.out);
+        assert!(said.out.contains(" prefer") || !said.out.contains("kernelpagesize"), "{}", said.out);
+    }
+    // Standard input, output and a signal's end pass through.
+    let mut command = home
+        .command_by(&[], &["run", "--near", &device, "--", "sh", "-c", "read x; echo got $x; kill -TERM $$"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
+    std::io::Write::write_all(child.stdin.as_mut().expect("its input"), b"this\n").expect("written");
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "got this\n");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(15));
+}
+
+#[test]
+fn several_tasks_get_cores_of_their_own() {
+    let home = Home::new();
+    let device = device(&home);
+    let line = "grep Cpus_allowed_list /proc/self/status; test {task} = $NUMAIO_TASK; exit {task}";
+    let said = home.run(&["run", "--near", &device, "--tasks", "2", "--", "sh", "-c", line]);
+    if said.err.contains("may use 1") || device.is_empty() {
+        println!("skipped: this needs a device and two cores");
+        return;
+    }
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("task 1 ended with status 1"), "{}", said.err);
+    let lists: Vec<&str> = said.out.lines().collect();
+    assert!(lists.len() == 2 && lists[0] != lists[1], "{lists:?}");
+}
+
+#[test]
+fn what_runs_is_watched_and_a_program_that_goes_elsewhere_is_found_out() {
+    let home = Home::new();
+    let device = device(&home);
+    let seen = home.0.join("seen.json");
+    let watched = |line: &str| {
+        let said = home.run(&[
+            "run",
+            "--near",
+            &device,
+            "--tasks",
+            "1",
+            "--verify",
+            "--verify-json",
+            &seen.to_string_lossy(),
+            "--",
+            "sh",
+            "-c",
+            line,
+        ]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        Verification::from_json(&fs::read_to_string(&seen).expect("a file")).expect("a verification")
+    };
+    if device.is_empty() {
+        println!("skipped: this machine has no device that moves data");
+        return;
+    }
+    let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let stays = watched(busy);
+    assert_eq!(stays.tasks[0].threads_unbound, 0);
+    assert!(stays.tasks[0].ticks > 0 && stays.time_in_place() == Some(1.0), "{stays:?}");
+    assert!(stays.tasks[0].bytes_in_place.is_none_or(|bytes| bytes > 0), "{stays:?}");
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        println!("skipped: with one CPU nobody can leave his place");
+        return;
+    }
+    let leaves = watched(&format!("taskset -p -a -c 0-{} $$ >/dev/null; {busy}", cpus - 1));
+    assert_eq!(leaves.tasks[0].threads_unbound, 1, "{leaves:?}");
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let home = Home::new();
+    let device = device(&home);
+    if device.is_empty() {
+        println!("skipped: this machine has no device that moves data");
+        return;
+    }
+    let ready = home.0.join("ready");
+    let line = format!("trap 'exit 9' TERM; touch {}; while :; do sleep 0.05; done", ready.display());
+    let mut command = home.command_by(&[], &["run", "--near", &device, "--verify", "--", "sh", "-c", &line]);
+    let mut child = command.stderr(Stdio::null()).spawn().expect("started");
+    for _ in 0..500 {
+        if ready.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = std::process::Command::new("kill").arg(child.id().to_string()).status().expect("kill");
+    assert!(kill.success());
+    assert_eq!(child.wait().expect("ended").code(), Some(9));
+}
+
+#[test]
+fn wrong_input_is_told_with_a_hint() {
+    let home = Home::new();
+    let device = device(&home);
+    let folder = home.0.join("file");
+    fs::write(&folder, "no program").expect("a file");
+    let plan = home.0.join("other.json");
+    let said = home.run(&[
+        "place",
+        "--machine",
+        "amd-2p",
+        "--near",
+        "nvme0n1",
+        "--json",
+        "-o",
+        &plan.to_string_lossy(),
+    ]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let (folder, plan) = (folder.to_string_lossy(), plan.to_string_lossy());
+    let cases: [(&[&str], i32, &str, &str); 11] = [
+        (&["place"], 2, "nothing to be near", "--near eth0"),
+        (&["place", "--near", "eth77"], 2, "eth77", "there are"),
+        (&["place", "--near", &device, "--tasks", "0"], 2, "0 is no number of tasks", ""),
+        (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
+        (&["place", "--near", &device, "--needs", "12q"], 2, "no size", ""),
+        (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),
+        (&["place", "--near", &device, "--model", &folder], 1, "no JSON", ""),
+        (&["run", "--near", &device, "--", "no-such-program"], 127, "no such program", ""),
+        (&["run", "--near", &device, "--verify", "--", "no-such-program"], 127, "no such program", ""),
+        (&["run", "--near", &device, "--", &folder], 126, "cannot be executed", ""),
+        (&["run", "--plan", &plan, "--", "true"], 1, "plan for machine", "numaio place"),
+    ];
+    for (args, code, message, hint) in cases {
+        let said = home.run(args);
+        assert_eq!(said.code, Some(code), "{args:?}: {}", said.err);
+        assert!(said.err.contains(message) && said.err.contains(hint), "{args:?}: {}", said.err);
+    }
+    let frozen = home.run(&["run", "--machine", "amd-2p", "--near", "nvme0n1", "--", "true"]);
+    assert!(frozen.code == Some(2) && frozen.err.contains("cannot run programs"), "{}", frozen.err);
+}

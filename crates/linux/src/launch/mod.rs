@@ -1,0 +1,110 @@
+//! Starting programs in their place: CPU affinity and memory policy are set before they are executed.
+
+mod team;
+
+pub use team::{end_by, Ended, Team};
+
+use crate::affinity::Mask;
+use crate::memory::Policy;
+use numaio_machine::set::CpuSet;
+use numaio_machine::workload::MemoryPlace;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Asks a program to end.
+pub const TERMINATE: i32 = libc::SIGTERM;
+
+/// A program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Name on PATH, or path.
+    pub name: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables added to its environment.
+    pub env: Vec<(String, String)>,
+}
+
+/// A place that this kernel takes.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    mask: Mask,
+    /// None where a sandbox forbids policies, and the place is not strict.
+    policy: Option<Policy>,
+    /// What is done otherwise than asked, and why.
+    pub notes: Vec<String>,
+}
+
+/// Why a program cannot have its place.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSettled {
+    /// Affinity.
+    #[error("CPUs {cpus}: {why}")]
+    Cpus {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The kernel's words.
+        why: io::Error,
+    },
+    /// Memory policy.
+    #[error("memory on nodes {}: {why}", place.nodes)]
+    Memory {
+        /// The place.
+        place: MemoryPlace,
+        /// The kernel's words.
+        why: io::Error,
+    },
+}
+
+impl Settled {
+    /// Finds out what this kernel takes of a place; nothing is changed.
+    ///
+    /// # Errors
+    /// [`NotSettled`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
+    /// own choice, the node of the CPU, is what the others prefer.
+    pub fn of(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
+        let mask = Mask::of(cpus);
+        mask.tried().map_err(|why| NotSettled::Cpus { cpus: cpus.clone(), why })?;
+        match Policy::of(memory) {
+            Ok((policy, note)) => Ok(Self { mask, policy: Some(policy), notes: note.into_iter().collect() }),
+            Err(why) if strict || !forbidden(&why) => Err(NotSettled::Memory { place: memory.clone(), why }),
+            Err(why) => Ok(Self {
+                mask,
+                policy: None,
+                notes: vec![format!(
+                    "no memory policy ({why}): pages lie where the CPUs are that touch them first"
+                )],
+            }),
+        }
+    }
+
+    /// For the calling thread and what it executes. Between fork and exec it allocates nothing.
+    fn apply(&self) -> io::Result<()> {
+        self.mask.apply()?;
+        self.policy.as_ref().map_or(Ok(()), Policy::apply)
+    }
+}
+
+/// Whether memory policies are kept from us, or this kernel has none.
+fn forbidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+}
+
+/// Turns this process into the program, in its place. It only returns if that fails.
+pub fn become_program(program: &Program, place: &Settled) -> io::Error {
+    match place.apply() {
+        Ok(()) => command(program).exec(),
+        Err(error) => error,
+    }
+}
+
+fn command(program: &Program) -> Command {
+    let mut command = Command::new(&program.name);
+    command.args(&program.args).envs(program.env.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! `/proc/PID/stat` and `/proc/PID/task/TID/stat` (Documentation/filesystems/proc.rst, table 1-4).
+
+use crate::ids::CpuId;
+
+/// What a process's or thread's `stat` tells, of what we need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name; it may hold blanks and parentheses.
+    pub name: String,
+    /// Number of the parent process.
+    pub parent: u32,
+    /// User and system time in clock ticks.
+    pub ticks: u64,
+    /// CPU on which it runs or last ran.
+    pub cpu: CpuId,
+}
+
+/// Reads a `stat` file; none if it is of another form.
+pub fn parse_stat(text: &str) -> Option<Stat> {
+    // The name is all between the first and the last parenthesis: a program may put parentheses into its own.
+    let (_, rest) = text.split_once('(')?;
+    let (name, rest) = rest.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // The first of these is field 3, the state.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        name: name.to_owned(),
+        parent: u32::try_from(number(4)?).ok()?,
+        ticks: number(14)?.saturating_add(number(15)?),
+        cpu: CpuId(u32::try_from(number(39)?).ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &str = "4242 (a) (b c)) S 17 4242 4242 0 -1 4194560 1300 0 0 0 250 50 0 0 20 0 3 0 9000 1 2 \
+                        18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 11 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    #[test]
+    fn fields_are_found_behind_any_name() {
+        let stat = parse_stat(LINE).expect("a stat file");
+        let wanted = Stat { name: "a) (b c)".to_owned(), parent: 17, ticks: 300, cpu: CpuId(11) };
+        assert_eq!(stat, wanted);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_is_too_strange(text in ".*", cut in 0..LINE.len()) {
+            let _ = parse_stat(&text);
+            let _ = parse_stat(&LINE[..cut]);
+            let _ = parse_stat(&format!("1 ({text}) {text}"));
+        }
+    }
+}

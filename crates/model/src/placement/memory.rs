@@ -1,0 +1,56 @@
+//! Where a task's memory should lie.
+
+use super::rank::together;
+use numaio_machine::set::NodeSet;
+use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_schema::{PlacementRequest, PlacementTarget, TaskPlace};
+
+/// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
+/// devices only if one task serves several and that gives more.
+pub(super) fn memory_of(
+    task: &TaskPlace,
+    targets: &[PlacementTarget],
+    request: &PlacementRequest,
+    usable: &NodeSet,
+    compromises: &mut Vec<String>,
+) -> MemoryPlace {
+    let policy = if request.strict { MemoryPolicy::Bind } else { MemoryPolicy::Preferred };
+    let local = MemoryPlace { policy, nodes: task.cpu_nodes.clone() };
+    let homes: NodeSet = targets.iter().filter_map(|target| target.node).collect();
+    if task.target.is_some() || homes.len() < 2 || task.cpu_nodes.len() > 1 {
+        return local;
+    }
+    let homes = homes.intersection(usable);
+    match (mean_over(targets, &task.cpu_nodes), mean_over(targets, &homes)) {
+        (Some(own), Some(spread)) if spread > own && homes.len() > 1 => {
+            compromises.push(format!(
+                "one task for devices on nodes {homes}: pages in turn over these nodes give {:.0} % of what each \
+                 device's best node gives, node {} alone {:.0} %; with --tasks each device has its own",
+                spread * 100.0,
+                task.cpu_nodes,
+                own * 100.0
+            ));
+            MemoryPlace { policy: MemoryPolicy::Interleave, nodes: homes }
+        }
+        (own, _) => {
+            let share = own.map(|own| format!(" ({:.0} % of what each device's best gives)", own * 100.0));
+            compromises.push(format!(
+                "one task for devices on nodes {homes}: node {} is the best for all together{}; with --tasks each \
+                 device has its own",
+                task.cpu_nodes,
+                share.unwrap_or_default()
+            ));
+            local
+        }
+    }
+}
+
+/// What buffers spread evenly over nodes give of each device's best, on the mean; none if that is not known of all.
+fn mean_over(targets: &[PlacementTarget], nodes: &NodeSet) -> Option<f64> {
+    let seen = together(targets);
+    let shares: Option<Vec<f64>> =
+        nodes.iter().map(|node| seen.iter().find(|ranked| ranked.node == node)?.of_best).collect();
+    let shares = shares.filter(|shares| !shares.is_empty())?;
+    // Pages in turn: the slow ones take the longer part of the time.
+    Some(shares.len() as f64 / shares.iter().map(|share| 1.0 / share).sum::<f64>())
+}

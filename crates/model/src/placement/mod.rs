@@ -1,0 +1,211 @@
+//! Which cores and which memory tasks should have that use a device.
+//!
+//! With a model: all nodes of the class that loses nothing against the best are equally good (Li et al., ICPP 2013,
+//! section VI: spreading over a class beats crowding the local node). Without one: packages and hop distances.
+//! Cores that serve the device's interrupts come last within a class, as the paper found node 6 better than 7.
+
+mod memory;
+mod rank;
+mod seats;
+mod share;
+#[cfg(test)]
+mod tests;
+
+use memory::memory_of;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
+use seats::{Seat, Seats};
+use std::collections::BTreeMap;
+
+/// A device that tasks are to be near.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Near {
+    /// The handle by which it was asked for.
+    pub handle: String,
+    /// How the handle led to the device, step by step.
+    pub chain: Vec<String>,
+    /// The device.
+    pub device: String,
+    /// Its node; none if unknown.
+    pub node: Option<NodeId>,
+    /// CPUs to which its interrupts go.
+    pub irq_cpus: CpuSet,
+    /// Its bandwidth in bytes per second, if it is known.
+    pub bytes_per_s: Option<f64>,
+}
+
+/// What was chosen; the part of a plan that does not depend on who asked and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    /// The devices, with nodes as seen from each.
+    pub targets: Vec<PlacementTarget>,
+    /// A place for each task.
+    pub tasks: Vec<TaskPlace>,
+    /// Why these nodes.
+    pub reasons: Vec<String>,
+    /// Nodes that were not chosen.
+    pub rejected: Vec<RejectedNode>,
+    /// What no choice could give.
+    pub compromises: Vec<String>,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// No device was named.
+    #[error("no device to be near")]
+    NoTarget,
+    /// Nothing to place, or a task without a core.
+    #[error("{0} is no number of {1}")]
+    NoTasks(u32, &'static str),
+    /// More cores are wanted than there are.
+    #[error("{wanted} cores are needed ({tasks} times {each}), and this process may use {cores}")]
+    TooManyTasks {
+        /// Tasks asked for.
+        tasks: u32,
+        /// Cores of each.
+        each: u32,
+        /// Cores asked for.
+        wanted: u64,
+        /// Cores there are, of nodes with memory.
+        cores: usize,
+    },
+    /// The machine has no node with both cores and memory that this process may use.
+    #[error("no node has both cores and memory that this process may use")]
+    NoNode,
+}
+
+/// Chooses places. Pure: the same question gives the same answer.
+///
+/// # Errors
+/// [`NoPlace`].
+pub fn place(
+    topology: &Topology,
+    near: &[Near],
+    models: &[&Model],
+    request: &PlacementRequest,
+) -> Result<Chosen, NoPlace> {
+    let usable = usable_nodes(topology);
+    if near.is_empty() {
+        return Err(NoPlace::NoTarget);
+    }
+    if usable.is_empty() {
+        return Err(NoPlace::NoNode);
+    }
+    let targets = targets(topology, near, models, request, &usable);
+    let mut seats = Seats::new(topology, &usable, &targets);
+    let mut tasks = match request.tasks {
+        Some(tasks) => several(&mut seats, &targets, tasks, request)?,
+        None => vec![whole_program(&seats, &targets, request)],
+    };
+    let mut compromises = Vec::new();
+    for task in &mut tasks {
+        task.memory = memory_of(task, &targets, request, &usable, &mut compromises);
+    }
+    compromises.dedup();
+    compromises.extend(unknown(&targets));
+    let (reasons, rejected) = rank::words(&targets, &tasks, &usable, request);
+    Ok(Chosen { targets, tasks, reasons, rejected, compromises })
+}
+
+/// Nodes with cores and memory that this process may use: tasks run where their buffers lie.
+fn usable_nodes(topology: &Topology) -> NodeSet {
+    let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
+}
+
+fn targets(
+    topology: &Topology,
+    near: &[Near],
+    models: &[&Model],
+    request: &PlacementRequest,
+    usable: &NodeSet,
+) -> Vec<PlacementTarget> {
+    let shares = share::of_targets(near);
+    let ranked = near.iter().zip(shares).map(|(near, share)| {
+        let (basis, nodes) = match near.node {
+            Some(node) => rank::nodes(topology, node, models, request, usable),
+            None => (Basis::Nothing, rank::alike(usable)),
+        };
+        PlacementTarget {
+            handle: near.handle.clone(),
+            chain: near.chain.clone(),
+            device: near.device.clone(),
+            node: near.node,
+            irq_cpus: near.irq_cpus.clone(),
+            share,
+            basis,
+            nodes,
+        }
+    });
+    ranked.collect()
+}
+
+/// A place of its own for each of several tasks, which the devices share by bandwidth.
+fn several(
+    seats: &mut Seats,
+    targets: &[PlacementTarget],
+    tasks: u32,
+    request: &PlacementRequest,
+) -> Result<Vec<TaskPlace>, NoPlace> {
+    let each = request.cores_per_task;
+    for (number, what) in [(tasks, "tasks"), (each, "cores")] {
+        if number == 0 {
+            return Err(NoPlace::NoTasks(number, what));
+        }
+    }
+    let (wanted, cores) = (u64::from(tasks) * u64::from(each), seats.free());
+    let too_many = NoPlace::TooManyTasks { tasks, each, wanted, cores };
+    if wanted > cores as u64 {
+        return Err(too_many);
+    }
+    let weights: Vec<f64> = targets.iter().map(|target| target.share).collect();
+    let counts = share::divide(tasks, &weights);
+    let mut places = vec![None; tasks as usize];
+    let mut quotas: Vec<BTreeMap<NodeId, u32>> = targets
+        .iter()
+        .zip(&counts)
+        .map(|(target, count)| seats.quotas(target, *count * each, request.spread))
+        .collect();
+    // In turn, so that no device takes all of the best seats that two devices share.
+    for (place, target) in places.iter_mut().zip(share::in_turn(&counts)) {
+        let taken = seats.take(&targets[target], each, &mut quotas[target]).ok_or(too_many.clone())?;
+        *place = Some(task_of((targets.len() > 1).then_some(target), &taken));
+    }
+    let mut places: Vec<TaskPlace> = places.into_iter().flatten().collect();
+    places.sort_by_key(|place| place.target);
+    Ok(places)
+}
+
+/// All that is good for a program that makes its threads itself.
+fn whole_program(seats: &Seats, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
+    let nodes = rank::together(targets);
+    let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
+    let chosen: NodeSet = match request.spread {
+        true => best.iter().map(|node| node.node).collect(),
+        false => NodeSet::one(nodes[0].node),
+    };
+    let all = seats.of_nodes(&chosen);
+    let quiet: Vec<Seat> = all.iter().filter(|seat| !seat.serves_irqs).cloned().collect();
+    // Cores of interrupts stay free as long as others are left.
+    let taken = if quiet.is_empty() { all } else { quiet };
+    task_of(None, &taken)
+}
+
+fn task_of(target: Option<usize>, seats: &[Seat]) -> TaskPlace {
+    let cpus = seats.iter().fold(CpuSet::new(), |all, seat| all.union(&seat.cpus));
+    let cpu_nodes: NodeSet = seats.iter().map(|seat| seat.node).collect();
+    let memory = MemoryPlace { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
+    TaskPlace { target, cpus, cpu_nodes, memory }
+}
+
+/// Devices whose node is not known: any place is as good.
+fn unknown(targets: &[PlacementTarget]) -> Vec<String> {
+    let unknown = targets.iter().filter(|target| target.node.is_none());
+    unknown
+        .map(|target| format!("the node of {} is not known: every node counts alike", target.device))
+        .collect()
+}

@@ -1,0 +1,237 @@
+//! Nodes as seen from a device, best first.
+
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
+use numaio_schema::{
+    Basis, DirectionModel, Hint, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
+    TaskPlace,
+};
+use std::collections::BTreeMap;
+
+/// Nodes that can run tasks as seen from a device on `target`, and from what that is known.
+pub(super) fn nodes(
+    topology: &Topology,
+    target: NodeId,
+    models: &[&Model],
+    request: &PlacementRequest,
+    usable: &NodeSet,
+) -> (Basis, Vec<RankedNode>) {
+    let modelled = of_models(target, models, request.direction, usable);
+    let (basis, mut nodes) = match (request.hint, modelled) {
+        (Hint::Bandwidth | Hint::Cpu, Some(known)) => known,
+        (_, modelled) => {
+            (Basis::Topology, of_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
+        }
+    };
+    order(&mut nodes, topology, target);
+    if request.hint == Hint::Cpu {
+        turn_round(&mut nodes);
+    }
+    (basis, nodes)
+}
+
+/// All nodes alike: nothing is known.
+pub(super) fn alike(usable: &NodeSet) -> Vec<RankedNode> {
+    usable.iter().map(|node| RankedNode { node, rank: 1, of_best: None }).collect()
+}
+
+/// By the classes of a model: of both directions, unless one was asked for, the worse class counts.
+fn of_models(
+    target: NodeId,
+    models: &[&Model],
+    direction: Option<Direction>,
+    usable: &NodeSet,
+) -> Option<(Basis, Vec<RankedNode>)> {
+    let wanted = match direction {
+        Some(direction) => vec![direction],
+        None => vec![Direction::Write, Direction::Read],
+    };
+    let mut found: Vec<(&Model, &DirectionModel)> = Vec::new();
+    for direction in wanted {
+        let of = |model: &&Model| {
+            let targets = model.targets.iter().filter(|model| model.target == target);
+            targets.flat_map(|model| &model.directions).find(|model| model.direction == direction).is_some()
+        };
+        let newest = models
+            .iter()
+            .filter(|model| of(model))
+            .max_by_key(|model| model.record.provenance.measured_at)?;
+        let targets = newest.targets.iter().filter(|model| model.target == target);
+        let model = targets.flat_map(|model| &model.directions).find(|model| model.direction == direction)?;
+        found.push((newest, model));
+    }
+    let measured_at = found.iter().map(|(model, _)| model.record.provenance.measured_at).min()?;
+    let nodes = usable.iter().map(|node| {
+        let seen: Option<Vec<(u32, f64)>> = found.iter().map(|(_, model)| in_model(model, node)).collect();
+        let worst = |seen: Vec<(u32, f64)>| {
+            let rank = seen.iter().map(|(rank, _)| *rank).max();
+            (rank.unwrap_or(u32::MAX), seen.into_iter().map(|(_, share)| share).fold(f64::INFINITY, f64::min))
+        };
+        match seen.map(worst) {
+            Some((rank, of_best)) => RankedNode { node, rank, of_best: Some(of_best) },
+            // Not measured: behind all that was.
+            None => RankedNode { node, rank: u32::MAX, of_best: None },
+        }
+    });
+    Some((Basis::Model { measured_at }, close_gaps(nodes.collect())))
+}
+
+/// A node's class and its bandwidth relative to the best node's.
+fn in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
+    let class = level(model, node)?;
+    let best = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
+    let own = model.nodes.iter().find(|one| one.node == node)?.bytes_copied_per_s;
+    (best > 0.0).then_some((class, own / best))
+}
+
+/// A node's class by bandwidth. The paper's rule puts the target's package first whatever it measures; tasks are
+/// placed by what was measured, so that its classes are put into the order of their means.
+fn level(model: &DirectionModel, node: NodeId) -> Option<u32> {
+    let own = model.classes.iter().find(|class| class.nodes.contains(node))?;
+    let better =
+        model.classes.iter().filter(|class| class.mean_bytes_copied_per_s > own.mean_bytes_copied_per_s);
+    u32::try_from(better.count()).ok().map(|better| better + 1)
+}
+
+/// Without a model, or for short ways: the target, then its package, then by hop distance.
+fn of_topology(
+    topology: &Topology,
+    target: NodeId,
+    usable: &NodeSet,
+    modelled: Option<Vec<RankedNode>>,
+) -> Vec<RankedNode> {
+    let neighbours = topology.neighbours(target);
+    let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
+    let near = |node: NodeId| match () {
+        () if node == target => 0,
+        () if neighbours.contains(node) => 1,
+        () => distance(node).unwrap_or(u32::MAX).max(2),
+    };
+    let shares: BTreeMap<NodeId, Option<f64>> =
+        modelled.into_iter().flatten().map(|node| (node.node, node.of_best)).collect();
+    let of_best = |node| shares.get(&node).copied().flatten();
+    close_gaps(
+        usable.iter().map(|node| RankedNode { node, rank: near(node), of_best: of_best(node) }).collect(),
+    )
+}
+
+/// Ranks 1, 2, 3 in place of any numbers in the same order.
+fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
+    let mut ranks: Vec<u32> = nodes.iter().map(|node| node.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    for node in &mut nodes {
+        node.rank = ranks.binary_search(&node.rank).map_or(u32::MAX, |index| index as u32 + 1);
+    }
+    nodes
+}
+
+/// Best first: by rank, by bandwidth, the target itself, by distance, by id.
+fn order(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
+    let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
+    nodes.sort_by(|one, other| {
+        let better = other.of_best.unwrap_or(0.0).total_cmp(&one.of_best.unwrap_or(0.0));
+        let local = (other.node == target).cmp(&(one.node == target));
+        let near = distance(one.node).unwrap_or(u32::MAX).cmp(&distance(other.node).unwrap_or(u32::MAX));
+        one.rank.cmp(&other.rank).then(better).then(local).then(near).then(one.node.cmp(&other.node))
+    });
+}
+
+/// For tasks that only compute: the nodes that are worst for the device are left over by all others.
+fn turn_round(nodes: &mut [RankedNode]) {
+    let last = nodes.iter().map(|node| node.rank).max().unwrap_or(0);
+    nodes.iter_mut().for_each(|node| node.rank = last + 1 - node.rank);
+    nodes.reverse();
+}
+
+/// Nodes as seen from several devices together: by the mean of the bandwidths that each device gives relative to its
+/// best, weighted by the devices' shares; by the mean rank where one has no figures.
+pub(super) fn together(targets: &[PlacementTarget]) -> Vec<RankedNode> {
+    let [first, rest @ ..] = targets else { return Vec::new() };
+    if rest.iter().all(|target| target.nodes == first.nodes) {
+        return first.nodes.clone();
+    }
+    let of = |target: &PlacementTarget, node: NodeId| {
+        target.nodes.iter().find(|ranked| ranked.node == node).cloned()
+    };
+    let mean = |node: NodeId| -> (f64, Option<f64>) {
+        let seen = || targets.iter().filter_map(|target| Some((target.share, of(target, node)?)));
+        let rank = seen().map(|(share, ranked)| share * f64::from(ranked.rank)).sum();
+        let bandwidth: Option<f64> = seen().map(|(share, ranked)| Some(share * ranked.of_best?)).sum();
+        (rank, bandwidth)
+    };
+    let known = first.nodes.iter().all(|node| mean(node.node).1.is_some());
+    let mut nodes: Vec<(f64, RankedNode)> = first
+        .nodes
+        .iter()
+        .map(|ranked| {
+            let (rank, of_best) = mean(ranked.node);
+            let loss = if known { 1.0 - of_best.unwrap_or(0.0) } else { rank };
+            (loss, RankedNode { node: ranked.node, rank: 0, of_best: of_best.filter(|_| known) })
+        })
+        .collect();
+    nodes.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.node.cmp(&other.1.node)));
+    let (mut rank, mut level) = (0, f64::NEG_INFINITY);
+    for (loss, node) in &mut nodes {
+        if *loss > level + SAME_LEVEL {
+            (rank, level) = (rank + 1, *loss);
+        }
+        node.rank = rank;
+    }
+    nodes.into_iter().map(|(_, node)| node).collect()
+}
+
+/// Mean losses this close are one level.
+const SAME_LEVEL: f64 = 0.02;
+
+/// Why nodes were chosen, and why others were not.
+pub(super) fn words(
+    targets: &[PlacementTarget],
+    tasks: &[TaskPlace],
+    usable: &NodeSet,
+    request: &PlacementRequest,
+) -> (Vec<String>, Vec<RejectedNode>) {
+    let used = tasks.iter().fold(NodeSet::new(), |all, task| all.union(&task.cpu_nodes));
+    let reasons = targets.iter().map(|target| reason(target, request)).collect();
+    let together = together(targets);
+    let rejected = usable.difference(&used);
+    let why = |node: NodeId| {
+        let ranked = together.iter().find(|ranked| ranked.node == node);
+        match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
+            _ if request.hint == Hint::Cpu => "it is left to tasks that use the device".to_owned(),
+            Some((1, _)) => "as good as those chosen, and not needed".to_owned(),
+            Some((rank, of_best)) => {
+                format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
+            }
+            None => ranked.map_or_else(
+                || "nothing is known of it".to_owned(),
+                |ranked| match ranked.rank {
+                    1 => "as good as those chosen, and not needed".to_owned(),
+                    rank => format!("farther from the device (step {rank})"),
+                },
+            ),
+        }
+    };
+    (reasons, rejected.iter().map(|node| RejectedNode { node, why: why(node) }).collect())
+}
+
+fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
+    let best: NodeSet = target.nodes.iter().filter(|node| node.rank == 1).map(|node| node.node).collect();
+    let direction = request.direction.map_or("both directions", Direction::name);
+    let device = &target.device;
+    match (&target.basis, request.hint) {
+        (Basis::Nothing, _) => format!("{device}: its node is not known"),
+        (_, Hint::Cpu) => format!("{device}: nodes {best} are the ones it can best spare"),
+        (Basis::Model { .. }, _) if best.len() == 1 => {
+            format!("{device}: by the model, node {best} gives most ({direction})")
+        }
+        (Basis::Model { .. }, _) => format!("{device}: by the model, nodes {best} give most ({direction})"),
+        (Basis::Topology, Hint::Latency) => format!("{device}: node {best} is the shortest way to it"),
+        (Basis::Topology, _) => format!(
+            "{device}: by topology alone, node {best} is nearest; without a model that is a guess \
+             (numaio model measures it)"
+        ),
+    }
+}

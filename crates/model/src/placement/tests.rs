@@ -1,0 +1,299 @@
+use super::*;
+use crate::fit::tests::{cell, record};
+use crate::{fit, Rule};
+use numaio_machine::ids::{CpuId, PackageId};
+use numaio_machine::topology::{Cpu, Distances, Memory, Node};
+use numaio_machine::workload::Direction;
+use numaio_schema::{ClassRule, Hint};
+use proptest::prelude::*;
+
+/// Nodes of `cores` cores with two hardware threads each, two nodes a package; CPU numbers of siblings lie apart.
+fn machine(nodes: u32, cores: u32) -> Topology {
+    let all = nodes * cores;
+    let siblings = |core: u32| [core, core + all].into_iter().map(CpuId).collect::<CpuSet>();
+    let cpu = |id: u32| Cpu {
+        id: CpuId(id),
+        online: true,
+        node: Some(NodeId(id % all / cores)),
+        package: Some(PackageId(id % all / cores / 2)),
+        die: None,
+        core: Some(id % all),
+        siblings: siblings(id % all),
+        allowed: true,
+    };
+    let node = |id: u32| Node {
+        id: NodeId(id),
+        cpus: (id * cores..(id + 1) * cores).map(siblings).fold(CpuSet::new(), |set, one| set.union(&one)),
+        memory: Some(Memory { total_bytes: 1 << 30, free_bytes: 1 << 30, reclaimable_bytes: 0 }),
+        huge_pages: Vec::new(),
+        packages: vec![PackageId(id / 2)],
+        access: Vec::new(),
+        memory_side_caches: Vec::new(),
+        memory_allowed: true,
+        memory_kind: None,
+    };
+    let distance = |from: u32, to: u32| match (from == to, from / 2 == to / 2) {
+        (true, _) => 10,
+        (_, true) => 16,
+        _ => 20 + (from + to) % 2,
+    };
+    let rows = (0..nodes).map(|from| (0..nodes).map(|to| distance(from, to)).collect()).collect();
+    Topology {
+        nodes: (0..nodes).map(node).collect(),
+        cpus: (0..2 * all).map(cpu).collect(),
+        distances: Some(Distances { nodes: (0..nodes).map(NodeId).collect(), rows }),
+        ..Topology::default()
+    }
+}
+
+/// Node 7 of the paper's machine: Tables IV and V of Li et al. (ICPP 2013), Gbit/s.
+fn paper() -> Model {
+    let write = [44.5, 44.4, 26.6, 25.0, 43.0, 42.9, 45.5, 51.2];
+    let read = [40.9, 40.4, 50.3, 46.9, 27.9, 39.9, 47.1, 51.2];
+    let cells = (0..8u32).flat_map(|node| {
+        let write = cell(node, 7, 7, Some(write[node as usize]));
+        let read = cell(7, node, 7, Some(read[node as usize]));
+        if node == 7 {
+            vec![write]
+        } else {
+            vec![write, read]
+        }
+    });
+    fit(record(cells.collect()), &machine(8, 4), Rule::default())
+}
+
+fn near(device: &str, node: Option<u32>) -> Near {
+    Near {
+        handle: device.to_owned(),
+        chain: Vec::new(),
+        device: device.to_owned(),
+        node: node.map(NodeId),
+        irq_cpus: CpuSet::new(),
+        bytes_per_s: None,
+    }
+}
+
+fn cpus(list: &str) -> CpuSet {
+    CpuSet::parse_list(list).expect("a list")
+}
+
+fn used(chosen: &Chosen) -> Vec<String> {
+    chosen.tasks.iter().map(|task| task.cpu_nodes.to_string()).collect()
+}
+
+fn ask(tasks: u32, direction: Direction) -> PlacementRequest {
+    PlacementRequest { tasks: Some(tasks), direction: Some(direction), ..PlacementRequest::default() }
+}
+
+#[test]
+fn the_best_node_is_filled_first_and_then_its_class() {
+    let (topology, model) = (machine(8, 4), paper());
+    let chosen =
+        place(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(6, Direction::Write)).expect("room");
+    assert_eq!(used(&chosen), ["7", "7", "7", "7", "6", "6"]);
+    assert_eq!(chosen.tasks[0].memory.policy, MemoryPolicy::Preferred);
+    assert_eq!(chosen.tasks[5].memory.nodes, NodeSet::one(NodeId(6)));
+    assert!(
+        chosen.rejected.iter().any(|node| node.node == NodeId(3) && node.why.contains("49 %")),
+        "{chosen:?}"
+    );
+}
+
+/// The paper found node 6 better than 7, whose cores serve the interrupts.
+#[test]
+fn cores_of_interrupts_stay_free_while_their_class_has_others() {
+    let (topology, model) =
+        (machine(8, 4), crate::refit(paper(), Rule { classes: ClassRule::Paper, ..Rule::default() }));
+    let busy = Near { irq_cpus: cpus("28-31"), ..near("eth0", Some(7)) };
+    let chosen = |tasks| {
+        place(&topology, std::slice::from_ref(&busy), &[&model], &ask(tasks, Direction::Write)).expect("room")
+    };
+    assert_eq!(chosen(1).tasks[0].cpu_nodes, NodeSet::one(NodeId(6)));
+    // Class 1 is 6 and 7: better a core of interrupts than a worse class.
+    assert_eq!(used(&chosen(5)), ["6", "6", "6", "6", "7"]);
+    let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
+    let whole = place(&topology, &[busy], &[&model], &whole).expect("room");
+    assert_eq!(used(&whole), ["7"], "no core of it is without interrupts");
+}
+
+#[test]
+fn a_class_is_used_whole_when_tasks_are_spread() {
+    let (topology, model) = (machine(8, 4), paper());
+    let spread = PlacementRequest { spread: true, ..ask(8, Direction::Read) };
+    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &spread).expect("room");
+    let classes = &model.targets[0].directions[1].classes;
+    let best = &classes[0].nodes;
+    assert!(best.len() > 1 && best.contains(NodeId(2)), "{classes:?}");
+    for node in best.iter() {
+        let here = chosen.tasks.iter().filter(|task| task.cpu_nodes.contains(node)).count();
+        let share = 8.0 / best.len() as f64;
+        assert!((here as f64 - share).abs() < 1.0, "{here} of 8 tasks on node {node} of {best}");
+    }
+    let whole = PlacementRequest { tasks: None, ..spread };
+    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &whole).expect("room");
+    assert_eq!((&chosen.tasks[0].cpu_nodes, &chosen.tasks[0].memory.nodes), (best, best));
+}
+
+#[test]
+fn without_a_direction_the_worse_one_counts() {
+    let (topology, model) = (machine(8, 4), paper());
+    let both = PlacementRequest { tasks: Some(32), ..PlacementRequest::default() };
+    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &both).expect("room");
+    let last: Vec<u32> = chosen.targets[0].nodes.iter().rev().take(3).map(|node| node.node.0).collect();
+    // 2 and 3 are worst for writing, 4 for reading.
+    assert!([2, 3].iter().all(|node| last.contains(node)), "{:?}", chosen.targets[0].nodes);
+    assert_eq!(chosen.tasks.len(), 32);
+}
+
+#[test]
+fn without_a_model_topology_decides_and_says_so() {
+    let topology = machine(4, 2);
+    let chosen = place(&topology, &[near("eth0", Some(2))], &[], &ask(8, Direction::Write)).expect("room");
+    assert_eq!(used(&chosen), ["2", "2", "3", "3", "0", "0", "1", "1"]);
+    assert_eq!(chosen.targets[0].basis, Basis::Topology);
+    assert!(chosen.reasons[0].contains("guess"), "{:?}", chosen.reasons);
+    let unknown = place(&topology, &[near("eth0", None)], &[], &ask(1, Direction::Write)).expect("room");
+    assert!(unknown.compromises[0].contains("not known"), "{:?}", unknown.compromises);
+}
+
+#[test]
+fn hints_choose_otherwise() {
+    let (topology, model) = (machine(8, 4), paper());
+    let with = |hint| {
+        let request = PlacementRequest { hint, ..ask(1, Direction::Read) };
+        let busy = Near { irq_cpus: cpus("28-31"), ..near("nvme0n1", Some(7)) };
+        used(&place(&topology, &[busy], &[&model], &request).expect("room"))
+    };
+    assert_eq!(with(Hint::Cpu), ["4"], "the worst for reading is what a device can best spare");
+    assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
+}
+
+#[test]
+fn devices_share_tasks_by_their_bandwidth() {
+    let topology = machine(4, 4);
+    let rails = |fast, slow| {
+        [(0, fast), (2, slow)]
+            .map(|(node, rate)| Near { bytes_per_s: rate, ..near(&format!("eth{node}"), Some(node)) })
+    };
+    let known = place(&topology, &rails(Some(3e9), Some(1e9)), &[], &ask(4, Direction::Write)).expect("room");
+    assert_eq!(
+        known.tasks.iter().map(|task| task.target).collect::<Vec<_>>(),
+        [Some(0), Some(0), Some(0), Some(1)]
+    );
+    assert_eq!(used(&known), ["0", "0", "0", "2"]);
+    let unknown = place(&topology, &rails(Some(3e9), None), &[], &ask(4, Direction::Write)).expect("room");
+    assert_eq!(used(&unknown), ["0", "0", "2", "2"]);
+    let one = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
+    let one = place(&topology, &rails(None, None), &[], &one).expect("room");
+    assert_eq!(one.compromises.len(), 1, "{:?}", one.compromises);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let topology = machine(2, 2);
+    let at = |tasks, cores_per_task| {
+        let request = PlacementRequest { cores_per_task, ..ask(tasks, Direction::Write) };
+        place(&topology, &[near("eth0", Some(0))], &[], &request).map(|chosen| chosen.tasks.len())
+    };
+    assert_eq!(at(4, 1), Ok(4));
+    assert_eq!(at(5, 1), Err(NoPlace::TooManyTasks { tasks: 5, each: 1, wanted: 5, cores: 4 }));
+    assert_eq!((at(0, 1), at(1, 0)), (Err(NoPlace::NoTasks(0, "tasks")), Err(NoPlace::NoTasks(0, "cores"))));
+    assert_eq!(place(&topology, &[], &[], &ask(1, Direction::Write)), Err(NoPlace::NoTarget));
+    let bare = place(&Topology::default(), &[near("eth0", None)], &[], &ask(1, Direction::Write));
+    assert_eq!(bare, Err(NoPlace::NoNode));
+}
+
+/// A machine, of which some CPUs are forbidden, with one to three devices and a question.
+fn question() -> impl Strategy<Value = (Topology, Vec<Near>, Option<Model>, PlacementRequest)> {
+    (1u32..6, 1u32..6).prop_flat_map(|(nodes, cores)| {
+        let forbidden = prop::collection::btree_set(0..2 * nodes * cores, 0..(nodes * cores) as usize);
+        let devices =
+            prop::collection::vec((prop::option::of(0..nodes), prop::option::of(1.0f64..9.0)), 1..4);
+        let irqs = prop::collection::btree_set(0..nodes * cores, 0..4);
+        let figures = prop::option::of(prop::collection::vec(1.0f64..10.0, (nodes * nodes) as usize));
+        let request = (1u32..30, 1u32..4, any::<(bool, bool)>(), prop::sample::select(Hint::ALL.to_vec()));
+        let direction = prop::sample::select(vec![None, Some(Direction::Write), Some(Direction::Read)]);
+        (forbidden, devices, irqs, figures, request, direction).prop_map(
+            move |(forbidden, devices, irqs, figures, request, direction)| {
+                let mut topology = machine(nodes, cores);
+                for cpu in &mut topology.cpus {
+                    cpu.allowed = !forbidden.contains(&cpu.id.0);
+                }
+                let irq_cpus: CpuSet = irqs.into_iter().map(CpuId).collect();
+                let devices = devices.into_iter().enumerate().map(|(index, (node, bytes_per_s))| Near {
+                    irq_cpus: irq_cpus.clone(),
+                    bytes_per_s,
+                    ..near(&format!("dev{index}"), node)
+                });
+                let model = figures.map(|figures| model_of(&topology, nodes, &figures));
+                let (tasks, cores_per_task, (spread, strict), hint) = request;
+                let request = PlacementRequest {
+                    near: Vec::new(),
+                    tasks: Some(tasks),
+                    cores_per_task,
+                    direction,
+                    spread,
+                    hint,
+                    strict,
+                };
+                (topology, devices.collect(), model, request)
+            },
+        )
+    })
+}
+
+/// Every node as seen from every node, in both directions alike.
+fn model_of(topology: &Topology, nodes: u32, figures: &[f64]) -> Model {
+    let pairs = (0..nodes).flat_map(|target| (0..nodes).map(move |node| (target, node)));
+    let cells = pairs.flat_map(|(target, node)| {
+        let value = Some(figures[(target * nodes + node) as usize]);
+        let read = (node != target).then(|| cell(target, node, target, value));
+        read.into_iter().chain([cell(node, target, target, value)])
+    });
+    fit(record(cells.collect()), topology, Rule::default())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_plan_stays_inside_and_takes_no_worse_class_while_a_better_one_has_room(
+        (topology, near, model, request) in question()
+    ) {
+        let models: Vec<&Model> = model.iter().collect();
+        let usable = topology.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.id).collect::<CpuSet>();
+        let chosen = match place(&topology, &near, &models, &request) {
+            Ok(chosen) => chosen,
+            Err(NoPlace::TooManyTasks { wanted, cores, .. }) => {
+                prop_assert!(wanted > cores as u64);
+                return Ok(());
+            }
+            Err(NoPlace::NoNode) => {
+                prop_assert!(usable.is_empty());
+                return Ok(());
+            }
+            Err(other) => return Err(TestCaseError::fail(other.to_string())),
+        };
+        prop_assert_eq!(chosen.tasks.len() as u32, request.tasks.unwrap_or(1));
+        let mut taken = CpuSet::new();
+        for task in &chosen.tasks {
+            prop_assert!(task.cpus.is_subset(&usable), "outside of what may be used");
+            prop_assert!(taken.intersection(&task.cpus).is_empty(), "a core twice");
+            let cores: std::collections::BTreeSet<_> =
+                task.cpus.iter().filter_map(|cpu| topology.cpu(cpu)?.core).collect();
+            prop_assert_eq!(cores.len() as u32, request.cores_per_task);
+            taken = taken.union(&task.cpus);
+        }
+        let free: NodeSet =
+            topology.nodes.iter().filter(|node| !topology.cores(node.id).difference(&taken).is_empty()).map(|node| node.id).collect();
+        for task in &chosen.tasks {
+            let target = &chosen.targets[task.target.unwrap_or(0)];
+            let rank = |node: NodeId| target.nodes.iter().find(|ranked| ranked.node == node).map(|ranked| ranked.rank);
+            let worst = task.cpu_nodes.iter().filter_map(rank).max();
+            let better = free.iter().filter_map(rank).min();
+            prop_assert!(better.is_none() || worst <= better, "{:?} while {} had room", task, free);
+        }
+        let again = place(&topology, &near, &models, &request).expect("as before");
+        prop_assert_eq!(chosen, again, "the same question gives the same answer");
+    }
+}

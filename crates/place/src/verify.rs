@@ -1,0 +1,125 @@
+//! Looking whether tasks run where their plan says.
+
+use numaio_machine::devices::{bytes_moved, Device, DeviceKind};
+use numaio_machine::process::{self, Process};
+use numaio_machine::sysfs::Sysfs;
+use numaio_schema::{DeviceSeen, PlacementPlan, TaskSeen, Verification, VERIFICATION_SCHEMA};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Watches the tasks of a plan.
+pub struct Watch<'a> {
+    plan: &'a PlacementPlan,
+    /// Devices whose bytes are counted, and what they had moved at the beginning.
+    devices: Vec<(&'a Device, u64)>,
+    tasks: Vec<Seen>,
+    looks: u32,
+}
+
+/// What was seen of one task until now.
+#[derive(Default)]
+struct Seen {
+    task: TaskSeen,
+    /// Ticks of each thread when it was last looked at.
+    ticks: BTreeMap<(u32, u32), u64>,
+}
+
+impl<'a> Watch<'a> {
+    /// From now on: counters of devices are read. `devices` are the machine's.
+    pub fn new(root: &dyn Sysfs, plan: &'a PlacementPlan, devices: &'a [Device]) -> Self {
+        let counted = devices.iter().filter(|device| {
+            matches!(device.kind, DeviceKind::Network | DeviceKind::Nvme | DeviceKind::Block)
+        });
+        let counted =
+            counted.filter_map(|device| Some((device, bytes_moved(root, device.kind, &device.names)?)));
+        let tasks = plan.tasks.iter().map(|_| Seen::default()).collect();
+        Self { plan, devices: counted.collect(), tasks, looks: 0 }
+    }
+
+    /// Looks at the tasks once; `pids` are the processes of the plan's tasks, in their order, none if it has ended.
+    /// Where pages lie is only asked for with `pages`: that takes the kernel long for large processes.
+    pub fn look(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
+        self.looks += 1;
+        for (index, pid) in pids.iter().enumerate() {
+            let (Some(pid), Some(seen), Some(place)) =
+                (pid, self.tasks.get_mut(index), self.plan.tasks.get(index))
+            else {
+                continue;
+            };
+            let family = process::family(root, *pid);
+            let mut processes: Vec<Process> =
+                family.into_iter().filter_map(|one| process::threads(root, one).ok()).collect();
+            for process in processes.iter_mut().filter(|_| pages) {
+                process.pages = process::pages(root, process.pid);
+            }
+            seen.add_threads(&processes, |cpu| place.cpus.contains(cpu), |cpus| cpus.is_subset(&place.cpus));
+            if pages {
+                seen.add_pages(&processes, |node| place.memory.nodes.contains(node));
+            }
+        }
+    }
+
+    /// What was seen; devices' counters are read once more.
+    pub fn end(self, root: &dyn Sysfs, watched: Duration) -> Verification {
+        let of_plan =
+            |device: &Device| self.plan.targets.iter().any(|target| device.answers_to(&target.device));
+        let moved = self.devices.iter().filter_map(|(device, before)| {
+            let bytes = bytes_moved(root, device.kind, &device.names)?.saturating_sub(*before);
+            Some(DeviceSeen { device: device.name(), of_plan: of_plan(device), bytes })
+        });
+        let mut devices: Vec<DeviceSeen> =
+            moved.filter(|device| device.of_plan || device.bytes > 0).collect();
+        devices.sort_by_key(|device| (!device.of_plan, std::cmp::Reverse(device.bytes)));
+        Verification {
+            schema: VERIFICATION_SCHEMA.to_owned(),
+            machine: self.plan.machine.fingerprint.clone(),
+            seconds: watched.as_secs_f64(),
+            looks: self.looks,
+            tasks: self.tasks.into_iter().map(|seen| seen.task).collect(),
+            devices,
+        }
+    }
+}
+
+impl Seen {
+    /// CPU time since the last look counts for the CPU on which a thread is now.
+    fn add_threads(
+        &mut self,
+        processes: &[Process],
+        is_place: impl Fn(numaio_machine::ids::CpuId) -> bool,
+        within: impl Fn(&numaio_machine::set::CpuSet) -> bool,
+    ) {
+        let threads =
+            || processes.iter().flat_map(|process| process.threads.iter().map(|one| (process.pid, one)));
+        for (pid, thread) in threads() {
+            let before = self.ticks.insert((pid, thread.tid), thread.ticks).unwrap_or(0);
+            let ticks = thread.ticks.saturating_sub(before);
+            self.task.ticks += ticks;
+            self.task.ticks_in_place += if is_place(thread.cpu) { ticks } else { 0 };
+        }
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let unbound =
+            threads().filter(|(_, one)| one.allowed.as_ref().is_some_and(|cpus| !within(cpus))).count();
+        self.task.threads = self.task.threads.max(count(threads().count()));
+        self.task.threads_unbound = self.task.threads_unbound.max(count(unbound));
+    }
+
+    /// Pages count as they lay when there were most of them.
+    fn add_pages(&mut self, processes: &[Process], is_place: impl Fn(numaio_machine::ids::NodeId) -> bool) {
+        let mut on = BTreeMap::new();
+        for pages in processes.iter().filter_map(|process| process.pages.as_ref()) {
+            for (node, bytes) in &pages.anonymous {
+                *on.entry(*node).or_insert(0u64) += bytes;
+            }
+        }
+        let sum = |on: &BTreeMap<_, u64>| on.values().sum::<u64>();
+        if sum(&on) > sum(&self.task.bytes_on) {
+            let in_place = on.iter().filter(|(node, _)| is_place(**node)).map(|(_, bytes)| bytes).sum();
+            self.task.bytes_in_place = Some(in_place);
+            self.task.bytes_on = on;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! Places as commands for numactl(8).
+
+use numaio_machine::workload::MemoryPolicy;
+use numaio_schema::{PlacementPlan, TaskPlace};
+
+/// One line for each task: `numactl OPTIONS`, to be followed by a command.
+pub fn numactl(plan: &PlacementPlan) -> String {
+    plan.tasks.iter().map(|task| format!("numactl {}\n", options(task))).collect()
+}
+
+fn options(task: &TaskPlace) -> String {
+    let nodes = &task.memory.nodes;
+    let memory = match (task.memory.policy, nodes.len()) {
+        (MemoryPolicy::Bind, _) => format!("--membind={nodes}"),
+        (MemoryPolicy::Preferred, 0 | 1) => format!("--preferred={nodes}"),
+        (MemoryPolicy::Preferred, _) => format!("--preferred-many={nodes}"),
+        (MemoryPolicy::Interleave, _) => format!("--interleave={nodes}"),
+        (MemoryPolicy::WeightedInterleave, _) => format!("--weighted-interleave={nodes}"),
+    };
+    format!("--physcpubind={} {memory}", task.cpus)
+}

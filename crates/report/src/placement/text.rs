@@ -1,0 +1,128 @@
+//! Places of tasks, and what was seen of them, for people.
+
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words;
+use numaio_machine::set::NodeSet;
+use numaio_machine::units::size_for_people;
+use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verification};
+
+/// Where tasks should run and why; with `explain`, how each handle led to its device.
+pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    page.heading(&format!("Places near {} on {}", near(plan), words::machine_name(&plan.machine)));
+    for target in &plan.targets {
+        page.paragraph(2, 2, &attached(target));
+        for step in target.chain.iter().filter(|_| explain) {
+            page.paragraph(4, 2, step);
+        }
+    }
+    for reason in &plan.reasons {
+        page.paragraph(2, 2, reason);
+    }
+    for compromise in &plan.compromises {
+        page.paragraph(2, 2, &format!("Note: {compromise}"));
+    }
+    page.blank();
+    page.table(2, &tasks(plan));
+    if !plan.rejected.is_empty() {
+        page.heading("Not chosen");
+        for node in &plan.rejected {
+            page.paragraph(2, 2, &format!("node {}: {}", node.node, node.why));
+        }
+    }
+    page.into_text()
+}
+
+fn near(plan: &PlacementPlan) -> String {
+    words::joined(plan.targets.iter().map(|target| words::short(&target.device)), ", ")
+}
+
+/// `eth0 is on node 1; its interrupts go to CPUs 8-11`.
+fn attached(target: &PlacementTarget) -> String {
+    let device = words::short(&target.device);
+    let node = match target.node {
+        Some(node) => format!("{device} is on node {node}"),
+        None => format!("{device} is on no node that is known"),
+    };
+    let basis = match target.basis {
+        Basis::Model { .. } | Basis::Nothing => "",
+        Basis::Topology => ", and no model of it is used",
+    };
+    let irqs = match target.irq_cpus.is_empty() {
+        true => String::new(),
+        false => format!("; its interrupts go to CPUs {}", target.irq_cpus),
+    };
+    format!("{node}{basis}{irqs}")
+}
+
+fn tasks(plan: &PlacementPlan) -> Table {
+    let columns = ["TASK", "FOR", "NODE", "CPUS", "MEMORY"];
+    let aligned = [Align::Right, Align::Left, Align::Left, Align::Left, Align::Left];
+    let mut table = Table::new(columns.map(str::to_owned).into_iter().zip(aligned).collect::<Vec<_>>());
+    for (index, task) in plan.tasks.iter().enumerate() {
+        let device = task.target.and_then(|target| plan.targets.get(target));
+        table.row([
+            Cell::from(index.to_string()),
+            Cell::from(device.map(|target| words::short(&target.device)).unwrap_or_default()),
+            Cell::from(task.cpu_nodes.to_string()),
+            Cell::from(task.cpus.to_string()),
+            Cell::from(format!("{} {}", task.memory.policy.name(), nodes(&task.memory.nodes))),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+fn nodes(nodes: &NodeSet) -> String {
+    match nodes.len() {
+        1 => format!("node {nodes}"),
+        _ => format!("nodes {nodes}"),
+    }
+}
+
+/// How much of the memory, CPU time and I/O of tasks was where their plan says.
+pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let looks = words::count(seen.looks as usize, "time");
+    page.heading(&format!("Looked at {looks} in {:.1} s", seen.seconds));
+    if seen.looks == 0 {
+        page.paragraph(2, 2, "It ended before it could be looked at.");
+        return page.into_text();
+    }
+    let percent =
+        |share: Option<f64>| share.map_or("not seen".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    for (what, share) in [
+        ("memory in place", seen.pages_in_place()),
+        ("CPU time in place", seen.time_in_place()),
+        ("I/O of the devices it is near, of all I/O on the machine meanwhile", seen.io_in_place()),
+    ] {
+        page.paragraph(2, 2, &format!("{what}: {}", percent(share)));
+    }
+    for (index, (task, place)) in seen.tasks.iter().zip(&plan.tasks).enumerate() {
+        let mut told = strayed(task, &place.memory.nodes);
+        if task.threads_unbound > 0 {
+            told.push(format!(
+                "{} may run outside of its CPUs",
+                words::count(task.threads_unbound as usize, "thread")
+            ));
+        }
+        if !told.is_empty() {
+            page.paragraph(2, 2, &format!("task {index}: {}", told.join("; ")));
+        }
+    }
+    for device in seen.devices.iter().filter(|device| device.bytes > 0) {
+        let other = if device.of_plan { "" } else { ", which is not of the plan" };
+        page.paragraph(
+            2,
+            2,
+            &format!("{} moved {}{other}", words::short(&device.device), size_for_people(device.bytes)),
+        );
+    }
+    page.into_text()
+}
+
+/// Where memory lies that is not in place.
+fn strayed(task: &TaskSeen, place: &NodeSet) -> Vec<String> {
+    let elsewhere = task.bytes_on.iter().filter(|(node, bytes)| !place.contains(**node) && **bytes > 0);
+    elsewhere.map(|(node, bytes)| format!("{} on node {node}", size_for_people(*bytes))).collect()
+}
