@@ -6,6 +6,7 @@
 
 pub mod campaign;
 mod cells;
+pub mod engine;
 pub mod latency;
 mod options;
 mod order;
