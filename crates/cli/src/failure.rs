@@ -55,6 +55,7 @@ impl From<CampaignError> for Failure {
             CampaignError::TooManyThreads { .. } => Self { code: USAGE, ..failure },
             CampaignError::TooLittleMemory { .. } => failure
                 .hint("free memory on that node (numaio topology shows it), or use fewer cores and so fewer caches by --threads"),
+            CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
             CampaignError::Nothing(why) => match hint_of_probe(&why) {
                 Some(hint) => failure.hint(hint),
                 None => failure,

@@ -2,11 +2,12 @@
 //!
 //! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a target node
 //! copy from or to every node with memory. [`stream::run`] and [`latency::run`] measure every pair of CPU node and
-//! memory node. All of them stop by the same [`Rule`].
+//! memory node, [`io::run`] streams of a device from each node, moved by an [`engine`]. All of them stop by the same [`Rule`].
 
 pub mod campaign;
 mod cells;
 pub mod engine;
+pub mod io;
 pub mod latency;
 mod options;
 mod order;
@@ -18,6 +19,7 @@ pub mod stream;
 mod trial;
 mod warnings;
 
+pub use io::IoOptions;
 pub use latency::LatencyOptions;
 pub use options::{CampaignError, Options, Threads};
 pub use rounds::Rule;

@@ -123,6 +123,14 @@ pub enum CampaignError {
         /// Bytes it has free.
         free_bytes: u64,
     },
+    /// A program that measures is missing.
+    #[error("{program} is not installed")]
+    NoProgram {
+        /// Its name.
+        program: String,
+        /// How to come by it.
+        remedy: String,
+    },
     /// No cell could be measured; the first one's reason.
     #[error("nothing could be measured: {0}")]
     Nothing(ProbeError),

@@ -1,52 +1,60 @@
 //! iperf3: its arguments, and its JSON (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
 
-use super::Measured;
-use numaio_machine::workload::Direction;
+use super::far::{self, Figure};
+use super::{version_of, Asked, Engine, Far, Moved};
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::workload::{Direction, StreamGroup, Workload};
+use numaio_schema::IoEngine;
 use serde::Deserialize;
 
-/// The program.
-pub const PROGRAM: &str = "iperf3";
+const PROGRAM: &str = "iperf3";
 /// Seconds at the beginning that do not count, in which TCP finds its window.
 const OMIT_S: u32 = 1;
 
-/// A test as both ends are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Test<'a> {
-    /// The other host.
-    pub host: &'a str,
-    /// Device write: this end sends.
-    pub direction: Direction,
-    /// Connections.
-    pub streams: u32,
-    /// Bytes of each write and read.
-    pub block_bytes: u64,
-    /// Seconds that count.
-    pub seconds: u32,
+/// iperf3, one process for each group; its streams are the group's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Iperf3 {
+    /// The other end.
+    pub far: Far,
 }
 
-impl Test<'_> {
-    /// Arguments of the end that starts the test, with `{port}` for the other end's port.
-    pub fn args(&self) -> Vec<String> {
-        let Self { host, direction, streams, block_bytes, seconds } = self;
-        let line = format!(
-            "-c {host} -p {{port}} -J -t {seconds} -O {OMIT_S} -i 0 -P {streams} -l {block_bytes}{}",
-            match direction {
-                Direction::Write => "",
-                Direction::Read => " -R",
-            }
-        );
-        line.split(' ').map(str::to_owned).collect()
+impl Engine for Iperf3 {
+    fn engine(&self) -> IoEngine {
+        IoEngine::Iperf3
     }
 
-    /// Arguments of the other end: one test, then it ends.
-    pub fn args_there() -> Vec<String> {
-        ["-s", "-1"].map(str::to_owned).to_vec()
+    fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
+        version_of(probe, PROGRAM, "--version")
     }
 
-    /// Milliseconds after which it hangs.
-    pub fn time_limit_ms(&self) -> u32 {
-        (self.seconds + OMIT_S).saturating_mul(1000).saturating_add(20_000)
+    fn remedy(&self) -> Option<&'static str> {
+        Some("apt-get install iperf3")
     }
+
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+        // It counts in whole seconds.
+        let seconds = asked.window_ms.div_ceil(1000).max(1);
+        let args = |group: &StreamGroup| args(&self.far.host, group, asked.block_bytes, seconds);
+        // One test, then it ends.
+        let there = ["-s", "-1"].map(str::to_owned).to_vec();
+        Ok(self.far.tool(asked, PROGRAM, seconds + OMIT_S, args, there))
+    }
+
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+        far::read(PROGRAM, outcome, parse)
+    }
+}
+
+fn args(host: &str, group: &StreamGroup, block_bytes: u64, seconds: u32) -> Vec<String> {
+    let reverse = match group.direction {
+        Direction::Write => "",
+        Direction::Read => " -R",
+    };
+    let streams = group.streams;
+    let line = format!(
+        "-c {host} -p {{port}} -J -t {seconds} -O {OMIT_S} -i 0 -P {streams} -l {block_bytes}{reverse}"
+    );
+    line.split(' ').map(str::to_owned).collect()
 }
 
 /// Of the document, what is read.
@@ -81,7 +89,7 @@ struct Cpu {
 ///
 /// # Errors
 /// Its own error if it failed; in words what is missing otherwise.
-pub fn parse(stdout: &str) -> Result<Measured, String> {
+fn parse(stdout: &str) -> Result<Figure, String> {
     // Some builds print warnings before the document.
     let begin = stdout.find('{').ok_or("it printed no JSON")?;
     let mut documents = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Said>();
@@ -99,21 +107,25 @@ pub fn parse(stdout: &str) -> Result<Measured, String> {
     if !(sum.bits_per_second > 0.0 && sum.bits_per_second.is_finite()) {
         return Err("nothing was received".to_owned());
     }
-    let ns_per_byte = |percent: Option<f64>| {
-        let ns = percent? / 100.0 * sum.seconds * 1e9 / sum.bytes;
+    let ns = |percent: Option<f64>| {
+        let ns = percent? / 100.0 * sum.seconds * 1e9;
         (ns >= 0.0 && ns.is_finite()).then_some(ns)
     };
     let cpu = end.cpu_utilization_percent;
-    Ok(Measured {
+    Ok(Figure {
         bytes_per_s: sum.bits_per_second / 8.0,
-        cpu_ns_per_byte: cpu.as_ref().and_then(|cpu| ns_per_byte(cpu.host_total)),
-        cpu_ns_per_byte_there: cpu.as_ref().and_then(|cpu| ns_per_byte(cpu.remote_total)),
+        bytes: sum.bytes,
+        warm_up: f64::from(OMIT_S) / sum.seconds.max(1.0),
+        cpu_ns: cpu.as_ref().and_then(|cpu| ns(cpu.host_total)),
+        cpu_ns_there: cpu.as_ref().and_then(|cpu| ns(cpu.remote_total)),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::ids::{CpuId, NodeId};
+    use numaio_machine::set::CpuSet;
     use proptest::prelude::*;
 
     const SEND: &str = include_str!("../../tests/captures/iperf3-3.12-send.json");
@@ -124,9 +136,9 @@ mod tests {
     fn the_receiving_ends_count_is_read() {
         let send = parse(SEND).expect("a measurement");
         assert_eq!(send.bytes_per_s, 10565317198.920631 / 8.0, "and not the sender's 10605699292");
-        let cpu = send.cpu_ns_per_byte.expect("a share of a CPU");
-        assert!((cpu - 0.2505817 * 2.007469e9 / 2651193344.0).abs() < 1e-6, "{cpu}");
-        assert!(send.cpu_ns_per_byte_there.is_some());
+        let cpu = send.cpu_ns.expect("a share of a CPU");
+        assert!((cpu - 0.250581740 * 2.007469e9).abs() < 10.0, "{cpu}");
+        assert!(send.cpu_ns_there.is_some() && send.bytes == 2651193344.0);
         assert_eq!(parse(REVERSE).expect("a measurement").bytes_per_s, 1316116756.2032235 / 8.0);
     }
 
@@ -149,9 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_agree_on_the_test() {
-        let test = Test { host: "h", direction: Direction::Read, streams: 3, block_bytes: 1024, seconds: 2 };
-        assert_eq!(test.args().join(" "), "-c h -p {port} -J -t 2 -O 1 -i 0 -P 3 -l 1024 -R");
+    fn a_device_read_is_a_test_in_reverse() {
+        let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
+        let group = StreamGroup { cpus, memory, streams: 3, direction: Direction::Read };
+        let line = "-c h -p {port} -J -t 2 -O 1 -i 0 -P 3 -l 1024";
+        assert_eq!(args("h", &group, 1024, 2).join(" "), format!("{line} -R"));
+        let write = StreamGroup { direction: Direction::Write, ..group };
+        assert_eq!(args("h", &write, 1024, 2).join(" "), line);
     }
 
     proptest! {

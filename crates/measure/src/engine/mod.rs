@@ -1,114 +1,220 @@
-//! Programs that measure: how they are called, and what they say.
+//! What moves data when I/O is measured: each engine makes the workload of a cell, and reads what came of it.
+//!
+//! Everything else, as which cells there are, in which order and how often, is the same for all engines
+//! ([`crate::io`]).
 
+mod builtin;
+pub mod far;
 pub mod iperf3;
 pub mod perftest;
+mod tcp;
 
-use numaio_machine::probe::{Probe, ProbeError, ProbeExt, ToolEnd, ToolOutcome, ToolSaid};
+pub(crate) use builtin::streams;
+pub use builtin::{Disk, Null};
+pub use far::{Far, FarPlace};
+pub use iperf3::Iperf3;
+pub use perftest::Perftest;
+pub use tcp::Tcp;
+
+use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, ProbeExt, Residency, ToolOutcome};
 use numaio_machine::set::CpuSet;
-use numaio_machine::workload::{ToolProcess, ToolWorkload};
+use numaio_machine::workload::{DiskPath, Sampling, StreamGroup, ToolProcess, ToolWorkload, Workload};
+use numaio_schema::IoEngine;
 
-/// How long a program may take to tell its version, in milliseconds.
-const VERSION_LIMIT_MS: u32 = 10_000;
-/// Longest version that is kept, in characters.
-const LONGEST_VERSION: usize = 80;
+/// Time in which a program tells its version, in milliseconds; a slow disk and an emulated machine included.
+const VERSION_LIMIT_MS: u32 = 20_000;
+/// Time beyond its measurement that a program may take to start and to end, in milliseconds.
+const OVERHEAD_MS: u32 = 30_000;
 
-/// What one run of a tool measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
-    /// Bytes a second, above 0.
-    pub bytes_per_s: f64,
-    /// CPU time a byte at this end, in nanoseconds, if the tool tells.
-    pub cpu_ns_per_byte: Option<f64>,
-    /// The same at the other end.
-    pub cpu_ns_per_byte_there: Option<f64>,
+/// What moves data.
+pub trait Engine {
+    /// Which one.
+    fn engine(&self) -> IoEngine;
+
+    /// Its version, as it names itself; of our own, numaio's.
+    ///
+    /// # Errors
+    /// [`ProbeError::Unsupported`] if its program is missing.
+    fn version(&self, _probe: &dyn Probe) -> Result<String, ProbeError> {
+        Ok(env!("CARGO_PKG_VERSION").to_owned())
+    }
+
+    /// How to come by its program, if it needs one, as in `apt-get install fio`.
+    fn remedy(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Where on a disk, of engines for disks.
+    fn disk(&self) -> Option<&DiskPath> {
+        None
+    }
+
+    /// What to run for a cell.
+    ///
+    /// # Errors
+    /// If this engine cannot do what is asked.
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError>;
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// If the program failed or says what cannot be understood, and [`ProbeError::OtherOutcome`].
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError>;
 }
 
-/// Reads what a tool said that ran through `Probe`; several processes count together.
+/// What is asked of an engine in one cell.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The streams, all at once.
+    pub groups: &'a [StreamGroup],
+    /// Bytes of one request, message or transfer.
+    pub block_bytes: u64,
+    /// What is asked of the device beyond direction, as `send` of RDMA.
+    pub operation: Option<&'a str>,
+    /// Requests of a stream in flight.
+    pub depth: u32,
+    /// Length of a visit, in milliseconds.
+    pub window_ms: u32,
+    /// Samples in it.
+    pub slices: u32,
+    /// Bytes after which a visit ends early.
+    pub most_bytes: Option<u64>,
+}
+
+/// What one visit gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Moved {
+    /// Bandwidth of each group in bytes per second, one value for each stretch of time; the stretches of all
+    /// groups are the same.
+    pub groups: Vec<Vec<f64>>,
+    /// Bytes that were moved in those stretches.
+    pub bytes: u64,
+    /// Bytes that were moved in all, those of a warm-up included.
+    pub bytes_of_all: u64,
+    /// CPU time in those stretches, user and system, of the processes that moved the data, in nanoseconds; none if
+    /// unknown.
+    pub cpu_ns: Option<u64>,
+    /// The same at the other end of a network path.
+    pub cpu_ns_there: Option<u64>,
+    /// Time of the whole run in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time between the first and the last stream's start, in nanoseconds; 0 if unknown.
+    pub start_skew_ns: u64,
+    /// Where the pages of the buffers were; of a program, no page is looked at.
+    pub residency: Residency,
+    /// What was done otherwise than asked, and why.
+    pub notes: Vec<String>,
+    /// What ended the visit early, so that it does not count.
+    pub cut: Option<String>,
+}
+
+impl Asked<'_> {
+    /// The window.
+    pub fn sampling(&self) -> Sampling {
+        Sampling::Window { milliseconds: self.window_ms, slices: self.slices }
+    }
+
+    /// Length of one slice, in milliseconds: also that of a warm-up.
+    pub fn slice_ms(&self) -> u32 {
+        (self.window_ms / self.slices.max(1)).max(1)
+    }
+
+    /// Another program, one process for each group, bound to the group's CPUs and node.
+    pub fn tool(&self, program: &str, args: impl Fn(&StreamGroup, usize) -> Vec<String>) -> Workload {
+        let process = |(index, group): (usize, &StreamGroup)| ToolProcess {
+            args: args(group, index),
+            cpus: group.cpus.clone(),
+            memory: Some(group.memory),
+        };
+        Workload::Tool(ToolWorkload {
+            program: program.to_owned(),
+            processes: self.groups.iter().enumerate().map(process).collect(),
+            time_limit_ms: self.window_ms.saturating_add(self.slice_ms()).saturating_add(OVERHEAD_MS),
+            peer: None,
+        })
+    }
+}
+
+impl Moved {
+    /// Of our own streams.
+    ///
+    /// # Errors
+    /// [`ProbeError::OtherOutcome`] if it is the outcome of something else.
+    pub fn of_io(outcome: &Outcome) -> Result<Self, ProbeError> {
+        let Outcome::Io(outcome) = outcome else { return Err(ProbeError::OtherOutcome) };
+        let samples = || outcome.groups.iter().flat_map(|group| &group.samples);
+        let bytes = samples().map(|sample| sample.bytes).fold(0, u64::saturating_add);
+        // The warm-up is as long as a slice.
+        let slices = outcome.groups.iter().map(|group| group.samples.len() as u64).max().unwrap_or(0);
+        let warm_up = bytes / slices.max(1);
+        let per_s = |group: &numaio_machine::probe::IoGroupOutcome| {
+            group.samples.iter().map(|sample| sample.bytes_per_s()).collect()
+        };
+        Ok(Self {
+            groups: outcome.groups.iter().map(per_s).collect(),
+            bytes,
+            bytes_of_all: bytes.saturating_add(warm_up),
+            cpu_ns: Some(outcome.cpu_ns),
+            cpu_ns_there: outcome.there.as_ref().map(|there| there.cpu_ns),
+            elapsed_ns: outcome.elapsed_ns,
+            start_skew_ns: outcome.start_skew_ns,
+            residency: residency(outcome),
+            notes: outcome.notes.clone(),
+            cut: outcome.cut.clone(),
+        })
+    }
+
+    /// Bandwidth of all groups together in bytes per second, one value for each stretch of time.
+    pub fn bytes_per_s(&self) -> Vec<f64> {
+        let stretches = self.groups.iter().map(Vec::len).min().unwrap_or(0);
+        (0..stretches).map(|stretch| self.groups.iter().map(|group| group[stretch]).sum()).collect()
+    }
+}
+
+/// Of all groups together, and of the peer.
+fn residency(outcome: &IoOutcome) -> Residency {
+    let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
+    let there = outcome.there.iter().map(|there| &there.residency);
+    for group in outcome.groups.iter().map(|group| &group.residency).chain(there) {
+        let both = all.pages_checked.zip(group.pages_checked);
+        all.pages_checked = both.map(|(one, other)| one.saturating_add(other));
+        all.pages_misplaced = all.pages_misplaced.saturating_add(group.pages_misplaced);
+        all.huge_bytes = all.huge_bytes.saturating_add(group.huge_bytes);
+        all.found_on = all.found_on.or(group.found_on);
+    }
+    all
+}
+
+/// What a program answers when it is asked for its version: the first line that says something.
 ///
 /// # Errors
-/// [`ProbeError::Refused`] with the tool's own words if it failed; why it cannot be understood otherwise.
-pub fn read(tool: &ToolWorkload, outcome: &ToolOutcome) -> Result<Measured, ProbeError> {
-    let refused = |why: String| ProbeError::Refused { what: tool.program.clone(), why };
-    let mut all: Option<Measured> = None;
-    for (index, said) in outcome.processes.iter().enumerate() {
-        let parsed = match tool.program.as_str() {
-            iperf3::PROGRAM => iperf3::parse(&said.stdout),
-            _ => perftest::parse(&said.stdout),
-        };
-        let measured = match (said.ended, parsed) {
-            (ToolEnd::Status(0), parsed) => parsed.map_err(refused)?,
-            (ToolEnd::TimeLimit, _) => return Err(refused("it did not end in its time".to_owned())),
-            // What it says in its own form goes before its last words.
-            (_, Err(why)) if tool.program == iperf3::PROGRAM && said.stderr.is_empty() => {
-                return Err(refused(why))
-            }
-            (ended, _) => return Err(refused(last_words(ended, said, outcome.there.get(index)))),
-        };
-        all = Some(all.map_or(measured, |all| all.with(measured)));
-    }
-    all.ok_or_else(|| refused("it was not started".to_owned()))
-}
-
-impl Measured {
-    /// Of two processes at once. CPU time a byte is weighed by bytes.
-    fn with(self, other: Self) -> Self {
-        let bytes_per_s = self.bytes_per_s + other.bytes_per_s;
-        let mean = |one: Option<f64>, two: Option<f64>| {
-            let (one, two) = one.zip(two)?;
-            Some((one * self.bytes_per_s + two * other.bytes_per_s) / bytes_per_s)
-        };
-        Self {
-            bytes_per_s,
-            cpu_ns_per_byte: mean(self.cpu_ns_per_byte, other.cpu_ns_per_byte),
-            cpu_ns_per_byte_there: mean(self.cpu_ns_per_byte_there, other.cpu_ns_per_byte_there),
-        }
-    }
-}
-
-/// Why a tool failed, as it said itself, at either end.
-fn last_words(ended: ToolEnd, here: &ToolSaid, there: Option<&ToolSaid>) -> String {
-    let last = |text: &str| {
-        let mut lines = text.lines().rev().map(str::trim);
-        // Rules of dashes and stars are no words.
-        lines.find(|line| line.chars().any(char::is_alphanumeric)).map(str::to_owned)
-    };
-    let how = match ended {
-        ToolEnd::Status(status) => format!("it ended with status {status}"),
-        ToolEnd::Signal(signal) => format!("it was ended by signal {signal}"),
-        ToolEnd::TimeLimit => "it did not end in its time".to_owned(),
-    };
-    let mut why = last(&here.stderr)
-        .or_else(|| last(&here.stdout))
-        .map_or(how.clone(), |words| format!("{how}: {words}"));
-    if let Some(words) = there.and_then(|there| last(&there.stderr)) {
-        why.push_str(&format!("; at the other end: {words}"));
-    }
-    why
-}
-
-/// The version that a program tells of itself, in its own words.
-///
-/// # Errors
-/// [`ProbeError::Unsupported`] with its name if there is no such program; what the machine says otherwise.
-pub fn version(probe: &dyn Probe, program: &str) -> Result<String, ProbeError> {
-    let process = ToolProcess { args: vec!["--version".to_owned()], cpus: CpuSet::new(), memory: None };
-    let tool = ToolWorkload {
+/// [`ProbeError::Unsupported`] with the program's name if there is none, and if it says nothing.
+pub fn version_of(probe: &dyn Probe, program: &str, argument: &str) -> Result<String, ProbeError> {
+    let process = ToolProcess { args: vec![argument.to_owned()], cpus: CpuSet::new(), memory: None };
+    let outcome = probe.tool(&ToolWorkload {
         program: program.to_owned(),
         processes: vec![process],
         time_limit_ms: VERSION_LIMIT_MS,
         peer: None,
-    };
-    let outcome = probe.tool(&tool)?;
-    let said = outcome.processes.first().map(|said| said.stdout.as_str()).unwrap_or_default();
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
-    Ok(line.trim_start_matches("Version:").trim().chars().take(LONGEST_VERSION).collect())
+    })?;
+    let said = outcome.processes.iter().flat_map(|said| said.stdout.lines().chain(said.stderr.lines()));
+    let line = said.map(str::trim).find(|line| !line.is_empty());
+    let line = line.ok_or_else(|| failed(program, "it does not tell its version".to_owned()))?;
+    Ok(line.chars().take(100).collect())
 }
 
-/// The Debian package that brings a program.
-pub fn package(program: &str) -> Option<&'static str> {
-    match program {
-        iperf3::PROGRAM => Some("iperf3"),
-        _ if perftest::PROGRAMS.contains(&program) => Some("perftest"),
-        _ => None,
+/// What processes of a program said.
+///
+/// # Errors
+/// [`ProbeError::OtherOutcome`] if it is the outcome of something else.
+pub fn tool_outcome(outcome: &Outcome) -> Result<&ToolOutcome, ProbeError> {
+    match outcome {
+        Outcome::Tool(outcome) => Ok(outcome),
+        _ => Err(ProbeError::OtherOutcome),
     }
+}
+
+/// That a program did not measure.
+pub fn failed(program: &str, why: String) -> ProbeError {
+    ProbeError::Refused { what: program.to_owned(), why }
 }

@@ -2,11 +2,11 @@
 //!
 //! The table on standard output is read, which all versions print. Newer ones can write JSON too, but into a file only.
 
-use super::Measured;
-use numaio_machine::workload::Direction;
-
-/// The programs.
-pub const PROGRAMS: [&str; 3] = ["ib_write_bw", "ib_read_bw", "ib_send_bw"];
+use super::far::{self, split, Figure};
+use super::{version_of, Asked, Engine, Far, Moved};
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::workload::{Direction, Workload};
+use numaio_schema::IoEngine;
 
 /// An operation of RDMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl Op {
     /// The program.
     pub fn program(self) -> &'static str {
         match self {
-            Self::Write => PROGRAMS[0],
-            Self::Read => PROGRAMS[1],
-            Self::Send => PROGRAMS[2],
+            Self::Write => "ib_write_bw",
+            Self::Read => "ib_read_bw",
+            Self::Send => "ib_send_bw",
         }
     }
 
@@ -50,78 +50,92 @@ impl Op {
     }
 }
 
-/// A test as both ends are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Test<'a> {
-    /// The other host.
-    pub host: &'a str,
-    /// The device here, and there.
-    pub device: [&'a str; 2],
-    /// Index of the GID; none for perftest's choice.
-    pub gid: Option<u32>,
-    /// Queue pairs.
-    pub queues: u32,
-    /// Bytes of a message.
-    pub block_bytes: u64,
-    /// Seconds that it lasts.
-    pub seconds: u32,
+/// perftest, one process for each group; the group's streams are its queue pairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Perftest {
+    /// The other end.
+    pub far: Far,
+    /// The operation, of all cells.
+    pub op: Op,
+    /// The RDMA device here, and there.
+    pub devices: [String; 2],
+    /// Index of the GID here and there; none for perftest's choice.
+    pub gids: [Option<u32>; 2],
 }
 
-impl Test<'_> {
-    /// Arguments of the end that starts the test, with `{port}` for the other end's port.
-    pub fn args(&self) -> Vec<String> {
-        let mut args = self.alike(self.device[0]);
-        args.extend(["-p".to_owned(), "{port}".to_owned(), self.host.to_owned()]);
-        args
+impl Engine for Perftest {
+    fn engine(&self) -> IoEngine {
+        IoEngine::Perftest
     }
 
-    /// Arguments of the other end.
-    pub fn args_there(&self) -> Vec<String> {
-        self.alike(self.device[1])
+    fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
+        let said = version_of(probe, self.op.program(), "--version")?;
+        Ok(said.trim_start_matches("Version:").trim().to_owned())
     }
 
-    /// Milliseconds after which it hangs.
-    pub fn time_limit_ms(&self) -> u32 {
-        self.seconds.saturating_mul(1000).saturating_add(30_000)
+    fn remedy(&self) -> Option<&'static str> {
+        Some("apt-get install perftest")
     }
 
-    fn alike(&self, device: &str) -> Vec<String> {
-        let Self { gid, queues, block_bytes, seconds, .. } = self;
-        // -F: a CPU whose frequency changes is told by our own findings.
-        let mut line = format!("-d {device} -F --report_gbits -s {block_bytes} -q {queues} -D {seconds}");
-        if let Some(gid) = gid {
-            line.push_str(&format!(" -x {gid}"));
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+        let other = |name: &str| name != self.op.name();
+        let [group] = asked.groups else { return Err(unable("a mix of streams")) };
+        if group.direction != self.op.direction() || split(asked.operation).0.is_some_and(other) {
+            return Err(unable("another direction or operation"));
         }
-        line.split(' ').map(str::to_owned).collect()
+        // It counts in whole seconds.
+        let seconds = asked.window_ms.div_ceil(1000).max(1);
+        let args = |end: usize| {
+            let (device, bytes, queues) = (&self.devices[end], asked.block_bytes, group.streams);
+            // -F: that a CPU's frequency changes is told by our own findings.
+            let mut line = format!("-d {device} -F --report_gbits -s {bytes} -q {queues} -D {seconds}");
+            if let Some(gid) = self.gids[end] {
+                line.push_str(&format!(" -x {gid}"));
+            }
+            line
+        };
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        let here = format!("{} -p {{port}} {}", args(0), self.far.host);
+        Ok(self.far.tool(asked, self.op.program(), seconds, |_| words(&here), words(&args(1))))
     }
+
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+        far::read(self.op.program(), outcome, parse)
+    }
+}
+
+fn unable(what: &str) -> ProbeError {
+    ProbeError::Unsupported { what: format!("{what} with perftest") }
 }
 
 /// Reads the table that perftest printed: one line of one message size.
 ///
 /// # Errors
 /// In words what is missing.
-pub fn parse(stdout: &str) -> Result<Measured, String> {
+fn parse(stdout: &str) -> Result<Figure, String> {
     let mut lines = stdout.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
     let head = lines.next().ok_or("it printed no table")?;
     let unit = unit(head).ok_or_else(|| format!("the unit of its table is not known: {head:?}"))?;
     // Names of columns have blanks in them, and units in brackets.
     let head = head.replace("BW peak", "peak").replace("BW average", "average");
     let column = |name: &str| head.split_ascii_whitespace().position(|column| column.starts_with(name));
-    let columns = [column("#bytes"), column("average"), column("MsgRate")];
-    let [Some(bytes), Some(average), Some(rate)] = columns else {
+    let columns = [column("#bytes"), column("#iterations"), column("average"), column("MsgRate")];
+    let [Some(bytes), Some(count), Some(average), Some(rate)] = columns else {
         return Err("its table lacks a column".to_owned());
     };
     let row = lines.next().ok_or("its table is empty")?;
     let fields: Vec<Option<f64>> = row.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
     let field = |at: usize| fields.get(at).copied().flatten().filter(|value: &f64| value.is_finite());
-    let (Some(bytes), Some(average), Some(rate)) = (field(bytes), field(average), field(rate)) else {
+    let figures = [field(bytes), field(count), field(average), field(rate)];
+    let [Some(bytes), Some(count), Some(average), Some(rate)] = figures else {
         return Err(format!("its table has no figures: {row:?}"));
     };
     let bytes_per_s = finer(average, unit, bytes, rate);
     if bytes_per_s <= 0.0 || !bytes_per_s.is_finite() {
         return Err("it measured nothing".to_owned());
     }
-    Ok(Measured { bytes_per_s, cpu_ns_per_byte: None, cpu_ns_per_byte_there: None })
+    // It does not tell of CPU time, and its process spends most of its own before and after.
+    Ok(Figure { bytes_per_s, bytes: bytes * count, warm_up: 0.0, cpu_ns: None, cpu_ns_there: None })
 }
 
 /// Bytes a second of one unit. What old versions call MB are 2^20 bytes, as MiB of new ones.
@@ -147,6 +161,9 @@ fn finer(average: f64, unit: f64, bytes: f64, rate: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::ids::{CpuId, NodeId};
+    use numaio_machine::set::CpuSet;
+    use numaio_machine::workload::StreamGroup;
     use proptest::prelude::*;
 
     const WRITE: &str = include_str!("../../tests/captures/ib_write_bw-6.06.txt");
@@ -199,24 +216,37 @@ mod tests {
 
     #[test]
     fn both_ends_agree_on_the_test() {
-        let test = Test {
-            host: "192.0.2.1",
-            device: ["mlx5_0", "mlx5_1"],
-            gid: Some(3),
-            queues: 2,
-            block_bytes: 65536,
-            seconds: 1,
+        let engine = Perftest {
+            far: Far { peer: "192.0.2.1:7".into(), host: "192.0.2.1".into(), places: Vec::new() },
+            op: Op::Write,
+            devices: ["mlx5_0".into(), "mlx5_1".into()],
+            gids: [Some(3), None],
         };
-        let there = "-d mlx5_1 -F --report_gbits -s 65536 -q 2 -D 1 -x 3";
-        assert_eq!(test.args_there().join(" "), there);
-        assert_eq!(test.args().join(" "), there.replace("mlx5_1", "mlx5_0") + " -p {port} 192.0.2.1");
+        let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
+        let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write };
+        let asked = Asked {
+            groups: &[group.clone()],
+            block_bytes: 65536,
+            operation: Some("write"),
+            depth: 1,
+            window_ms: 1000,
+            slices: 1,
+            most_bytes: None,
+        };
+        let Ok(Workload::Tool(tool)) = engine.workload(&asked) else { panic!("no tool") };
+        let alike = "-F --report_gbits -s 65536 -q 2 -D 1";
+        let here = format!("-d mlx5_0 {alike} -x 3 -p {{port}} 192.0.2.1");
+        assert_eq!((tool.program.as_str(), tool.processes[0].args.join(" ")), ("ib_write_bw", here));
+        assert_eq!(tool.peer.expect("a peer").args.join(" "), format!("-d mlx5_1 {alike}"));
+        let read = StreamGroup { direction: Direction::Read, ..group };
+        assert!(engine.workload(&Asked { groups: &[read], ..asked }).is_err(), "writing is no device read");
     }
 
     proptest! {
         #[test]
         fn nothing_makes_it_panic(text in "\\PC*", at in 0..WRITE.len(), byte in any::<u8>()) {
             drop(parse(&text));
-            drop(parse(&format!("#bytes BW average[Gb/sec] MsgRate\n{text}")));
+            drop(parse(&format!("#bytes #iterations BW average[Gb/sec] MsgRate\n{text}")));
             let mut bytes = WRITE.as_bytes().to_vec();
             bytes[at] = byte;
             if let Ok(measured) = parse(&String::from_utf8_lossy(&bytes)) {

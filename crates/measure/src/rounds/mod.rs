@@ -22,6 +22,7 @@ use numaio_schema::{median, PooledNoise, Reading, Rounds, Summary};
 use state::State;
 use std::collections::BTreeMap;
 use std::fmt;
+pub(crate) use take::Taken;
 
 /// Relative distance from the tasks that should be alike from which a task is looked at again.
 const OUT_OF_PATTERN: f64 = 0.20;
@@ -92,6 +93,8 @@ pub(crate) struct Finished {
 pub(crate) enum Cut {
     Interrupt,
     TimeLimit,
+    /// What visits may use of something else than time is used up.
+    Enough,
 }
 
 impl fmt::Display for Cut {
@@ -99,6 +102,7 @@ impl fmt::Display for Cut {
         f.write_str(match self {
             Self::Interrupt => "interrupted",
             Self::TimeLimit => "the time limit came",
+            Self::Enough => "the limit of bytes came",
         })
     }
 }
@@ -131,6 +135,14 @@ impl Finished {
     }
 }
 
+/// How tasks are visited.
+pub(crate) struct Visits<'a> {
+    /// Visits a task, by its index, once.
+    pub take: &'a dyn Fn(usize, &Workload) -> Result<Taken, ProbeError>,
+    /// Whether something else than time that visits use is used up.
+    pub enough: &'a dyn Fn() -> bool,
+}
+
 /// Measures tasks in rounds. `spent_ns` was spent on the machine before, as in a trial, and counts.
 pub(crate) fn run(
     setting: &Setting,
@@ -139,8 +151,22 @@ pub(crate) fn run(
     spent_ns: u64,
     tell: &mut dyn FnMut(&Event),
 ) -> Finished {
+    let visits = Visits { take: &|_, workload| take::take(setting.probe, workload), enough: &|| false };
+    run_by(setting, rule, tasks, spent_ns, &visits, tell)
+}
+
+/// The same with visits of the caller's own.
+pub(crate) fn run_by(
+    setting: &Setting,
+    rule: &Rule,
+    tasks: Vec<Task>,
+    spent_ns: u64,
+    by: &Visits,
+    tell: &mut dyn FnMut(&Event),
+) -> Finished {
     let mut campaign = Campaign {
         setting,
+        by,
         rule,
         states: tasks.into_iter().map(State::new).collect(),
         order: Order::new(rule.seed),
@@ -159,6 +185,7 @@ pub(crate) fn run(
 
 struct Campaign<'a> {
     setting: &'a Setting<'a>,
+    by: &'a Visits<'a>,
     rule: &'a Rule,
     states: Vec<State>,
     order: Order,
@@ -205,7 +232,7 @@ impl Campaign<'_> {
 
     fn visit(&mut self, index: usize) {
         let state = &mut self.states[index];
-        match take::take(self.setting.probe, &state.task.workload) {
+        match (self.by.take)(index, &state.task.workload) {
             Ok(taken) => {
                 self.elapsed_ns = self.elapsed_ns.saturating_add(taken.elapsed_ns);
                 self.visits += 1;
@@ -222,6 +249,9 @@ impl Campaign<'_> {
     fn must_stop(&self) -> Option<Cut> {
         if (self.setting.stop)() {
             return Some(Cut::Interrupt);
+        }
+        if (self.by.enough)() {
+            return Some(Cut::Enough);
         }
         (self.visits > 0 && self.left_s() <= 0.0).then_some(Cut::TimeLimit)
     }

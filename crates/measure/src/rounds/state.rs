@@ -131,7 +131,8 @@ impl State {
     fn failure(&self) -> Option<ProbeError> {
         let aside = self.visits.iter().find_map(|visit| visit.set_aside.clone());
         let aside = aside.filter(|_| self.values.is_empty());
-        let misplaced = || aside.map(|why| ProbeError::Refused { what: "bind pages".into(), why });
+        let misplaced =
+            || aside.map(|why| ProbeError::Refused { what: "every visit is set aside".into(), why });
         self.failure.clone().or_else(misplaced)
     }
 

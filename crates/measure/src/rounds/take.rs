@@ -1,6 +1,7 @@
 //! One visit: a workload run once, its outcome in the form that all kinds share.
 
-use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, Residency};
+use crate::engine::Moved;
+use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::workload::Workload;
 use numaio_schema::median;
 
@@ -8,7 +9,7 @@ use numaio_schema::median;
 const MISPLACED: f64 = 0.01;
 
 /// What a visit gave.
-pub(super) struct Taken {
+pub(crate) struct Taken {
     /// Bytes per second, or nanoseconds a load, in order of time.
     pub samples: Vec<f64>,
     /// Their median; above 0.
@@ -24,7 +25,7 @@ pub(super) struct Taken {
 
 /// Runs a workload once.
 pub(super) fn take(probe: &dyn Probe, workload: &Workload) -> Result<Taken, ProbeError> {
-    let mut taken = match (workload, probe.run(workload)?) {
+    let taken = match (workload, probe.run(workload)?) {
         (Workload::Copy(_), Outcome::Copy(outcome)) => Taken {
             samples: outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect(),
             start_skew_ns: outcome.start_skew_ns,
@@ -45,32 +46,31 @@ pub(super) fn take(probe: &dyn Probe, workload: &Workload) -> Result<Taken, Prob
             }
             taken
         }
-        (Workload::Io(_), Outcome::Io(outcome)) => of_io(&outcome),
         _ => return Err(ProbeError::OtherOutcome),
     };
-    taken.median = median(&taken.samples).filter(|middle| *middle > 0.0).ok_or_else(|| nothing(workload))?;
-    Ok(taken)
-}
-
-/// Streams of all groups together; pages of one group in the wrong place spoil the visit.
-fn of_io(outcome: &IoOutcome) -> Taken {
-    let mut residency = Residency { pages_checked: Some(0), ..Residency::default() };
-    for group in outcome.groups.iter().map(|group| &group.residency) {
-        let both = residency.pages_checked.zip(group.pages_checked);
-        residency.pages_checked = both.map(|(one, other)| one + other);
-        residency.pages_misplaced += group.pages_misplaced;
-        residency.huge_bytes += group.huge_bytes;
-        residency.found_on = residency.found_on.or(group.found_on);
-    }
-    let mut taken = Taken::of(outcome.elapsed_ns, residency);
-    taken.samples = outcome.bytes_per_s();
-    taken.start_skew_ns = outcome.start_skew_ns;
-    let spoilt = outcome.groups.iter().find_map(|group| misplaced(&group.residency));
-    taken.set_aside = outcome.cut.clone().or(spoilt);
-    taken
+    taken.with_figure(workload)
 }
 
 impl Taken {
+    /// Of streams of I/O. A run that was cut short does not count, whatever it gave until then.
+    pub fn of_moved(moved: &Moved) -> Self {
+        let mut taken = Self::of(moved.elapsed_ns, moved.residency.clone());
+        taken.samples = moved.bytes_per_s();
+        taken.start_skew_ns = moved.start_skew_ns;
+        taken.set_aside = moved.cut.clone().or(taken.set_aside);
+        taken
+    }
+
+    /// The same with its median.
+    pub fn with_figure(mut self, workload: &Workload) -> Result<Self, ProbeError> {
+        let middle = median(&self.samples).filter(|middle| *middle > 0.0);
+        self.median = middle.ok_or_else(|| match self.set_aside.take() {
+            Some(why) => ProbeError::Refused { what: "measure".to_owned(), why },
+            None => nothing(workload),
+        })?;
+        Ok(self)
+    }
+
     fn of(elapsed_ns: u64, residency: Residency) -> Self {
         let set_aside = misplaced(&residency);
         Self {

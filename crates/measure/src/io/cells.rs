@@ -1,0 +1,200 @@
+//! The cells of an I/O campaign: who streams from where, with which blocks.
+
+use super::options::{IoOptions, Matrix, MixPart, Places, What};
+use crate::engine::{streams, Asked, Engine};
+use crate::options::CampaignError;
+use crate::rounds::Task;
+use crate::sizes::no_room;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::{Direction, IoPath, StreamGroup};
+use std::collections::BTreeMap;
+
+/// What one cell is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cell {
+    pub groups: Vec<StreamGroup>,
+    pub cpu_nodes: Vec<NodeId>,
+    pub block_bytes: u64,
+    pub operation: Option<String>,
+}
+
+/// All cells that are asked for.
+///
+/// # Errors
+/// If a node is not there or lacks what is needed, or there is no cell.
+pub(super) fn cells(topology: &Topology, options: &IoOptions) -> Result<Vec<Cell>, CampaignError> {
+    let mixes = match &options.what {
+        What::Places(matrix) => parts(topology, matrix)?,
+        What::Mixes(mixes) => mixes.clone(),
+    };
+    let mut cells = Vec::new();
+    for operation in &options.operations {
+        for block_bytes in &options.block_bytes {
+            for mix in &mixes {
+                cells.push(cell(topology, mix, *block_bytes, operation.clone())?);
+            }
+        }
+    }
+    match cells.iter().all(|cell| cell.groups.is_empty()) {
+        true => Err(CampaignError::NoTarget),
+        false => Ok(cells),
+    }
+}
+
+fn cell(
+    topology: &Topology,
+    mix: &[MixPart],
+    block_bytes: u64,
+    operation: Option<String>,
+) -> Result<Cell, CampaignError> {
+    let group = |part: &MixPart| {
+        check(topology, part.cpu_node, part.memory)?;
+        Ok(StreamGroup {
+            cpus: topology.usable_cpus(part.cpu_node),
+            memory: part.memory,
+            streams: part.streams,
+            direction: part.direction,
+        })
+    };
+    Ok(Cell {
+        groups: mix.iter().map(group).collect::<Result<_, CampaignError>>()?,
+        cpu_nodes: mix.iter().map(|part| part.cpu_node).collect(),
+        block_bytes,
+        operation,
+    })
+}
+
+fn check(topology: &Topology, cpu_node: NodeId, memory: NodeId) -> Result<(), CampaignError> {
+    let nodes = || topology.nodes.iter().map(|node| node.id).collect();
+    if let Some(node) = [cpu_node, memory].into_iter().find(|node| topology.node(*node).is_none()) {
+        return Err(CampaignError::UnknownNode { node, nodes: nodes() });
+    }
+    if topology.usable_cpus(cpu_node).is_empty() {
+        return Err(CampaignError::NoCpus { node: cpu_node });
+    }
+    if !usable_memory(topology).contains(memory) {
+        return Err(CampaignError::NoMemory { node: memory });
+    }
+    Ok(())
+}
+
+/// Nodes with CPUs that this process may use.
+fn usable_cpus(topology: &Topology) -> NodeSet {
+    let nodes = topology.nodes.iter().map(|node| node.id);
+    nodes.filter(|node| !topology.usable_cpus(*node).is_empty()).collect()
+}
+
+fn usable_memory(topology: &Topology) -> NodeSet {
+    let nodes = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    nodes.map(|node| node.id).collect()
+}
+
+/// Nodes that have both CPUs and memory that this process may use: those of [`Places::Local`].
+pub fn local_nodes(topology: &Topology) -> NodeSet {
+    usable_cpus(topology).intersection(&usable_memory(topology))
+}
+
+fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, CampaignError> {
+    let pairs = pairs(topology, &matrix.places);
+    let mut ways: Vec<Vec<Direction>> = matrix.directions.iter().map(|direction| vec![*direction]).collect();
+    if matrix.both_at_once {
+        ways.push(vec![Direction::Write, Direction::Read]);
+    }
+    let mut mixes = Vec::new();
+    for way in &ways {
+        for (cpu_node, memory) in &pairs {
+            let stood_for = way.iter().all(|direction| stood_for(matrix, *direction, *memory));
+            if stood_for {
+                continue;
+            }
+            mixes.extend(matrix.streams.iter().map(|streams| {
+                let part = |direction: &Direction| MixPart {
+                    cpu_node: *cpu_node,
+                    memory: *memory,
+                    streams: *streams,
+                    direction: *direction,
+                };
+                way.iter().map(part).collect::<Vec<MixPart>>()
+            }));
+        }
+    }
+    Ok(mixes)
+}
+
+fn pairs(topology: &Topology, places: &Places) -> Vec<(NodeId, NodeId)> {
+    let or_all = |set: &NodeSet, all: NodeSet| if set.is_empty() { all } else { set.clone() };
+    match places {
+        Places::Local(nodes) => {
+            or_all(nodes, local_nodes(topology)).iter().map(|node| (node, node)).collect()
+        }
+        Places::Pairs { cpu_nodes, memory_nodes } => {
+            let memory_nodes = or_all(memory_nodes, usable_memory(topology));
+            let cpu_nodes = or_all(cpu_nodes, usable_cpus(topology));
+            let of = |cpu_node| memory_nodes.iter().map(move |memory| (cpu_node, memory));
+            cpu_nodes.iter().flat_map(of).collect()
+        }
+    }
+}
+
+/// Whether another node stands for this one.
+fn stood_for(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
+    let local = matches!(matrix.places, Places::Local(_));
+    local
+        && matrix.represented.iter().any(|represented| {
+            represented.direction == direction && represented.by != node && represented.nodes.contains(&node)
+        })
+}
+
+impl Cell {
+    /// To be measured by an engine.
+    pub fn task(&self, topology: &Topology, engine: &dyn Engine, options: &IoOptions) -> Task {
+        let asked = Asked {
+            groups: &self.groups,
+            block_bytes: self.block_bytes,
+            operation: self.operation.as_deref(),
+            depth: options.depth,
+            window_ms: options.window_ms,
+            slices: options.slices,
+            most_bytes: options.most_bytes,
+        };
+        let (workload, unable) = match engine.workload(&asked) {
+            Ok(workload) => (workload, None),
+            // Never run: it only stands in the place of one.
+            Err(error) => (streams(IoPath::Null, &asked), Some(error)),
+        };
+        Task {
+            workload,
+            group: self.cpu_nodes.first().copied().unwrap_or(NodeId(0)),
+            alike: None,
+            impossible: unable.or_else(|| self.no_room(topology, options.depth)),
+        }
+    }
+
+    /// Why its buffers do not fit.
+    fn no_room(&self, topology: &Topology, depth: u32) -> Option<ProbeError> {
+        let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for group in &self.groups {
+            let blocks = u64::from(group.streams).saturating_mul(depth.into());
+            let need = needs.entry(group.memory).or_default();
+            *need = need.saturating_add(blocks.saturating_mul(self.block_bytes));
+        }
+        needs.into_iter().find_map(|(node, bytes)| no_room(topology, node, bytes))
+    }
+
+    /// For warnings.
+    pub fn name(&self) -> String {
+        let group = |(group, cpu_node): (&StreamGroup, &NodeId)| {
+            let streams = if group.streams == 1 { "stream" } else { "streams" };
+            let on = match group.memory == *cpu_node {
+                true => format!("on node {cpu_node}"),
+                false => format!("on node {cpu_node} with buffers on {}", group.memory),
+            };
+            format!("{} by {} {streams} {on}", group.direction.name(), group.streams)
+        };
+        let groups: Vec<String> = self.groups.iter().zip(&self.cpu_nodes).map(group).collect();
+        groups.join(" beside ")
+    }
+}

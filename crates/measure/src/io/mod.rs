@@ -1,0 +1,224 @@
+//! The I/O campaign, common to all engines: streams of a device from each node, and mixes of them.
+//!
+//! The setting is that of Li et al. (ICPP 2013): the process runs on node i, its buffers are local to it, for all i;
+//! CPUs and buffers may also be chosen apart.
+
+mod cells;
+mod options;
+mod represent;
+
+pub use cells::local_nodes;
+pub use options::{IoOptions, Matrix, MixPart, Places, What};
+pub use represent::one_per_class;
+
+use crate::engine::{Engine, Moved};
+use crate::options::CampaignError;
+use crate::rounds::{self, Cut, Finished, Taken, Visits};
+use crate::setting::{Event, Setting};
+use crate::warnings::{self, Told};
+use cells::Cell;
+use numaio_machine::devices::Device;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::workload::Workload;
+use numaio_schema::{
+    median, IoCell, IoDevice, IoMethod, IoRecord, IoThere, Reading, Represented, Summary, Warning, IO_SCHEMA,
+};
+use std::cell::RefCell;
+
+/// Measures every cell; those that cannot be measured say why.
+///
+/// # Errors
+/// [`CampaignError`] if not one cell has a figure, or the engine's program is missing. An interrupt is no error: what
+/// was measured until then is in the record, which is marked incomplete.
+pub fn run(
+    setting: &Setting,
+    engine: &dyn Engine,
+    device: IoDevice,
+    options: &IoOptions,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<IoRecord, CampaignError> {
+    let cells = cells::cells(setting.topology, options)?;
+    let version = engine.version(setting.probe).map_err(|error| missing(engine, error))?;
+    let before = setting.conditions();
+    let tasks = cells.iter().map(|cell| cell.task(setting.topology, engine, options)).collect();
+    let seen = RefCell::new(Seen::new(cells.len()));
+    let visits = Visits {
+        take: &|index, workload| visit(setting, engine, index, workload, &seen),
+        enough: &|| options.most_bytes.is_some_and(|most| seen.borrow().next_exceeds(most)),
+    };
+    let mut finished = rounds::run_by(setting, &options.rule, tasks, 0, &visits, tell);
+    let seen = seen.into_inner();
+    if let Some(why) = finished.nothing() {
+        return Err(missing(engine, why));
+    }
+    let after = setting.conditions();
+    let nodes = setting.topology.memory_nodes().len();
+    let mut warnings = warnings::of_conditions(&before, &after, finished.busy_mhz, nodes);
+    warnings.extend(warnings_of(&cells, &finished));
+    let complete = finished.complete();
+    let method = method(engine, version, options, &finished, seen.notes);
+    let measured = std::mem::take(&mut finished.measured).into_iter().map(|measured| measured.reading);
+    let cells = cells.into_iter().zip(measured).zip(seen.cells);
+    let cells = cells.map(|((cell, reading), moved)| moved.cell(cell, reading)).collect();
+    let provenance = setting.provenance((before, after), warnings, complete);
+    Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
+}
+
+/// Measures one mix of streams.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_mix(
+    setting: &Setting,
+    engine: &dyn Engine,
+    device: IoDevice,
+    mix: &[MixPart],
+    options: &IoOptions,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<IoCell, CampaignError> {
+    let options = IoOptions { what: What::Mixes(vec![mix.to_vec()]), ..options.clone() };
+    let mut record = run(setting, engine, device, &options, tell)?;
+    record.cells.pop().ok_or(CampaignError::NoTarget)
+}
+
+/// A device of the topology, for the record; `by_way_of` is the file or address by which it is reached.
+pub fn device(found: &Device, by_way_of: Option<String>) -> IoDevice {
+    IoDevice {
+        name: found.name(),
+        model: found.model.clone(),
+        pci: found.pci.map(|address| address.to_string()),
+        node: found.locality.node,
+        by_way_of,
+        irqs: found.irqs.clone(),
+    }
+}
+
+/// A program that is missing is no other error of the machine.
+fn missing(engine: &dyn Engine, error: ProbeError) -> CampaignError {
+    match (error, engine.remedy()) {
+        (ProbeError::Unsupported { what }, Some(remedy)) => {
+            CampaignError::NoProgram { program: what, remedy: remedy.to_owned() }
+        }
+        (error, _) => CampaignError::Nothing(error),
+    }
+}
+
+/// Runs a cell once, and keeps what the rounds do not.
+fn visit(
+    setting: &Setting,
+    engine: &dyn Engine,
+    index: usize,
+    workload: &Workload,
+    seen: &RefCell<Seen>,
+) -> Result<Taken, ProbeError> {
+    let moved = engine.read(&setting.probe.run(workload)?)?;
+    let taken = Taken::of_moved(&moved);
+    seen.borrow_mut().add(index, moved, &taken);
+    taken.with_figure(workload)
+}
+
+/// What the visits gave beside their bandwidth.
+struct Seen {
+    cells: Vec<CellSeen>,
+    notes: Vec<String>,
+    bytes: u64,
+    /// Most bytes of one visit.
+    largest: u64,
+}
+
+/// Of one cell, over the visits that count.
+#[derive(Default, Clone)]
+struct CellSeen {
+    /// Median of each visit, for each group.
+    groups: Vec<Vec<f64>>,
+    bytes: u64,
+    /// None once a visit did not tell.
+    cpu_ns: Option<u64>,
+    /// The same of a peer.
+    cpu_ns_there: Option<u64>,
+}
+
+impl Seen {
+    fn new(cells: usize) -> Self {
+        let cell = CellSeen { cpu_ns: Some(0), cpu_ns_there: Some(0), ..CellSeen::default() };
+        Self { cells: vec![cell; cells], notes: Vec::new(), bytes: 0, largest: 0 }
+    }
+
+    fn add(&mut self, index: usize, moved: Moved, taken: &Taken) {
+        self.bytes = self.bytes.saturating_add(moved.bytes_of_all);
+        self.largest = self.largest.max(moved.bytes_of_all);
+        for note in moved.notes.iter().filter(|note| !note.is_empty()) {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+        let Some(cell) = self.cells.get_mut(index).filter(|_| taken.set_aside.is_none()) else { return };
+        cell.groups.resize(moved.groups.len(), Vec::new());
+        for (values, group) in cell.groups.iter_mut().zip(&moved.groups) {
+            values.extend(median(group));
+        }
+        cell.bytes = cell.bytes.saturating_add(moved.bytes);
+        let sum = |one: Option<u64>, other| one.zip(other).map(|(sum, ns)| sum.saturating_add(ns));
+        cell.cpu_ns = sum(cell.cpu_ns, moved.cpu_ns);
+        cell.cpu_ns_there = sum(cell.cpu_ns_there, moved.cpu_ns_there);
+    }
+
+    /// Whether a visit as large as the largest might go beyond a limit.
+    fn next_exceeds(&self, most: u64) -> bool {
+        self.bytes > 0 && self.bytes.saturating_add(self.largest) > most
+    }
+}
+
+impl CellSeen {
+    fn cell(self, cell: Cell, bytes_per_s: Reading) -> IoCell {
+        let of_groups = self.groups.iter().map(|values| Summary::of(values, None)).collect();
+        let per_byte = |ns: Option<u64>| Some(ns? as f64 / self.bytes as f64).filter(|_| self.bytes > 0);
+        let there = per_byte(self.cpu_ns_there);
+        IoCell {
+            of_groups: if cell.groups.len() > 1 { of_groups } else { Vec::new() },
+            groups: cell.groups,
+            cpu_nodes: cell.cpu_nodes,
+            block_bytes: cell.block_bytes,
+            operation: cell.operation,
+            bytes_per_s,
+            cpu_ns_per_byte: per_byte(self.cpu_ns),
+            there: there.map(|ns| IoThere { cpu_ns_per_byte: Some(ns), ..IoThere::default() }),
+        }
+    }
+}
+
+fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
+    let told =
+        Told { quantity: "bandwidth", time_is_up: finished.cut == Some(Cut::TimeLimit), wanted_huge: false };
+    let mut found = warnings::of_readings(&finished.measured, &|index| cells[index].name(), &told);
+    if finished.cut == Some(Cut::Enough) {
+        let what = "as many bytes were moved as were allowed before every figure had settled".to_owned();
+        found.push(Warning { rule: "byte-limit".into(), what });
+    }
+    found
+}
+
+fn method(
+    engine: &dyn Engine,
+    version: String,
+    options: &IoOptions,
+    finished: &Finished,
+    notes: Vec<String>,
+) -> IoMethod {
+    let disk = engine.disk();
+    let represented = match &options.what {
+        What::Places(matrix) if matches!(matrix.places, Places::Local(_)) => matrix.represented.clone(),
+        _ => Vec::<Represented>::new(),
+    };
+    IoMethod {
+        engine: engine.engine(),
+        version,
+        depth: options.depth,
+        disk: disk.map(|disk| (disk.method, disk.order)),
+        direct: disk.map(|disk| disk.direct),
+        area_bytes: disk.map(|disk| disk.bytes),
+        represented,
+        notes,
+        rounds: finished.rounds(&options.rule),
+    }
+}

@@ -1,0 +1,108 @@
+//! What is asked of an I/O campaign.
+
+use crate::rounds::Rule;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::workload::Direction;
+use numaio_schema::Represented;
+
+/// What an I/O campaign is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IoOptions {
+    /// Who streams.
+    pub what: What,
+    /// Bytes of one request, message or transfer; every cell is measured with each.
+    pub block_bytes: Vec<u64>,
+    /// What is asked of the device beyond direction; every cell is measured with each. One `None` where there is no
+    /// choice.
+    pub operations: Vec<Option<String>>,
+    /// Requests of a stream in flight.
+    pub depth: u32,
+    /// Length of a visit, in milliseconds.
+    pub window_ms: u32,
+    /// Samples in it.
+    pub slices: u32,
+    /// Bytes that the whole campaign may move; none for no limit.
+    pub most_bytes: Option<u64>,
+    /// When to stop.
+    pub rule: Rule,
+}
+
+/// Who streams.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// Streams of one placement at a time.
+    Places(Matrix),
+    /// Streams of several placements at once, one mix at a time.
+    Mixes(Vec<Vec<MixPart>>),
+}
+
+/// Placements, each with each number of streams in each direction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    /// Nodes of the CPUs and of the buffers.
+    pub places: Places,
+    /// Directions, one at a time.
+    pub directions: Vec<Direction>,
+    /// Both directions at once too, with as many streams in each.
+    pub both_at_once: bool,
+    /// Numbers of streams.
+    pub streams: Vec<u32>,
+    /// Nodes that stand for others of their class ([`super::one_per_class`]); empty to measure every node. Only with
+    /// [`Places::Local`].
+    pub represented: Vec<Represented>,
+}
+
+/// Nodes of the CPUs and of the buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    /// Buffers local to the CPUs, on each of these nodes; on every node with both if empty (Li et al., ICPP 2013).
+    Local(NodeSet),
+    /// Every pair; every node with CPUs, or with memory, where a set is empty.
+    Pairs {
+        /// Nodes of the CPUs.
+        cpu_nodes: NodeSet,
+        /// Nodes of the buffers.
+        memory_nodes: NodeSet,
+    },
+}
+
+/// Streams of a mix that are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MixPart {
+    /// Node of the CPUs.
+    pub cpu_node: NodeId,
+    /// Node of the buffers.
+    pub memory: NodeId,
+    /// How many.
+    pub streams: u32,
+    /// Device write or device read.
+    pub direction: Direction,
+}
+
+impl Default for IoOptions {
+    fn default() -> Self {
+        Self {
+            what: What::Places(Matrix::default()),
+            block_bytes: vec![128 << 10],
+            operations: vec![None],
+            depth: 16,
+            window_ms: 500,
+            slices: 5,
+            most_bytes: None,
+            rule: Rule::default(),
+        }
+    }
+}
+
+impl Default for Matrix {
+    fn default() -> Self {
+        Self {
+            places: Places::Local(NodeSet::new()),
+            directions: vec![Direction::Write, Direction::Read],
+            both_at_once: false,
+            streams: vec![1],
+            represented: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! One node for each class of a model.
+
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::workload::Direction;
+use numaio_schema::{Class, DirectionModel, Model, Represented};
+
+/// For each direction and class of the target's model the node that stands for it: the target itself, or the one
+/// nearest to the mean of its class (Li et al., ICPP 2013: one node of each class tells of the others). Only nodes of
+/// `measurable` count. Empty without such a model, and of a direction whose model lacks one of these nodes.
+pub fn one_per_class(
+    model: &Model,
+    target: NodeId,
+    measurable: &NodeSet,
+    directions: &[Direction],
+) -> Vec<Represented> {
+    let Some(found) = model.targets.iter().find(|found| found.target == target) else { return Vec::new() };
+    let wanted = found.directions.iter().filter(|found| directions.contains(&found.direction));
+    wanted.flat_map(|direction| of_direction(direction, target, measurable)).collect()
+}
+
+fn of_direction(model: &DirectionModel, target: NodeId, measurable: &NodeSet) -> Vec<Represented> {
+    let classed = |node: NodeId| model.classes.iter().any(|class| class.nodes.contains(node));
+    if !measurable.iter().all(classed) {
+        return Vec::new();
+    }
+    let of_class = |class: &Class| {
+        let nodes: Vec<NodeId> = class.nodes.iter().filter(|node| measurable.contains(*node)).collect();
+        let by = match nodes.contains(&target) {
+            true => target,
+            false => nearest_to_mean(model, class, &nodes)?,
+        };
+        Some(Represented { direction: model.direction, by, nodes })
+    };
+    model.classes.iter().filter_map(of_class).collect()
+}
+
+fn nearest_to_mean(model: &DirectionModel, class: &Class, nodes: &[NodeId]) -> Option<NodeId> {
+    let distance = |node: &NodeId| {
+        let found = model.nodes.iter().find(|found| found.node == *node);
+        found.map_or(f64::INFINITY, |found| (found.bytes_copied_per_s - class.mean_bytes_copied_per_s).abs())
+    };
+    nodes.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+}
