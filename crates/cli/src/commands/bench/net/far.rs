@@ -2,8 +2,8 @@
 
 use super::serve::Serves;
 use crate::failure::Failure;
-use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
 use clap::Args;
+use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -74,7 +74,8 @@ pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
     };
     if let Some(port) = args.port {
         let token = args.token.as_deref().ok_or_else(|| {
-            Failure::usage("the server wants a token").hint("it printed one: give it by NUMAIO_TOKEN or --token")
+            Failure::usage("the server wants a token")
+                .hint("it printed one: give it by NUMAIO_TOKEN or --token")
         })?;
         return Ok(Far { peer: connect(&host, port, token)?, host, started: None });
     }
@@ -98,7 +99,8 @@ fn is_here(name: &str) -> bool {
 
 /// This very program, in a process of its own.
 fn here(host: &str) -> Result<Command, Failure> {
-    let own = std::env::current_exe().map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(own);
     command.args(["bench", "net", "--serve", "--attached", "--bind", host]);
     Ok(command)

@@ -66,7 +66,8 @@ pub fn run_attached(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode
 
 fn begin(bind: IpAddr, port: u16) -> Result<(Kernel, Server), Failure> {
     interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-    let kernel = Kernel::new().map_err(|error| Failure::new(format!("cannot open the root of this machine's files: {error}")))?;
+    let kernel = Kernel::new()
+        .map_err(|error| Failure::new(format!("cannot open the root of this machine's files: {error}")))?;
     let address = SocketAddr::new(bind, port);
     let server = Server::bind(address).map_err(|error| {
         Failure::new(format!("cannot listen at {address}: {error}"))
@@ -84,10 +85,13 @@ fn invitation(address: &SocketAddr, token: &str) -> String {
 }
 
 fn tell(common: &Common, told: &Told) {
-    output::remark(common, &match told {
-        Told::Refused { from, why } => format!("{from} was not let in: {why}"),
-        Told::Began { from } => format!("a session with {from} begins"),
-        Told::Ended { why: None } => "the session is over".to_owned(),
-        Told::Ended { why: Some(why) } => format!("the session is over: {why}"),
-    });
+    output::remark(
+        common,
+        &match told {
+            Told::Refused { from, why } => format!("{from} was not let in: {why}"),
+            Told::Began { from } => format!("a session with {from} begins"),
+            Told::Ended { why: None } => "the session is over".to_owned(),
+            Told::Ended { why: Some(why) } => format!("the session is over: {why}"),
+        },
+    );
 }
