@@ -24,7 +24,10 @@ impl Engine for Iperf3 {
     }
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
-        version_of(probe, PROGRAM, "--version")
+        // `iperf 3.12 (cJSON 1.7.15)`
+        let said = version_of(probe, PROGRAM, "--version")?;
+        let version = said.trim_start_matches("iperf").trim();
+        Ok(version.split(" (").next().unwrap_or(version).to_owned())
     }
 
     fn remedy(&self) -> Option<&'static str> {
