@@ -70,7 +70,9 @@ impl Probe for Kernel {
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => match &io.through {
+                IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
                 IoPath::Tcp(path) => self.peer(&path.peer)?.run(self, io, path).map(Outcome::Io),
+                IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
             },
             Workload::Tool(tool) => match &tool.peer {

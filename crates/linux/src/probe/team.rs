@@ -36,24 +36,34 @@ pub fn together<M: Send, B: Send>(
     members: Vec<(CpuId, M)>,
     work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
 ) -> Result<Vec<B>, ProbeError> {
-    let (team, work) = (&Team::new(members.len()), &work);
+    together_at(name, members, |cpu| affinity::pin(*cpu), work)
+}
+
+/// The same with threads that are bound to their places by `bind`.
+pub fn together_at<P: Send, M: Send, B: Send>(
+    name: &str,
+    members: Vec<(P, M)>,
+    bind: impl Fn(&P) -> Result<(), ProbeError> + Sync,
+    work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
+) -> Result<Vec<B>, ProbeError> {
+    let (team, work, bind) = (&Team::new(members.len()), &work, &bind);
     let results: Vec<Result<B, Leave>> = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (cpu, member) in members {
+        for (index, (place, member)) in members.into_iter().enumerate() {
             let run = move || {
                 // Whatever ends this thread early, a panic too, the others do not wait for it.
                 let presence = team.presence();
-                affinity::pin(cpu)?;
+                bind(&place)?;
                 let brought = work(team, member)?;
                 presence.done();
                 Ok(brought)
             };
-            let builder = thread::Builder::new().name(format!("{name}-{cpu}")).stack_size(STACK_BYTES);
+            let builder = thread::Builder::new().name(format!("{name}-{index}")).stack_size(STACK_BYTES);
             match builder.spawn_scoped(scope, run) {
                 Ok(thread) => threads.push(Ok(thread)),
                 Err(error) => {
                     team.abandon();
-                    let what = format!("start a thread for CPU {cpu}");
+                    let what = format!("start thread {index} of {name}");
                     threads.push(Err(Leave::Failed(ProbeError::Refused { what, why: error.to_string() })));
                     break;
                 }

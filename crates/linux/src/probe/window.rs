@@ -31,11 +31,13 @@ impl Plan {
         Self { slice_ns: slice_ns.max(1), slices }
     }
 
-    fn total_ns(self) -> u64 {
+    /// Time of the warm-up and all slices.
+    pub fn total_ns(self) -> u64 {
         self.slice_ns.saturating_mul(u64::from(self.slices) + 1)
     }
 
-    fn curve(self) -> Curve {
+    /// A curve with points enough for these slices.
+    pub fn curve(self) -> Curve {
         let points = (u64::from(self.slices) + 2) * POINTS_PER_SLICE + 2;
         Curve::new(points as usize, self.slice_ns / POINTS_PER_SLICE)
     }

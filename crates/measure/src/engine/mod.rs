@@ -5,6 +5,7 @@
 
 mod builtin;
 pub mod far;
+mod fio;
 pub mod iperf3;
 pub mod perftest;
 mod tcp;
@@ -12,6 +13,7 @@ mod tcp;
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
 pub use far::{Far, FarPlace};
+pub use fio::Fio;
 pub use iperf3::Iperf3;
 pub use perftest::Perftest;
 pub use tcp::Tcp;

@@ -225,7 +225,7 @@ mod tests {
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
         let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write };
         let asked = Asked {
-            groups: &[group.clone()],
+            groups: std::slice::from_ref(&group),
             block_bytes: 65536,
             operation: Some("write"),
             depth: 1,

@@ -1,9 +1,11 @@
 //! `numaio bench`: real I/O of devices from every node. A file for each kind of device; what they share is in
 //! `shared`.
 
+pub mod disk;
 pub mod net;
 pub mod rdma;
 mod shared;
+mod target;
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -18,6 +20,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// Measure a disk, or a file on one
+    Disk(disk::DiskArgs),
     /// Measure TCP between this host and another one
     Net(net::NetArgs),
     /// Measure RDMA between this host and another one, by perftest
@@ -28,5 +32,6 @@ pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         BenchCommand::Net(command) => net::run(common, command),
         BenchCommand::Rdma(command) => rdma::run(common, command),
+        BenchCommand::Disk(command) => disk::run(common, command),
     }
 }

@@ -108,7 +108,7 @@ pub fn run(common: &Common, args: &RdmaArgs) -> Result<ExitCode, Failure> {
         records.iter().map(|record| net_text(record, &style)).collect()
     };
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
-    let done = shared::bench(common, &machine, &topology, &args.bounds, &engines, &measure, text);
+    let done = shared::bench_by(common, &machine, &topology, &args.bounds, &engines, &measure, text);
     drop(machine);
     drop(started);
     done

@@ -133,11 +133,30 @@ impl BoundsArgs {
     }
 }
 
-/// A campaign of each engine, as `measure` runs it; their records are shown by `text`, written and saved.
+/// A campaign of each engine, all of the same options; their records are shown by `text`, written and saved.
 ///
 /// # Errors
 /// If an engine measured nothing, after what others measured was kept.
 pub fn bench(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    bounds: &BoundsArgs,
+    (engines, device, options): (&[Box<dyn Engine>], &IoDevice, &IoOptions),
+    text: impl Fn(&[IoRecord]) -> String,
+) -> Result<ExitCode, Failure> {
+    let measure = |engine: &dyn Engine| {
+        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+        measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
+    };
+    bench_by(common, machine, topology, bounds, engines, &measure, text)
+}
+
+/// The same, each campaign as `measure` runs it.
+///
+/// # Errors
+/// As [`bench`].
+pub fn bench_by(
     common: &Common,
     machine: &Machine,
     topology: &Topology,

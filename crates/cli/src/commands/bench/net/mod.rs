@@ -119,7 +119,7 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
         }
         text
     };
-    let done = shared::bench(common, &machine, &topology, &args.bounds, &engines, &measure, text);
+    let done = shared::bench_by(common, &machine, &topology, &args.bounds, &engines, &measure, text);
     drop(machine);
     drop(started);
     done
@@ -182,7 +182,7 @@ mod tests {
         for wrong in ["", "0", "1k..", "..1k", "2k..1k", "1G", "x", "1k,,2k", "-1"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
         }
-        let many = vec!["1..64M"; 3].join(",");
+        let many = ["1..64M"; 3].join(",");
         assert!(sizes(&many).is_err());
     }
 }
