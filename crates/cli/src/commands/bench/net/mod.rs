@@ -7,12 +7,14 @@ pub mod sides;
 use super::shared::{self, BoundsArgs};
 use crate::args::{Common, Directions};
 use crate::commands::measuring::{self, Measured};
+use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use far::FarArgs;
 use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
 use numaio_measure::IoOptions;
@@ -87,6 +89,9 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     }
     let machine = live(common)?;
     let topology = see(&machine);
+    if let Some(name) = args.device.as_deref().filter(|name| !is_known(&topology, name)) {
+        node_of_device(&topology, name)?;
+    }
     let far = far::reach(&args.far)?;
     let ends = Ends::of(&topology, &far, &args.sides, args.device.as_deref())?;
     let io = IoOptions {
@@ -123,6 +128,10 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     drop(machine);
     drop(started);
     done
+}
+
+fn is_known(topology: &Topology, name: &str) -> bool {
+    topology.devices.iter().any(|device| device.answers_to(name))
 }
 
 /// This machine: no tape and no copied tree has a network.

@@ -2,7 +2,6 @@
 
 use super::far;
 use crate::args::node;
-use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::tcp::About;
@@ -58,7 +57,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of a session. `device` is the one that was named here; without it, it is the interface that has the address by
+    /// Of a session. What is no device of the topology, as a loopback or soft-RoCE, is on no known node. `device` is the one that was named here; without it, it is the interface that has the address by
     /// which the peer was reached.
     pub fn of(
         topology: &Topology,
@@ -67,12 +66,6 @@ impl Ends {
         device: Option<&str>,
     ) -> Result<Self, Failure> {
         let about = far.peer.about();
-        // A name that was typed must be that of a device; the one that was found may be a bridge or a tunnel.
-        if let Some(name) =
-            device.filter(|name| !topology.devices.iter().any(|device| device.answers_to(name)))
-        {
-            node_of_device(topology, name)?;
-        }
         let name = device.or(far.peer.interface()).unwrap_or("network");
         let here = here(topology, name, far.peer.name());
         let home = home(topology, here.node)
