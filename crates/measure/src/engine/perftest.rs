@@ -238,7 +238,7 @@ mod tests {
         let here = format!("-d mlx5_0 {alike} -x 3 -p {{port}} 192.0.2.1");
         assert_eq!((tool.program.as_str(), tool.processes[0].args.join(" ")), ("ib_write_bw", here));
         assert_eq!(tool.peer.expect("a peer").args.join(" "), format!("-d mlx5_1 {alike}"));
-        let read = StreamGroup { direction: Direction::Read, ..group };
+        let read = StreamGroup { direction: Direction::Read, ..group.clone() };
         assert!(engine.workload(&Asked { groups: &[read], ..asked }).is_err(), "writing is no device read");
     }
 

@@ -1,7 +1,7 @@
 //! `numaio bench rdma`: RDMA between two hosts by perftest, from every node.
 
 use super::net::far::{self, FarArgs};
-use super::net::sides::{Ends, SidesArgs};
+use super::net::sides::{check_device, Ends, SidesArgs};
 use super::net::{join, live, sizes, Sizes};
 use super::shared::{self, BoundsArgs};
 use crate::args::Common;
@@ -9,6 +9,7 @@ use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
+use numaio_machine::near::Ground;
 use numaio_machine::see::see;
 use numaio_measure::engine::perftest::Op;
 use numaio_measure::engine::{Engine, Perftest};
@@ -73,8 +74,10 @@ pub fn run(common: &Common, args: &RdmaArgs) -> Result<ExitCode, Failure> {
     }
     let machine = live(common)?;
     let topology = see(&machine);
+    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+    check_device(ground, &args.device)?;
     let far = far::reach(&args.far)?;
-    let ends = Ends::of(&topology, &far, &args.sides, Some(&args.device))?;
+    let ends = Ends::of(ground, &far, &args.sides, Some(&args.device))?;
     let op = Op::from(args.op);
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),

@@ -1,7 +1,9 @@
-//! Network interfaces by address (getifaddrs(3)), and what the topology knows of them.
+//! Network interfaces by address (getifaddrs(3)), and what is behind them.
 
 use super::protocol::Interface;
-use numaio_machine::topology::Topology;
+use numaio_machine::devices::Device;
+use numaio_machine::ids::NodeId;
+use numaio_machine::near::{self, Ground, Handle};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -30,14 +32,30 @@ pub fn of(address: IpAddr) -> Option<String> {
     found
 }
 
-/// An interface with its node and interrupts, if it is one of the machine's devices.
-pub fn known(topology: &Topology, name: String) -> Interface {
-    let device = topology.devices.iter().find(|device| device.answers_to(&name));
-    Interface {
-        node: device.and_then(|device| device.locality.node),
-        irqs: device.map(|device| device.irqs.clone()).unwrap_or_default(),
-        name,
-    }
+/// What an interface or an RDMA device stands for: `eth0` for its card, a bond or a bridge for what is below it.
+#[derive(Debug, Clone, Copy)]
+pub struct Behind<'a> {
+    /// The first of its devices; none of a loopback.
+    pub device: Option<&'a Device>,
+    /// The node of all its devices; none if there is none, or they are on several.
+    pub node: Option<NodeId>,
+}
+
+/// Follows a name down to devices.
+pub fn behind<'a>(ground: Ground<'a>, name: &str) -> Behind<'a> {
+    let found = near::resolve(ground, &Handle::Name(name.to_owned()));
+    let first = found.devices.first().map(|device| device.index);
+    let node = match found.nodes.as_slice() {
+        [only] => Some(only.node),
+        _ => None,
+    };
+    Behind { device: first.and_then(|index| ground.topology.devices.get(index)), node }
+}
+
+/// An interface with its node and interrupts.
+pub fn known(ground: Ground, name: String) -> Interface {
+    let Behind { device, node } = behind(ground, &name);
+    Interface { node, irqs: device.map(|device| device.irqs.clone()).unwrap_or_default(), name }
 }
 
 /// An IPv4 address that came as an IPv6 one is the IPv4 one.

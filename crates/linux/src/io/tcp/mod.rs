@@ -21,5 +21,6 @@ mod wire;
 mod tests;
 
 pub use client::{Peer, PeerError};
+pub use interface::{behind, Behind};
 pub use protocol::{About, AboutNode, Interface, PROTOCOL};
 pub use server::{Server, Told};

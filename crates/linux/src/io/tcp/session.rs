@@ -11,9 +11,9 @@ use super::wire::{Lost, Wire};
 use crate::memory::Room;
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
+use numaio_machine::near::Ground;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::see::see;
-use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Lost> {
         let lost = |error: std::io::Error| Lost(error.to_string());
         let address = socket.local_addr().map_err(lost)?.ip();
-        let about = about(&see(kernel), address);
+        let about = about(kernel, address);
         Ok(Self { wire: Wire::new(socket, LONGEST_REQUEST).map_err(lost)?, kernel, desk, stop, about })
     }
 
@@ -237,16 +237,18 @@ impl<'a> Session<'a> {
 }
 
 /// What a client needs to know of this machine. `address` is the one by which it came.
-fn about(topology: &Topology, address: IpAddr) -> About {
+fn about(kernel: &Kernel, address: IpAddr) -> About {
+    let topology = &see(kernel);
+    let ground = Ground { root: kernel, locate: kernel, topology };
     let memory = topology.memory_nodes();
     let nodes = topology.nodes.iter().map(|node| AboutNode {
         node: node.id,
         cpus: topology.usable_cpus(node.id),
-        memory: memory.contains(node.id),
+        memory: memory.contains(node.id) && node.memory_allowed,
     });
     About {
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         nodes: nodes.filter(|node| node.memory || !node.cpus.is_empty()).collect(),
-        interface: interface::of(address).map(|name| interface::known(topology, name)),
+        interface: interface::of(address).map(|name| interface::known(ground, name)),
     }
 }

@@ -7,20 +7,19 @@ pub mod sides;
 use super::shared::{self, BoundsArgs};
 use crate::args::{Common, Directions};
 use crate::commands::measuring::{self, Measured};
-use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use far::FarArgs;
+use numaio_machine::near::Ground;
 use numaio_machine::see::see;
-use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
 use numaio_measure::IoOptions;
 use numaio_report::{io_agreement, net_text};
 use numaio_schema::IoRecord;
-use sides::{Ends, SidesArgs};
+use sides::{check_device, Ends, SidesArgs};
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::ExitCode;
 
@@ -89,11 +88,10 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     }
     let machine = live(common)?;
     let topology = see(&machine);
-    if let Some(name) = args.device.as_deref().filter(|name| !is_known(&topology, name)) {
-        node_of_device(&topology, name)?;
-    }
+    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+    args.device.as_deref().map_or(Ok(()), |name| check_device(ground, name))?;
     let far = far::reach(&args.far)?;
-    let ends = Ends::of(&topology, &far, &args.sides, args.device.as_deref())?;
+    let ends = Ends::of(ground, &far, &args.sides, args.device.as_deref())?;
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
@@ -128,10 +126,6 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     drop(machine);
     drop(started);
     done
-}
-
-fn is_known(topology: &Topology, name: &str) -> bool {
-    topology.devices.iter().any(|device| device.answers_to(name))
 }
 
 /// This machine: no tape and no copied tree has a network.

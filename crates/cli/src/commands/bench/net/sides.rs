@@ -2,12 +2,13 @@
 
 use super::far;
 use crate::args::node;
+use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use numaio_linux::io::tcp::About;
+use numaio_linux::io::tcp::{behind, About, Behind};
 use numaio_machine::ids::NodeId;
+use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::set::NodeSet;
-use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_measure::engine::{Far, FarPlace};
 use numaio_measure::io::{self, Places};
@@ -57,18 +58,18 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of a session. What is no device of the topology, as a loopback or soft-RoCE, is on no known node. `device` is the one that was named here; without it, it is the interface that has the address by
+    /// Of a session. `device` is the one that was named here; without it, it is the interface that has the address by
     /// which the peer was reached.
     pub fn of(
-        topology: &Topology,
+        ground: Ground,
         far: &far::Far,
         args: &SidesArgs,
         device: Option<&str>,
     ) -> Result<Self, Failure> {
         let about = far.peer.about();
         let name = device.or(far.peer.interface()).unwrap_or("network");
-        let here = here(topology, name, far.peer.name());
-        let home = home(topology, here.node)
+        let here = here(ground, name, far.peer.name());
+        let home = home(ground.topology, here.node)
             .ok_or_else(|| Failure::new("no node has both CPUs and memory that this process may use"))?;
         let (cpus, memory) = about.own_place();
         let own_nodes = about.nodes.iter().filter(|node| node.cpus.iter().any(|cpu| cpus.contains(cpu)));
@@ -127,27 +128,35 @@ fn places_there(about: &About, all_pairs: bool) -> Vec<FarPlace> {
         .collect()
 }
 
-/// The device here, by the name of its interface; a loopback or tunnel is on no node.
-fn here(topology: &Topology, name: &str, peer: &str) -> IoDevice {
-    match topology.devices.iter().find(|device| device.answers_to(name)) {
-        Some(device) => IoDevice { name: name.to_owned(), ..io::device(device, Some(peer.to_owned())) },
-        None => IoDevice { by_way_of: Some(peer.to_owned()), ..unknown(name) },
-    }
+/// The device here, by the name of its interface; a loopback is on no node.
+fn here(ground: Ground, name: &str, peer: &str) -> IoDevice {
+    let Behind { device, node } = behind(ground, name);
+    let found = device.map_or_else(unknown, |device| io::device(device, None));
+    IoDevice { name: name.to_owned(), node, by_way_of: Some(peer.to_owned()), ..found }
 }
 
 fn there(about: &About) -> Option<IoDevice> {
     let interface = about.interface.as_ref()?;
     let irqs = interface.irqs.clone();
-    Some(IoDevice { node: interface.node, irqs, ..unknown(&interface.name) })
+    Some(IoDevice { name: interface.name.clone(), node: interface.node, irqs, ..unknown() })
 }
 
-fn unknown(name: &str) -> IoDevice {
+fn unknown() -> IoDevice {
     IoDevice {
-        name: name.to_owned(),
+        name: String::new(),
         model: String::new(),
         pci: None,
         node: None,
         by_way_of: None,
         irqs: Vec::new(),
+    }
+}
+
+/// Finds out, before the other host is asked, whether a device that was named is there.
+pub fn check_device(ground: Ground, name: &str) -> Result<(), Failure> {
+    match resolve(ground, &Handle::Name(name.to_owned())).is_unknown() {
+        // It tells which devices there are.
+        true => node_of_device(ground.topology, name).map(|_| ()),
+        false => Ok(()),
     }
 }
