@@ -1,5 +1,6 @@
 //! This machine, live.
 
+use crate::io::tcp::Peer;
 use crate::{control, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::locate::{Answer, Locate, LocateError, Question};
@@ -8,7 +9,7 @@ use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
 use numaio_machine::workload::{IoPath, Workload};
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The Linux kernel this process runs on: to see, to try, to ask and to change.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Kernel {
     root: Root,
     /// Bytes of memory that the control group allows; read when first needed.
     limit_bytes: OnceLock<Option<u64>>,
+    /// Other hosts that streams may go to.
+    peers: Mutex<Vec<Arc<Peer>>>,
 }
 
 impl Kernel {
@@ -24,7 +27,27 @@ impl Kernel {
     /// # Errors
     /// The kernel's, if not even `/` can be opened.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { root: Root::live()?, limit_bytes: OnceLock::new() })
+        Ok(Self { root: Root::live()?, limit_bytes: OnceLock::new(), peers: Mutex::default() })
+    }
+
+    /// From now on workloads can be run that need this peer, by its name.
+    pub fn join(&self, peer: Peer) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(peer));
+    }
+
+    /// Bytes of memory that the control group allows.
+    pub(crate) fn limit_bytes(&self) -> Option<u64> {
+        *self.limit_bytes.get_or_init(|| topology::read(&self.root).confinement.memory_limit_bytes)
+    }
+
+    /// The newest session with a peer: an older one of the same name is over.
+    fn peer(&self, name: &str) -> Result<Arc<Peer>, ProbeError> {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = peers.iter().rev().find(|peer| peer.name() == name);
+        found.cloned().ok_or_else(|| ProbeError::Refused {
+            what: format!("streams to {name}"),
+            why: "there is no session with a numaio there".to_owned(),
+        })
     }
 }
 
@@ -42,18 +65,21 @@ impl Sysfs for Kernel {
 
 impl Probe for Kernel {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let limit = || topology::read(&self.root).confinement.memory_limit_bytes;
-        let limit = *self.limit_bytes.get_or_init(limit);
+        let limit = self.limit_bytes();
         match workload {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => match &io.through {
                 IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
+                IoPath::Tcp(path) => self.peer(&path.peer)?.run(self, io, path).map(Outcome::Io),
                 IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
             },
-            Workload::Tool(tool) => tool::run(tool).map(Outcome::Tool),
+            Workload::Tool(tool) => match &tool.peer {
+                Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),
+                None => tool::run(tool).map(Outcome::Tool),
+            },
         }
     }
 }

@@ -50,8 +50,8 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
 }
 
-/// A process of ours that was started.
-struct Running {
+/// A process of ours that was started; ended when dropped.
+pub(crate) struct Running {
     child: Child,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
@@ -62,7 +62,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(program: &str, process: &ToolProcess) -> Result<Self, ProbeError> {
+    /// Starts it, bound.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn start(program: &str, process: &ToolProcess) -> Result<Self, ProbeError> {
         let refused = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => ProbeError::Unsupported { what: program.to_owned() },
             _ => ProbeError::Refused { what: format!("start {program}"), why: error.to_string() },
@@ -78,8 +82,8 @@ impl Running {
         Ok(Self { child, stdout, stderr, ended: None, late: false })
     }
 
-    /// How it ended, if it did.
-    fn ended(&mut self) -> Option<(ToolEnd, u64)> {
+    /// How it ended, with its CPU time in nanoseconds, if it did.
+    pub fn ended(&mut self) -> Option<(ToolEnd, u64)> {
         if self.ended.is_none() {
             self.ended = reap(self.child.id(), libc::WNOHANG);
         }
@@ -99,6 +103,12 @@ impl Running {
         }
         self.signal(libc::SIGKILL);
         self.ended = self.ended.or_else(|| reap(self.child.id(), 0));
+    }
+
+    /// Ends it, if it has not, and gives what it said.
+    pub fn end_and_say(mut self) -> ToolSaid {
+        self.end();
+        self.said()
     }
 
     /// To its whole group. Children that outlive it are reached too: the group lives as long as one of them.

@@ -9,6 +9,7 @@ mod cells;
 pub mod engine;
 pub mod io;
 pub mod latency;
+pub mod net;
 mod options;
 mod order;
 mod pairs;
@@ -21,6 +22,7 @@ mod warnings;
 
 pub use io::IoOptions;
 pub use latency::LatencyOptions;
+pub use net::NetOptions;
 pub use options::{CampaignError, Options, Threads};
 pub use rounds::Rule;
 pub use setting::{Event, Setting};

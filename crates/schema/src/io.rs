@@ -3,6 +3,7 @@
 use crate::{NotThatDocument, Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ pub struct IoRecord {
     pub method: IoMethod,
     /// One for each placement, direction, block size and number of streams.
     pub cells: Vec<IoCell>,
+    /// The device at the other end of a network path, as the peer tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<IoDevice>,
 }
 
 /// A device that was measured.
@@ -121,6 +125,21 @@ pub struct IoCell {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub of_groups: Vec<Option<Summary>>,
     /// CPU time a byte, in nanoseconds, user and system of the processes that moved the data, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns_per_byte: Option<f64>,
+    /// Who was at the other end of a network path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<IoThere>,
+}
+
+/// The other end of streams through a network.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoThere {
+    /// Nodes of its CPUs.
+    pub cpu_nodes: NodeSet,
+    /// Node of its buffers; none where a program chose.
+    pub memory: Option<NodeId>,
+    /// Its CPU time a byte, in nanoseconds, user and system of the processes that moved the data, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
 }

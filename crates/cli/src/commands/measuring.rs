@@ -12,10 +12,10 @@ use numaio_machine::probe::Probe;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Pages;
-use numaio_measure::engine::Engine;
+use numaio_measure::engine::{Engine, Far};
 use numaio_measure::{
-    campaign, io, latency, stream, CampaignError, Event, IoOptions, LatencyOptions, Options, Rule, Setting,
-    StreamOptions, Threads,
+    campaign, io, latency, net, stream, CampaignError, Event, IoOptions, LatencyOptions, NetOptions, Options,
+    Rule, Setting, StreamOptions, Threads,
 };
 use numaio_model::pair_classes;
 use numaio_schema::{
@@ -119,6 +119,19 @@ pub fn measure_io(
     options: &IoOptions,
 ) -> Result<IoRecord, Failure> {
     run(common, machine, now, |setting, tell| io::run(setting, engine, device, options, tell))
+}
+
+/// I/O through a network. The devices are the one here and the one there.
+pub fn measure_net(
+    common: &Common,
+    machine: Measured,
+    now: u64,
+    engine: &dyn Engine,
+    far: &Far,
+    devices: (IoDevice, Option<IoDevice>),
+    options: &NetOptions,
+) -> Result<IoRecord, Failure> {
+    run(common, machine, now, |setting, tell| net::run(setting, engine, far, devices, options, tell))
 }
 
 /// Runs a campaign, with progress; Ctrl-C ends it early.

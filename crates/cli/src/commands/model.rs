@@ -63,7 +63,7 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
     Ok(targets)
 }
 
-pub(super) fn node_of_device(
+pub(in crate::commands) fn node_of_device(
     topology: &Topology,
     name: &str,
 ) -> Result<numaio_machine::ids::NodeId, Failure> {

@@ -1,5 +1,7 @@
 //! Streams between memory and devices.
 
+pub mod tcp;
+
 mod claim;
 mod disk;
 mod random;

@@ -4,11 +4,19 @@
 //! ([`crate::io`]).
 
 mod builtin;
+pub mod far;
 mod fio;
+pub mod iperf3;
+pub mod perftest;
+mod tcp;
 
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
+pub use far::{Far, FarPlace};
 pub use fio::Fio;
+pub use iperf3::Iperf3;
+pub use perftest::Perftest;
+pub use tcp::Tcp;
 
 use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, ProbeExt, Residency, ToolOutcome};
 use numaio_machine::set::CpuSet;
@@ -88,6 +96,8 @@ pub struct Moved {
     /// CPU time in those stretches, user and system, of the processes that moved the data, in nanoseconds; none if
     /// unknown.
     pub cpu_ns: Option<u64>,
+    /// The same at the other end of a network path.
+    pub cpu_ns_there: Option<u64>,
     /// Time of the whole run in nanoseconds.
     pub elapsed_ns: u64,
     /// Time between the first and the last stream's start, in nanoseconds; 0 if unknown.
@@ -147,6 +157,7 @@ impl Moved {
             bytes,
             bytes_of_all: bytes.saturating_add(warm_up),
             cpu_ns: Some(outcome.cpu_ns),
+            cpu_ns_there: outcome.there.as_ref().map(|there| there.cpu_ns),
             elapsed_ns: outcome.elapsed_ns,
             start_skew_ns: outcome.start_skew_ns,
             residency: residency(outcome),
@@ -162,10 +173,11 @@ impl Moved {
     }
 }
 
-/// Of all groups together.
+/// Of all groups together, and of the peer.
 fn residency(outcome: &IoOutcome) -> Residency {
     let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
-    for group in outcome.groups.iter().map(|group| &group.residency) {
+    let there = outcome.there.iter().map(|there| &there.residency);
+    for group in outcome.groups.iter().map(|group| &group.residency).chain(there) {
         let both = all.pages_checked.zip(group.pages_checked);
         all.pages_checked = both.map(|(one, other)| one.saturating_add(other));
         all.pages_misplaced = all.pages_misplaced.saturating_add(group.pages_misplaced);

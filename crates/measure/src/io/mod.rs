@@ -21,7 +21,7 @@ use numaio_machine::devices::Device;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Workload;
 use numaio_schema::{
-    median, IoCell, IoDevice, IoMethod, IoRecord, Reading, Represented, Summary, Warning, IO_SCHEMA,
+    median, IoCell, IoDevice, IoMethod, IoRecord, IoThere, Reading, Represented, Summary, Warning, IO_SCHEMA,
 };
 use std::cell::RefCell;
 
@@ -61,7 +61,7 @@ pub fn run(
     let cells = cells.into_iter().zip(measured).zip(seen.cells);
     let cells = cells.map(|((cell, reading), moved)| moved.cell(cell, reading)).collect();
     let provenance = setting.provenance((before, after), warnings, complete);
-    Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells })
+    Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
 }
 
 /// Measures one mix of streams.
@@ -134,11 +134,13 @@ struct CellSeen {
     bytes: u64,
     /// None once a visit did not tell.
     cpu_ns: Option<u64>,
+    /// The same of a peer.
+    cpu_ns_there: Option<u64>,
 }
 
 impl Seen {
     fn new(cells: usize) -> Self {
-        let cell = CellSeen { cpu_ns: Some(0), ..CellSeen::default() };
+        let cell = CellSeen { cpu_ns: Some(0), cpu_ns_there: Some(0), ..CellSeen::default() };
         Self { cells: vec![cell; cells], notes: Vec::new(), bytes: 0, largest: 0 }
     }
 
@@ -156,7 +158,9 @@ impl Seen {
             values.extend(median(group));
         }
         cell.bytes = cell.bytes.saturating_add(moved.bytes);
-        cell.cpu_ns = cell.cpu_ns.zip(moved.cpu_ns).map(|(sum, ns)| sum.saturating_add(ns));
+        let sum = |one: Option<u64>, other| one.zip(other).map(|(sum, ns)| sum.saturating_add(ns));
+        cell.cpu_ns = sum(cell.cpu_ns, moved.cpu_ns);
+        cell.cpu_ns_there = sum(cell.cpu_ns_there, moved.cpu_ns_there);
     }
 
     /// Whether a visit as large as the largest might go beyond a limit.
@@ -168,7 +172,8 @@ impl Seen {
 impl CellSeen {
     fn cell(self, cell: Cell, bytes_per_s: Reading) -> IoCell {
         let of_groups = self.groups.iter().map(|values| Summary::of(values, None)).collect();
-        let cpu_ns = self.cpu_ns.filter(|_| self.bytes > 0);
+        let per_byte = |ns: Option<u64>| Some(ns? as f64 / self.bytes as f64).filter(|_| self.bytes > 0);
+        let there = per_byte(self.cpu_ns_there);
         IoCell {
             of_groups: if cell.groups.len() > 1 { of_groups } else { Vec::new() },
             groups: cell.groups,
@@ -176,7 +181,8 @@ impl CellSeen {
             block_bytes: cell.block_bytes,
             operation: cell.operation,
             bytes_per_s,
-            cpu_ns_per_byte: cpu_ns.map(|ns| ns as f64 / self.bytes as f64),
+            cpu_ns_per_byte: per_byte(self.cpu_ns),
+            there: there.map(|ns| IoThere { cpu_ns_per_byte: Some(ns), ..IoThere::default() }),
         }
     }
 }

@@ -2,6 +2,8 @@
 //! `shared`.
 
 pub mod disk;
+pub mod net;
+pub mod rdma;
 mod shared;
 mod target;
 
@@ -20,10 +22,16 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
     Disk(disk::DiskArgs),
+    /// Measure TCP between this host and another one
+    Net(net::NetArgs),
+    /// Measure RDMA between this host and another one, by perftest
+    Rdma(rdma::RdmaArgs),
 }
 
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.command {
+        BenchCommand::Net(command) => net::run(common, command),
+        BenchCommand::Rdma(command) => rdma::run(common, command),
         BenchCommand::Disk(command) => disk::run(common, command),
     }
 }

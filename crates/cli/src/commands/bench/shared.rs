@@ -145,6 +145,26 @@ pub fn bench(
     (engines, device, options): (&[Box<dyn Engine>], &IoDevice, &IoOptions),
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<ExitCode, Failure> {
+    let measure = |engine: &dyn Engine| {
+        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+        measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
+    };
+    bench_by(common, machine, topology, bounds, engines, &measure, text)
+}
+
+/// The same, each campaign as `measure` runs it.
+///
+/// # Errors
+/// As [`bench`].
+pub fn bench_by(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    bounds: &BoundsArgs,
+    engines: &[Box<dyn Engine>],
+    measure: &dyn Fn(&dyn Engine) -> Result<IoRecord, Failure>,
+    text: impl Fn(&[IoRecord]) -> String,
+) -> Result<ExitCode, Failure> {
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::keep(machine, bounds.no_save, Kind::Io, fingerprint)?;
     if let Some(path) = &bounds.output {
@@ -153,10 +173,7 @@ pub fn bench(
     let mut records = Vec::new();
     let mut failed = None;
     for engine in engines {
-        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-        let record =
-            measuring::measure_io(common, setting, machine.time(), engine.as_ref(), device.clone(), options);
-        match record {
+        match measure(engine.as_ref()) {
             Ok(record) => records.push(record),
             Err(failure) if engines.len() > 1 && failed.is_none() => failed = Some(failure),
             Err(failure) => return Err(failed.unwrap_or(failure)),

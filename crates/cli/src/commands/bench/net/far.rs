@@ -1,0 +1,214 @@
+//! The other host: a numaio that serves there, started by us over ssh, or found where the user says.
+
+use super::serve::Serves;
+use crate::failure::Failure;
+use clap::Args;
+use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
+use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long ssh and the numaio there may take until that serves.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Longest line in which it says so.
+const LONGEST_LINE: u64 = 4096;
+/// Exit statuses of ssh and of shells that found no such program.
+const SSH_FAILED: i32 = 255;
+const NOT_FOUND: i32 = 127;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The other host")]
+pub struct FarArgs {
+    /// The other host, as for ssh; localhost for this one
+    ///
+    /// numaio starts itself there over ssh, unless --port names one that serves already.
+    #[arg(long, value_name = "HOST")]
+    pub peer: Option<String>,
+    /// Port of a numaio that serves there (numaio bench net --serve)
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// What that numaio printed; better in the environment, where no list of processes shows it
+    #[arg(long, value_name = "TOKEN", env = "NUMAIO_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// Address of the other host by which streams go, if it is not that of its name
+    #[arg(long, value_name = "ADDRESS")]
+    pub via: Option<IpAddr>,
+    /// The numaio there, if it is not on the PATH of an ssh session
+    #[arg(long, value_name = "PATH", default_value = "numaio")]
+    pub remote_numaio: String,
+}
+
+/// A numaio that we started, here or there. It ends when this is dropped.
+pub struct Started {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+/// The other host.
+pub struct Far {
+    /// The session.
+    pub peer: Peer,
+    /// Its address without the port, as tools want it.
+    pub host: String,
+    /// What we started; after the session, which ends first.
+    pub started: Option<Started>,
+}
+
+/// Begins a session with the other host.
+pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
+    let Some(name) = args.peer.as_deref() else {
+        return Err(Failure::usage("there is no other host")
+            .hint("name it by --peer HOST (localhost for this one), or serve one by --serve"));
+    };
+    if name.is_empty() || name.starts_with('-') {
+        return Err(Failure::usage(format!("{name:?} is no host")));
+    }
+    let host = match args.via {
+        Some(address) => address.to_string(),
+        None if is_here(name) => "127.0.0.1".to_owned(),
+        None => name.rsplit('@').next().unwrap_or(name).to_owned(),
+    };
+    if let Some(port) = args.port {
+        let token = args.token.as_deref().ok_or_else(|| {
+            Failure::usage("the server wants a token")
+                .hint("it printed one: give it by NUMAIO_TOKEN or --token")
+        })?;
+        return Ok(Far { peer: connect(&host, port, token)?, host, started: None });
+    }
+    let (started, serves, host) = match is_here(name) {
+        true => {
+            let (started, serves) = start(here(&host)?, name)?;
+            (started, serves, host)
+        }
+        false => {
+            let host = if args.via.is_some() { host } else { real_name(name).unwrap_or(host) };
+            let (started, serves) = start(over_ssh(name, &args.remote_numaio), name)?;
+            (started, serves, host)
+        }
+    };
+    Ok(Far { peer: connect(&host, serves.port, &serves.token)?, host, started: Some(started) })
+}
+
+fn is_here(name: &str) -> bool {
+    matches!(name, "localhost" | "127.0.0.1" | "::1")
+}
+
+/// This very program, in a process of its own.
+fn here(host: &str) -> Result<Command, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    let mut command = Command::new(own);
+    command.args(["bench", "net", "--serve", "--attached", "--bind", host]);
+    Ok(command)
+}
+
+fn over_ssh(name: &str, numaio: &str) -> Command {
+    let mut command = Command::new("ssh");
+    // The words are joined and given to a shell there.
+    let numaio = format!("'{}'", numaio.replace('\'', r"'\''"));
+    command.args(["-T", "-o", "ConnectTimeout=15", "--", name]);
+    command.args([&numaio, "bench", "net", "--serve", "--attached"]);
+    command
+}
+
+/// What ssh's configuration makes of a name.
+fn real_name(name: &str) -> Option<String> {
+    let output = Command::new("ssh").args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
+}
+
+fn start(mut command: Command, name: &str) -> Result<(Started, Serves), Failure> {
+    // A group of its own: Ctrl-C is ours, and the server ends when we are done.
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().map_err(|error| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        Failure::new(format!("cannot start {program}: {error}"))
+            .hint("ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve")
+    })?;
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let mut started = Started { child, stdin };
+    let (to, from) = channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = stdout.map(|stdout| BufReader::new(stdout.take(LONGEST_LINE)).read_line(&mut line));
+        drop(to.send(read.is_some_and(|read| read.is_ok()).then_some(line)));
+    });
+    let line = match from.recv_timeout(START_LIMIT) {
+        Ok(line) => line.unwrap_or_default(),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            return Err(Failure::new(format!("{name} did not answer for {} s", START_LIMIT.as_secs())));
+        }
+    };
+    match serde_json::from_str::<Serves>(&line) {
+        Ok(serves) if serves.numaio_net == PROTOCOL => Ok((started, serves)),
+        Ok(serves) => Err(Failure::new(format!(
+            "the numaio on {name} speaks version {} of the protocol, and this one version {PROTOCOL}",
+            serves.numaio_net
+        ))
+        .hint("use the same numaio at both ends")),
+        Err(_) => Err(not_served(name, started.status())),
+    }
+}
+
+/// Why what was started does not serve; its own words stand on standard error.
+fn not_served(name: &str, status: Option<i32>) -> Failure {
+    let failure = Failure::new(format!("no numaio serves on {name}"));
+    match status {
+        Some(SSH_FAILED) => failure.hint(format!(
+            "ssh could not get there: try ssh {name} true, or serve there by hand with numaio bench net --serve \
+             and name its --port"
+        )),
+        Some(NOT_FOUND) => failure.hint(
+            "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
+        ),
+        _ => failure.hint("the numaio there may be older: use the same one at both ends"),
+    }
+}
+
+fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
+    let address = match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]:{port}"),
+        _ => format!("{host}:{port}"),
+    };
+    Peer::connect(&address, token.trim()).map_err(|error| {
+        let failure = Failure::new(&error);
+        match error {
+            PeerError::Unreachable { .. } => failure.hint(
+                "a firewall may keep the port: serve with a --port that it lets through; --via names another address",
+            ),
+            PeerError::Refused { .. } => failure.hint("every session has a token of its own: the server prints it"),
+            PeerError::Stranger { .. } => failure.hint("numaio bench net --serve tells the port to name"),
+        }
+    })
+}
+
+impl Started {
+    /// Its exit status, if it ends soon.
+    fn status(&mut self) -> Option<i32> {
+        self.stdin = None;
+        let mut tries = 0..200;
+        while tries.next().is_some() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return status.code();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Its standard input ends, and with it the server; a connection that hangs is ended by us.
+        if self.status().is_none() {
+            drop(self.child.kill());
+        }
+        drop(self.child.wait());
+    }
+}

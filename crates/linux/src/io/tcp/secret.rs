@@ -1,0 +1,41 @@
+//! Words that strangers do not know.
+
+use rustix::rand::{getrandom, GetRandomFlags};
+use std::fmt::Write;
+use std::io;
+
+/// Random bytes of a secret: beyond guessing.
+const BYTES: usize = 16;
+
+/// A fresh secret, in hexadecimal.
+///
+/// # Errors
+/// The kernel's, if it has no random numbers.
+pub fn fresh() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    let mut have = 0;
+    while have < BYTES {
+        have += getrandom(&mut bytes[have..], GetRandomFlags::empty())?;
+    }
+    let mut secret = String::new();
+    bytes.iter().for_each(|byte| write!(secret, "{byte:02x}").unwrap_or_default());
+    Ok(secret)
+}
+
+/// Whether two secrets are the same, in a time that does not tell where they differ.
+pub fn same(one: &str, other: &str) -> bool {
+    let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (one, other)| differ | (one ^ other));
+    one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_like_itself_alone() {
+        let (one, other) = (fresh().expect("random"), fresh().expect("random"));
+        assert_eq!(one.len(), 2 * BYTES);
+        assert!(same(&one, &one) && !same(&one, &other) && !same(&one, &one[1..]) && !same("", &one));
+    }
+}

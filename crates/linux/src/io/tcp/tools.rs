@@ -1,0 +1,237 @@
+//! The other ends of tools that measure between two hosts: a few programs, with a few arguments.
+
+use super::protocol::Tool;
+use crate::tool::Running;
+use crate::Kernel;
+use numaio_machine::ids::NodeId;
+use numaio_machine::probe::{ProbeError, ToolSaid};
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::workload::ToolProcess;
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Processes at once, at most.
+const MOST_PROCESSES: u32 = 64;
+/// Longest time that they may be asked to run, in milliseconds.
+const LONGEST_MS: u32 = 3_600_000;
+/// How long one may take until it listens.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long they may take to end by themselves once their clients have: they print what they saw.
+const END_LIMIT: Duration = Duration::from_secs(2);
+const LOOK_EACH: Duration = Duration::from_millis(5);
+/// Starts with another port, where someone took the one that was free.
+const TRIES: u32 = 3;
+/// Bytes kept of each text that a process says: what it must say fits many times.
+const MOST_SAID: usize = 32 << 10;
+
+/// Options of iperf3 that make a server; a client cannot have it write files or stay.
+const IPERF3: Options = Options { alone: &["-s", "-1", "-4", "-6", "-J", "--forceflush"], valued: &[] };
+
+/// Options of perftest that both ends must be given alike.
+const PERFTEST: Options = Options {
+    alone: &["-F", "-R", "-b", "-a", "--report_gbits"],
+    valued: &["-d", "-i", "-x", "-s", "-q", "-D", "-n", "-m", "-t", "-c", "-S"],
+};
+
+/// Programs that a client may have started here, and their options.
+const PROGRAMS: [(&str, Options); 4] =
+    [("iperf3", IPERF3), ("ib_write_bw", PERFTEST), ("ib_read_bw", PERFTEST), ("ib_send_bw", PERFTEST)];
+
+/// Options that do no harm.
+struct Options {
+    /// Without a value.
+    alone: &'static [&'static str],
+    /// With one.
+    valued: &'static [&'static str],
+}
+
+/// Processes that were started for a client.
+pub struct Servers {
+    running: Vec<(u16, Running)>,
+}
+
+impl Servers {
+    /// Starts all of them; each listens when this returns.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`] for what is not on the list, and what does not come to listen, with its own words;
+    /// [`ProbeError::Unsupported`] if there is no such program.
+    pub fn start(kernel: &Kernel, tool: &Tool) -> Result<Self, ProbeError> {
+        let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
+        admitted(tool).map_err(refused)?;
+        let (cpus, memory) =
+            tool.there.clone().map_or((CpuSet::new(), None), |(cpus, node)| (cpus, Some(node)));
+        let mut running = Vec::new();
+        for _ in 0..tool.processes {
+            running.push(start(kernel, tool, &cpus, memory)?);
+        }
+        Ok(Self { running })
+    }
+
+    /// Where they listen, in their order.
+    pub fn ports(&self) -> Vec<u16> {
+        self.running.iter().map(|(port, _)| *port).collect()
+    }
+
+    /// Lets them end, and ends those that do not; gives what they said.
+    pub fn end(&mut self) -> Vec<ToolSaid> {
+        let patience = Instant::now() + END_LIMIT;
+        while self.running.iter_mut().any(|(_, tool)| tool.ended().is_none()) && Instant::now() < patience {
+            thread::sleep(LOOK_EACH);
+        }
+        self.running.drain(..).map(|(_, tool)| shortened(tool.end_and_say())).collect()
+    }
+}
+
+fn shortened(mut said: ToolSaid) -> ToolSaid {
+    for text in [&mut said.stdout, &mut said.stderr] {
+        let end = (0..=MOST_SAID.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+    }
+    said
+}
+
+/// Whether a client may have this started.
+fn admitted(tool: &Tool) -> Result<(), String> {
+    let Some((_, options)) = PROGRAMS.iter().find(|(program, _)| *program == tool.program) else {
+        let known = PROGRAMS.map(|(program, _)| program).join(", ");
+        return Err(format!("it is none of {known}"));
+    };
+    if tool.processes == 0 || tool.processes > MOST_PROCESSES {
+        return Err(format!("{} processes; from 1 to {MOST_PROCESSES} can be had", tool.processes));
+    }
+    if tool.time_limit_ms > LONGEST_MS {
+        return Err(format!("{} ms; up to {LONGEST_MS} can be had", tool.time_limit_ms));
+    }
+    let mut args = tool.args.iter();
+    while let Some(arg) = args.next() {
+        let valued = options.valued.contains(&arg.as_str());
+        if !valued && !options.alone.contains(&arg.as_str()) {
+            return Err(format!("the option {arg:?} is not let through"));
+        }
+        if valued && !args.next().is_some_and(|value| is_plain(value)) {
+            return Err(format!("the option {arg} has no plain value"));
+        }
+    }
+    Ok(())
+}
+
+/// A number or the name of a device.
+fn is_plain(value: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
+    (1..=64).contains(&value.len()) && value.bytes().all(plain)
+}
+
+fn start(
+    kernel: &Kernel,
+    tool: &Tool,
+    cpus: &CpuSet,
+    memory: Option<NodeId>,
+) -> Result<(u16, Running), ProbeError> {
+    let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        let port = free_port().map_err(|error| refused(error.to_string()))?;
+        let mut args = tool.args.clone();
+        args.extend(["-p".to_owned(), port.to_string()]);
+        let process = ToolProcess { args, cpus: cpus.clone(), memory };
+        let mut running = Running::start(&tool.program, &process)?;
+        match wait_until_it_listens(kernel, &mut running, port) {
+            true => return Ok((port, running)),
+            false => why = last_words(running.end_and_say()),
+        }
+    }
+    Err(refused(why))
+}
+
+/// A port that nobody listens at now.
+fn free_port() -> std::io::Result<u16> {
+    TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?.local_addr().map(|at| at.port())
+}
+
+/// Without a connection: that would be taken for the client's.
+fn wait_until_it_listens(kernel: &Kernel, running: &mut Running, port: u16) -> bool {
+    let deadline = Instant::now() + START_LIMIT;
+    while running.ended().is_none() && Instant::now() < deadline {
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| kernel.optional(table).unwrap_or_default());
+        if tables.iter().any(|table| listens(table, port)) {
+            return true;
+        }
+        thread::sleep(LOOK_EACH);
+    }
+    false
+}
+
+/// Whether someone listens at a port, by a table of sockets (`Documentation/networking/proc_net_tcp.rst`).
+fn listens(table: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        let at = local.and_then(|local| local.rsplit_once(':')).map(|(_, port)| port);
+        state == Some(LISTEN) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
+    })
+}
+
+/// The last line that a tool said, which is most often why it ended.
+fn last_words(said: ToolSaid) -> String {
+    let last =
+        |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
+    last(&said.stderr)
+        .or_else(|| last(&said.stdout))
+        .unwrap_or_else(|| "it does not come to listen".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(program: &str, args: &[&str]) -> Tool {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Tool { program: program.to_owned(), args, processes: 1, there: None, time_limit_ms: 1000 }
+    }
+
+    #[test]
+    fn only_a_few_programs_with_a_few_options_are_started() {
+        assert_eq!(admitted(&tool("iperf3", &["-s", "-1"])), Ok(()));
+        assert_eq!(admitted(&tool("ib_write_bw", &["-d", "mlx5_0", "-s", "65536", "-F"])), Ok(()));
+        let refused = [
+            ("sh", &["-c", "true"][..]),
+            ("/bin/sh", &[]),
+            ("iperf3", &["-s", "--logfile", "x"]),
+            ("iperf3", &["-s", "-D"]),
+            ("ib_write_bw", &["--out_json_file=x"]),
+            ("ib_write_bw", &["-d"]),
+            ("ib_write_bw", &["-d", ""]),
+            ("ib_write_bw", &["-d", "../x"]),
+            ("ib_write_bw", &["-d", "-F"]),
+        ];
+        for (program, args) in refused {
+            assert!(admitted(&tool(program, args)).is_err(), "{program} {args:?}");
+        }
+        let many = |processes, time_limit_ms| Tool { processes, time_limit_ms, ..tool("iperf3", &["-s"]) };
+        for tool in [many(0, 1), many(MOST_PROCESSES + 1, 1), many(1, LONGEST_MS + 1)] {
+            assert!(admitted(&tool).is_err(), "{tool:?}");
+        }
+    }
+
+    #[test]
+    fn who_listens_is_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n   \
+            0: 00000000:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \
+            1: 0100007F:9C40 0100007F:1451 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";
+        assert!(listens(table, 0x1451));
+        assert!(!listens(table, 0x9C40), "that is the end of a connection");
+        assert!(!listens(table, 0x0A) && !listens("", 1) && !listens("\n:\n0: x:y z 0A", 1));
+        let long = ToolSaid {
+            ended: numaio_machine::probe::ToolEnd::Status(0),
+            stdout: "ä".repeat(MOST_SAID),
+            stderr: String::new(),
+            cpu_ns: 0,
+        };
+        assert_eq!(shortened(long).stdout.len(), MOST_SAID);
+    }
+}

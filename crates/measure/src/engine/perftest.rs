@@ -1,0 +1,257 @@
+//! perftest: `ib_write_bw`, `ib_read_bw` and `ib_send_bw` (linux-rdma/perftest, `perftest_parameters.h`).
+//!
+//! The table on standard output is read, which all versions print. Newer ones can write JSON too, but into a file only.
+
+use super::far::{self, split, Figure};
+use super::{version_of, Asked, Engine, Far, Moved};
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::workload::{Direction, Workload};
+use numaio_schema::IoEngine;
+
+/// An operation of RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// This end writes the other's memory.
+    Write,
+    /// This end reads the other's memory.
+    Read,
+    /// This end sends, the other receives.
+    Send,
+}
+
+impl Op {
+    /// All operations.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Send];
+
+    /// The name in options and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Send => "send",
+        }
+    }
+
+    /// The program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Write => "ib_write_bw",
+            Self::Read => "ib_read_bw",
+            Self::Send => "ib_send_bw",
+        }
+    }
+
+    /// Which way data goes through this end's device.
+    pub fn direction(self) -> Direction {
+        match self {
+            Self::Write | Self::Send => Direction::Write,
+            Self::Read => Direction::Read,
+        }
+    }
+}
+
+/// perftest, one process for each group; the group's streams are its queue pairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Perftest {
+    /// The other end.
+    pub far: Far,
+    /// The operation, of all cells.
+    pub op: Op,
+    /// The RDMA device here, and there.
+    pub devices: [String; 2],
+    /// Index of the GID here and there; none for perftest's choice.
+    pub gids: [Option<u32>; 2],
+}
+
+impl Engine for Perftest {
+    fn engine(&self) -> IoEngine {
+        IoEngine::Perftest
+    }
+
+    fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
+        let said = version_of(probe, self.op.program(), "--version")?;
+        Ok(said.trim_start_matches("Version:").trim().to_owned())
+    }
+
+    fn remedy(&self) -> Option<&'static str> {
+        Some("apt-get install perftest")
+    }
+
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+        let other = |name: &str| name != self.op.name();
+        let [group] = asked.groups else { return Err(unable("a mix of streams")) };
+        if group.direction != self.op.direction() || split(asked.operation).0.is_some_and(other) {
+            return Err(unable("another direction or operation"));
+        }
+        // It counts in whole seconds.
+        let seconds = asked.window_ms.div_ceil(1000).max(1);
+        let args = |end: usize| {
+            let (device, bytes, queues) = (&self.devices[end], asked.block_bytes, group.streams);
+            // -F: that a CPU's frequency changes is told by our own findings.
+            let mut line = format!("-d {device} -F --report_gbits -s {bytes} -q {queues} -D {seconds}");
+            if let Some(gid) = self.gids[end] {
+                line.push_str(&format!(" -x {gid}"));
+            }
+            line
+        };
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        let here = format!("{} -p {{port}} {}", args(0), self.far.host);
+        Ok(self.far.tool(asked, self.op.program(), seconds, |_| words(&here), words(&args(1))))
+    }
+
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+        far::read(self.op.program(), outcome, parse)
+    }
+}
+
+fn unable(what: &str) -> ProbeError {
+    ProbeError::Unsupported { what: format!("{what} with perftest") }
+}
+
+/// Reads the table that perftest printed: one line of one message size.
+///
+/// # Errors
+/// In words what is missing.
+fn parse(stdout: &str) -> Result<Figure, String> {
+    let mut lines = stdout.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
+    let head = lines.next().ok_or("it printed no table")?;
+    let unit = unit(head).ok_or_else(|| format!("the unit of its table is not known: {head:?}"))?;
+    // Names of columns have blanks in them, and units in brackets.
+    let head = head.replace("BW peak", "peak").replace("BW average", "average");
+    let column = |name: &str| head.split_ascii_whitespace().position(|column| column.starts_with(name));
+    let columns = [column("#bytes"), column("#iterations"), column("average"), column("MsgRate")];
+    let [Some(bytes), Some(count), Some(average), Some(rate)] = columns else {
+        return Err("its table lacks a column".to_owned());
+    };
+    let row = lines.next().ok_or("its table is empty")?;
+    let fields: Vec<Option<f64>> = row.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
+    let field = |at: usize| fields.get(at).copied().flatten().filter(|value: &f64| value.is_finite());
+    let figures = [field(bytes), field(count), field(average), field(rate)];
+    let [Some(bytes), Some(count), Some(average), Some(rate)] = figures else {
+        return Err(format!("its table has no figures: {row:?}"));
+    };
+    let bytes_per_s = finer(average, unit, bytes, rate);
+    if bytes_per_s <= 0.0 || !bytes_per_s.is_finite() {
+        return Err("it measured nothing".to_owned());
+    }
+    // It does not tell of CPU time, and its process spends most of its own before and after.
+    Ok(Figure { bytes_per_s, bytes: bytes * count, warm_up: 0.0, cpu_ns: None, cpu_ns_there: None })
+}
+
+/// Bytes a second of one unit. What old versions call MB are 2^20 bytes, as MiB of new ones.
+fn unit(head: &str) -> Option<f64> {
+    let average = head.split("BW average[").nth(1)?;
+    match average.split_once(']')?.0 {
+        "Gb/sec" => Some(1e9 / 8.0),
+        "MB/sec" | "MiB/sec" => Some(f64::from(1 << 20)),
+        _ => None,
+    }
+}
+
+/// Bandwidth is printed with two decimals, messages in millions a second with six: what has more digits counts.
+fn finer(average: f64, unit: f64, bytes: f64, rate: f64) -> f64 {
+    let (average_off, rate_off) = (0.005 / average, 0.000_000_5 / rate);
+    if rate_off < average_off {
+        rate * 1e6 * bytes
+    } else {
+        average * unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::ids::{CpuId, NodeId};
+    use numaio_machine::set::CpuSet;
+    use numaio_machine::workload::StreamGroup;
+    use proptest::prelude::*;
+
+    const WRITE: &str = include_str!("../../tests/captures/ib_write_bw-6.06.txt");
+    const READ: &str = include_str!("../../tests/captures/ib_read_bw-6.06.txt");
+    const SEND: &str = include_str!("../../tests/captures/ib_send_bw-6.06.txt");
+    const SERVER: &str = include_str!("../../tests/captures/ib_send_bw-6.06-server.txt");
+
+    #[test]
+    fn the_table_of_each_program_is_read() {
+        let rate = |text: &str| parse(text).expect("a table").bytes_per_s;
+        assert_eq!(rate(WRITE), 0.001239 * 1e6 * 65536.0, "0.65 Gb/sec would be coarser");
+        let rough = |text: &str, gbit: f64| (rate(text) * 8.0 / 1e9 - gbit).abs() < 0.006;
+        assert!(rough(READ, 0.55) && rough(SEND, 0.71) && rough(SERVER, 0.71), "{}", rate(READ));
+    }
+
+    #[test]
+    fn large_figures_are_read_from_the_bandwidth() {
+        let table = |unit: &str, average: &str| {
+            format!(
+                " #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n \
+                 1048576      1000             0.00               {average}   \t\t   0.000023\n"
+            )
+        };
+        let rate = |text: String| parse(&text).map(|measured| measured.bytes_per_s);
+        assert_eq!(rate(table("Gb/sec", "197.25")), Ok(197.25e9 / 8.0));
+        assert_eq!(rate(table("MB/sec", "72.94")), Ok(72.94 * 1048576.0));
+        assert_eq!(rate(table("MiB/sec", "72.94")), Ok(72.94 * 1048576.0));
+        assert!(rate(table("furlong", "72.94")).is_err());
+        assert!(rate(table("Gb/sec", "NaN")).is_err() && rate(table("Gb/sec", "inf")).is_err());
+    }
+
+    #[test]
+    fn a_service_level_may_stand_between() {
+        let text =
+            " #bytes    #sl      #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n \
+            65536 3 1000 0.00 12.50 0.000000\n";
+        assert_eq!(parse(text).map(|measured| measured.bytes_per_s), Ok(12.5e9 / 8.0));
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        assert_eq!(parse(""), Err("it printed no table".to_owned()));
+        let head = WRITE.split(" 65536").next().expect("a table");
+        assert_eq!(parse(head), Err("its table is empty".to_owned()));
+        let rule = format!("{head}{}\n", "-".repeat(80));
+        assert!(parse(&rule).is_err_and(|why| why.contains("no figures")));
+        let zero = WRITE.replace("0.65", "0.00").replace("0.001239", "0.000000");
+        assert_eq!(parse(&zero), Err("it measured nothing".to_owned()));
+    }
+
+    #[test]
+    fn both_ends_agree_on_the_test() {
+        let engine = Perftest {
+            far: Far { peer: "192.0.2.1:7".into(), host: "192.0.2.1".into(), places: Vec::new() },
+            op: Op::Write,
+            devices: ["mlx5_0".into(), "mlx5_1".into()],
+            gids: [Some(3), None],
+        };
+        let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
+        let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write };
+        let asked = Asked {
+            groups: std::slice::from_ref(&group),
+            block_bytes: 65536,
+            operation: Some("write"),
+            depth: 1,
+            window_ms: 1000,
+            slices: 1,
+            most_bytes: None,
+        };
+        let Ok(Workload::Tool(tool)) = engine.workload(&asked) else { panic!("no tool") };
+        let alike = "-F --report_gbits -s 65536 -q 2 -D 1";
+        let here = format!("-d mlx5_0 {alike} -x 3 -p {{port}} 192.0.2.1");
+        assert_eq!((tool.program.as_str(), tool.processes[0].args.join(" ")), ("ib_write_bw", here));
+        assert_eq!(tool.peer.expect("a peer").args.join(" "), format!("-d mlx5_1 {alike}"));
+        let read = StreamGroup { direction: Direction::Read, ..group.clone() };
+        assert!(engine.workload(&Asked { groups: &[read], ..asked }).is_err(), "writing is no device read");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in "\\PC*", at in 0..WRITE.len(), byte in any::<u8>()) {
+            drop(parse(&text));
+            drop(parse(&format!("#bytes #iterations BW average[Gb/sec] MsgRate\n{text}")));
+            let mut bytes = WRITE.as_bytes().to_vec();
+            bytes[at] = byte;
+            if let Ok(measured) = parse(&String::from_utf8_lossy(&bytes)) {
+                prop_assert!(measured.bytes_per_s > 0.0 && measured.bytes_per_s.is_finite());
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Campaigns through a network: the placement at this end is varied, or the one at the other end, or one after the other.
+//!
+//! Bo (2016) measured networks with CPUs and buffers local or remote to the interface, by message size, and told the
+//! sender's side from the receiver's: these are [`Places::Pairs`] here, and [`Far::places`] there.
+
+use crate::engine::far::{at_place, split};
+use crate::engine::{Engine, Far};
+use crate::io::{self, IoOptions, Matrix, Places, What};
+use crate::options::CampaignError;
+use crate::setting::{Event, Setting};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
+use numaio_schema::{IoCell, IoDevice, IoRecord, IoThere};
+
+/// An end whose placement is varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// This machine.
+    Here,
+    /// The peer.
+    There,
+}
+
+/// A side of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Who sends.
+    Sender,
+    /// Who receives.
+    Receiver,
+}
+
+impl Side {
+    /// The end at which this side is, for streams of a direction: of a device write, this machine sends.
+    pub fn end(self, direction: Direction) -> End {
+        match (self, direction) {
+            (Self::Sender, Direction::Write) | (Self::Receiver, Direction::Read) => End::Here,
+            (Self::Sender, Direction::Read) | (Self::Receiver, Direction::Write) => End::There,
+        }
+    }
+}
+
+/// What a campaign through a network is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NetOptions {
+    /// Which end is varied for which direction.
+    pub varied: Vec<(End, Direction)>,
+    /// Placements at this end while it is varied.
+    pub places: Places,
+    /// The node at this end while the other one is varied.
+    pub home: NodeId,
+    /// Numbers of streams.
+    pub streams: Vec<u32>,
+    /// What the peer does by itself.
+    pub own_place: IoThere,
+    /// All else. What is measured follows from the fields above, and at most one operation is.
+    pub io: IoOptions,
+}
+
+/// The node at this end that streams are on while it is not varied: the device's, or the nearest thing to it.
+pub fn home(topology: &Topology, device: Option<NodeId>) -> Option<NodeId> {
+    let whole = io::local_nodes(topology);
+    device.filter(|node| whole.contains(*node)).or_else(|| whole.first())
+}
+
+/// Measures every cell; those that cannot be measured say why. `there` is the peer's device.
+///
+/// # Errors
+/// As [`io::run`], if not one cell has a figure.
+pub fn run(
+    setting: &Setting,
+    engine: &dyn Engine,
+    far: &Far,
+    devices: (IoDevice, Option<IoDevice>),
+    options: &NetOptions,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<IoRecord, CampaignError> {
+    let ends: Vec<(End, IoOptions)> = [End::Here, End::There]
+        .into_iter()
+        .filter_map(|end| Some((end, of_end(end, far, options)?)))
+        .collect();
+    let share = ends.len().max(1) as f64;
+    let mut whole: Result<IoRecord, CampaignError> = Err(CampaignError::NoTarget);
+    for (_, mut io) in ends {
+        io.rule.time_limit_s /= share;
+        io.most_bytes = io.most_bytes.map(|most| most / share as u64);
+        whole = match (whole, io::run(setting, engine, devices.0.clone(), &io, tell)) {
+            (Ok(first), Ok(second)) => Ok(joined(first, second)),
+            // What was measured before is kept.
+            (Ok(first), Err(why)) => Ok(broken(first, &why)),
+            (Err(CampaignError::NoTarget), found) => found,
+            (Err(why), found) => found.map(|record| broken(record, &why)),
+        };
+    }
+    let mut record = whole?;
+    record.method.rounds.time_limit_s = options.io.rule.time_limit_s;
+    record.there = devices.1;
+    record.cells.iter_mut().for_each(|cell| tell_there(cell, far, &options.own_place));
+    Ok(record)
+}
+
+/// The part of a campaign in which one end is varied; none if it is not.
+fn of_end(end: End, far: &Far, options: &NetOptions) -> Option<IoOptions> {
+    let directions = options.varied.iter().filter(|(varied, _)| *varied == end);
+    let directions: Vec<Direction> = directions.map(|(_, direction)| *direction).collect();
+    if directions.is_empty() {
+        return None;
+    }
+    let operation = options.io.operations.first().cloned().flatten();
+    let (places, operations) = match end {
+        End::Here => (options.places.clone(), vec![operation]),
+        End::There => {
+            let at = |place| Some(at_place(operation.as_deref(), place));
+            (Places::Local(NodeSet::one(options.home)), (0..far.places.len()).map(at).collect())
+        }
+    };
+    let matrix = Matrix { places, directions, streams: options.streams.clone(), ..Matrix::default() };
+    Some(IoOptions { what: What::Places(matrix), operations, ..options.io.clone() })
+}
+
+/// Both parts of a campaign as one.
+fn joined(mut first: IoRecord, second: IoRecord) -> IoRecord {
+    first.cells.extend(second.cells);
+    let provenance = &mut first.provenance;
+    provenance.complete &= second.provenance.complete;
+    provenance.conditions.1 = second.provenance.conditions.1;
+    provenance.warnings.extend(second.provenance.warnings);
+    provenance.warnings.dedup();
+    for note in second.method.notes {
+        if !first.method.notes.contains(&note) {
+            first.method.notes.push(note);
+        }
+    }
+    let rounds = &mut first.method.rounds;
+    rounds.elapsed_s += second.method.rounds.elapsed_s;
+    rounds.rounds = rounds.rounds.max(second.method.rounds.rounds);
+    first
+}
+
+fn broken(mut record: IoRecord, why: &CampaignError) -> IoRecord {
+    record.provenance.complete = false;
+    record.method.notes.push(format!("with the placement at the other end varied, {why}"));
+    record
+}
+
+/// Puts what a cell was asked as into its own fields.
+fn tell_there(cell: &mut IoCell, far: &Far, own: &IoThere) {
+    let (operation, place) = split(cell.operation.as_deref());
+    let placed = place.and_then(|place| far.places.get(place)).map(|place| IoThere {
+        cpu_nodes: NodeSet::one(place.cpu_node),
+        memory: Some(place.memory),
+        cpu_ns_per_byte: None,
+    });
+    let cpu_ns_per_byte = cell.there.as_ref().and_then(|there| there.cpu_ns_per_byte);
+    cell.there = Some(IoThere { cpu_ns_per_byte, ..placed.unwrap_or_else(|| own.clone()) });
+    cell.operation = operation.map(str::to_owned);
+}

@@ -1,0 +1,138 @@
+//! Measured I/O through a network as text: a table for each direction and operation.
+
+use crate::figures::Figures;
+use crate::matrix_text::half_width;
+use crate::model_text::head;
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Table};
+use crate::words::{count, joined, short};
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::size_for_people;
+use numaio_machine::workload::Direction;
+use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoThere};
+
+/// A table for each direction and operation: message size, streams, who is placed where at both ends, bandwidth, and
+/// CPU time at both ends.
+pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let peer = record.device.by_way_of.as_deref().unwrap_or("a peer");
+    let what = format!("I/O through {} with {peer}, on", record.device.name);
+    let mut paragraphs = vec![method(record), format!("Here: {}", device(&record.device))];
+    paragraphs.extend(record.there.as_ref().map(|there| format!("There: {}", device(there))));
+    head::write(&mut page, &what, &record.provenance, &paragraphs);
+    for note in &record.method.notes {
+        page.paragraph(0, 2, &format!("Note: {note}"));
+    }
+    let mut ways: Vec<String> = Vec::new();
+    for cell in &record.cells {
+        if !ways.contains(&way(cell)) {
+            ways.push(way(cell));
+        }
+    }
+    for name in ways {
+        page.heading(&name);
+        write_table(&mut page, record.cells.iter().filter(|cell| way(cell) == name));
+    }
+    page.into_text()
+}
+
+/// What a table is of.
+fn way(cell: &IoCell) -> String {
+    let directions: Vec<&str> = cell
+        .groups
+        .iter()
+        .map(|group| match group.direction {
+            Direction::Write => "Device write (this machine sends)",
+            Direction::Read => "Device read (this machine receives)",
+        })
+        .collect();
+    let operation = cell.operation.as_ref().map(|operation| format!(", {operation}")).unwrap_or_default();
+    format!("{}{operation}", directions.join(" and "))
+}
+
+fn write_table<'a>(page: &mut Page, cells: impl Iterator<Item = &'a IoCell> + Clone) {
+    let unit = page.style().unit;
+    let figures = Figures::bandwidth(unit, cells.clone().filter_map(|cell| cell.bytes_per_s.median()));
+    let mut table = Table::new([
+        ("MESSAGE".to_owned(), Align::Right),
+        ("STREAMS".to_owned(), Align::Right),
+        ("HERE".to_owned(), Align::Left),
+        ("THERE".to_owned(), Align::Left),
+        (unit.to_string(), Align::Right),
+        ("95 %".to_owned(), Align::Right),
+        ("CPU s/GB HERE".to_owned(), Align::Right),
+        ("THERE".to_owned(), Align::Right),
+        ("NOTE".to_owned(), Align::Left),
+    ]);
+    for cell in cells {
+        let reading = &cell.bytes_per_s;
+        let summary = reading.summary.as_ref();
+        let known = summary.filter(|summary| summary.interval != IntervalKind::Range);
+        let unsettled = if summary.is_some() && !reading.settled { "unsettled" } else { "" };
+        let failure = reading.failure.as_deref().map(short).unwrap_or_default();
+        let there = cell.there.as_ref();
+        let row = [
+            size_for_people(cell.block_bytes),
+            cell.streams().to_string(),
+            cell.placement()
+                .map_or_else(String::new, |(cpu, memory, _)| place(&cpu.to_string(), Some(memory))),
+            there.map(place_there).unwrap_or_default(),
+            reading.median().map_or_else(|| "-".to_owned(), |value| figures.of(value)),
+            known.map(half_width).unwrap_or_default(),
+            cell.cpu_ns_per_byte.map(seconds_per_gb).unwrap_or_default(),
+            there.and_then(|there| there.cpu_ns_per_byte).map(seconds_per_gb).unwrap_or_default(),
+            joined([unsettled, &failure], "; "),
+        ];
+        table.row(row.map(Into::into));
+    }
+    page.table(2, &table.without_empty_columns());
+}
+
+/// Where one end is: `node 0`, or `node 0, memory 1`.
+fn place(cpus: &str, memory: Option<NodeId>) -> String {
+    match memory.map(|memory| memory.to_string()) {
+        Some(memory) if memory != cpus => format!("node {cpus}, memory {memory}"),
+        _ => format!("node {cpus}"),
+    }
+}
+
+fn place_there(there: &IoThere) -> String {
+    place(&there.cpu_nodes.to_string(), there.memory)
+}
+
+/// Nanoseconds a byte are seconds a GB of 10^9 bytes.
+fn seconds_per_gb(ns_per_byte: f64) -> String {
+    format!("{ns_per_byte:.3}")
+}
+
+/// How streams were measured, in one sentence.
+fn method(record: &IoRecord) -> String {
+    let method = &record.method;
+    let readings = record.cells.iter().map(|cell| cell.bytes_per_s.visits.len());
+    joined(
+        [
+            format!("{} {}", method.engine.title(), method.version),
+            "bytes are counted where they arrive".to_owned(),
+            head::until(method.rounds.rounds, method.rounds.precision),
+            head::visits(readings),
+            format!("{:.0} s on the machine", method.rounds.elapsed_s),
+        ],
+        "; ",
+    )
+}
+
+fn device(device: &IoDevice) -> String {
+    let node = match device.node {
+        Some(node) => format!("on node {node}"),
+        None => "on no node that is known".to_owned(),
+    };
+    let irqs = match device.irqs.len() {
+        0 => String::new(),
+        number => {
+            let cpus = device.irqs.iter().map(|irq| irq.affinity.clone());
+            let cpus = cpus.reduce(|all, cpus| all.union(&cpus)).unwrap_or_default();
+            format!("{} to CPUs {cpus}", count(number, "interrupt"))
+        }
+    };
+    joined([device.name.clone(), device.model.clone(), node, irqs], ", ")
+}
