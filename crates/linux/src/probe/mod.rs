@@ -2,13 +2,13 @@
 
 mod chain;
 mod copy;
-mod curve;
+pub(crate) mod curve;
 mod latency;
 mod repetitions;
 mod stream;
-mod team;
-mod window;
-mod work;
+pub(crate) mod team;
+pub(crate) mod window;
+pub(crate) mod work;
 
 pub use copy::copy;
 pub use latency::latency;
@@ -18,11 +18,11 @@ use numaio_machine::probe::ProbeError;
 use std::time::Instant;
 
 /// Refuses what makes no sense, as the kernel refuses what cannot be.
-fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
+pub(crate) fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
     Err(ProbeError::Refused { what: what.to_owned(), why: why.into() })
 }
 
 /// Nanoseconds since a moment.
-fn nanoseconds(since: Instant) -> u64 {
+pub(crate) fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

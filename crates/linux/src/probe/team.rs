@@ -1,8 +1,10 @@
 //! Threads that wait for each other, and that none can leave waiting.
 
-use crate::affinity;
+use crate::affinity::{self, Mask};
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
+use numaio_machine::set::CpuSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -29,31 +31,53 @@ impl From<ProbeError> for Leave {
     }
 }
 
-/// Runs `work` on a thread for each member, pinned to its CPU; gives what all of them brought, or why one of
+/// Where a thread may run.
+pub trait Seat: Send + fmt::Display {
+    /// Binds the calling thread.
+    fn take(&self) -> Result<(), ProbeError>;
+}
+
+impl Seat for CpuId {
+    fn take(&self) -> Result<(), ProbeError> {
+        affinity::pin(*self)
+    }
+}
+
+impl Seat for &CpuSet {
+    fn take(&self) -> Result<(), ProbeError> {
+        Mask::of(self).apply().map_err(|error| ProbeError::Refused {
+            what: format!("bind a thread to CPUs {self}"),
+            why: error.to_string(),
+        })
+    }
+}
+
+/// Runs `work` on a thread for each member, bound to its seat; gives what all of them brought, or why one of
 /// them failed.
-pub fn together<M: Send, B: Send>(
+pub fn together<S: Seat, M: Send, B: Send>(
     name: &str,
-    members: Vec<(CpuId, M)>,
+    members: Vec<(S, M)>,
     work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
 ) -> Result<Vec<B>, ProbeError> {
     let (team, work) = (&Team::new(members.len()), &work);
     let results: Vec<Result<B, Leave>> = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (cpu, member) in members {
+        for (seat, member) in members {
+            let label = seat.to_string();
             let run = move || {
                 // Whatever ends this thread early, a panic too, the others do not wait for it.
                 let presence = team.presence();
-                affinity::pin(cpu)?;
+                seat.take()?;
                 let brought = work(team, member)?;
                 presence.done();
                 Ok(brought)
             };
-            let builder = thread::Builder::new().name(format!("{name}-{cpu}")).stack_size(STACK_BYTES);
+            let builder = thread::Builder::new().name(format!("{name}-{label}")).stack_size(STACK_BYTES);
             match builder.spawn_scoped(scope, run) {
                 Ok(thread) => threads.push(Ok(thread)),
                 Err(error) => {
                     team.abandon();
-                    let what = format!("start a thread for CPU {cpu}");
+                    let what = format!("start a thread for CPU {label}");
                     threads.push(Err(Leave::Failed(ProbeError::Refused { what, why: error.to_string() })));
                     break;
                 }
