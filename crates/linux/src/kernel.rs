@@ -1,11 +1,11 @@
 //! This machine, live.
 
-use crate::{control, probe, tool, Root};
+use crate::{control, cuda, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
-use numaio_machine::workload::Workload;
+use numaio_machine::workload::{IoPath, Workload};
 use std::io;
 use std::sync::OnceLock;
 
@@ -47,9 +47,10 @@ impl Probe for Kernel {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
-            Workload::Io(io) => {
-                Err(ProbeError::Unsupported { what: format!("way to {}", io.through.name()) })
-            }
+            Workload::Io(io) => match &io.through {
+                IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
+                other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
+            },
             Workload::Tool(tool) => tool::run(tool).map(Outcome::Tool),
         }
     }

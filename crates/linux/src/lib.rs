@@ -2,11 +2,12 @@
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
 //! ([`Root`]), running workloads on pinned threads over bound memory and changing settings ([`Kernel`]),
-//! other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
 mod control;
 pub mod copy;
+pub mod cuda;
 pub mod interrupt;
 mod kernel;
 pub mod launch;
