@@ -70,6 +70,8 @@ pub enum Command {
     Stream(crate::commands::stream::StreamArgs),
     /// Measure latency between every two nodes, idle and under load
     Latency(crate::commands::latency::LatencyArgs),
+    /// Measure real I/O of a device from every node
+    Bench(crate::commands::bench::BenchArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of one target

@@ -101,6 +101,7 @@ pub enum Kind {
     Model,
     Stream,
     Latency,
+    Io,
     Comparison,
 }
 
@@ -111,6 +112,7 @@ impl Kind {
             Self::Model => "models",
             Self::Stream => "streams",
             Self::Latency => "latencies",
+            Self::Io => "io",
             Self::Comparison => "comparisons",
         }
     }

@@ -48,6 +48,8 @@ impl Probe for Kernel {
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => match &io.through {
+                IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
+                IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
                 other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
             },

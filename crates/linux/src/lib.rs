@@ -9,6 +9,7 @@ mod control;
 pub mod copy;
 pub mod cuda;
 pub mod interrupt;
+pub mod io;
 mod kernel;
 pub mod launch;
 mod loads;

@@ -7,6 +7,7 @@ mod classes;
 mod compare;
 mod fit;
 mod interleave;
+mod io;
 mod pairs;
 mod placement;
 mod views;
@@ -15,6 +16,7 @@ pub use classes::{classify, Point};
 pub use compare::{agreement, compare, About};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
+pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{place, Chosen, Near, NoPlace};
 pub use views::{

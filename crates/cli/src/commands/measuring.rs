@@ -12,12 +12,15 @@ use numaio_machine::probe::Probe;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Pages;
+use numaio_measure::engine::Engine;
 use numaio_measure::{
-    campaign, latency, stream, CampaignError, Event, LatencyOptions, Options, Rule, Setting, StreamOptions,
-    Threads,
+    campaign, io, latency, stream, CampaignError, Event, IoOptions, LatencyOptions, Options, Rule, Setting,
+    StreamOptions, Threads,
 };
 use numaio_model::pair_classes;
-use numaio_schema::{LatencyRecord, MachineSource, Provenance, Record, StreamRecord, TopologyDocument};
+use numaio_schema::{
+    IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord, TopologyDocument,
+};
 use std::process::ExitCode;
 
 /// Options of copies as they were meant; targets and directions are added by the command.
@@ -104,6 +107,18 @@ pub fn measure_latency(
     options: &LatencyOptions,
 ) -> Result<LatencyRecord, Failure> {
     run(common, machine, now, |setting, tell| latency::run(setting, options, tell))
+}
+
+/// I/O of a device.
+pub fn measure_io(
+    common: &Common,
+    machine: Measured,
+    now: u64,
+    engine: &dyn Engine,
+    device: IoDevice,
+    options: &IoOptions,
+) -> Result<IoRecord, Failure> {
+    run(common, machine, now, |setting, tell| io::run(setting, engine, device, options, tell))
 }
 
 /// Runs a campaign, with progress; Ctrl-C ends it early.

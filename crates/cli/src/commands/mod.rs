@@ -1,5 +1,6 @@
 //! One file a command: typed arguments, documents in, one call, a document out.
 
+pub mod bench;
 pub mod compare;
 pub mod export;
 mod generate;
@@ -27,6 +28,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Model(command) => model::run(&args.common, command),
         Command::Stream(command) => stream::run(&args.common, command),
         Command::Latency(command) => latency::run(&args.common, command),
+        Command::Bench(command) => bench::run(&args.common, command),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Export(command) => export::run(&args.common, command),

@@ -3,8 +3,8 @@
 //! from the memory of the device by its copy engines.
 
 mod absent;
+mod copies;
 mod driver;
-mod lane;
 mod objects;
 mod run;
 #[cfg(test)]

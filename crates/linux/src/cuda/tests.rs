@@ -4,7 +4,6 @@ use super::driver::Driver;
 use super::objects::Context;
 use super::run::run_by;
 use super::Absent;
-use crate::memory::Room;
 use crate::Root;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, ProbeError};
@@ -97,7 +96,7 @@ fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
 
 fn run(fake: &Fake, io: &IoWorkload, device: u32) -> Result<IoOutcome, ProbeError> {
     let root = Root::live().expect("/");
-    run_by(&fake.load().expect("a driver"), &Room::new(&root, None), &root, io, device)
+    run_by(&fake.load().expect("a driver"), &root, None, io, device)
 }
 
 fn bytes_per_s(group: &IoGroupOutcome) -> f64 {
@@ -151,8 +150,7 @@ fn a_lost_device_cuts_the_run_and_what_was_measured_is_kept() {
     let Some(fake) = Fake::new(&["WRITE_RATE=400e6", "LOST_AFTER=70"]) else { return };
     let outcome = run(&fake, &workload(&[(2, Write)]), 0).expect("what was measured");
     let cut = outcome.cut.expect("a reason");
-    assert!(cut.contains("of the GPU") || cut.contains("to the GPU"), "{cut}");
-    assert!(cut.contains("CUDA_ERROR_UNKNOWN"), "{cut}");
+    assert!(cut.contains("the GPU (cu") && cut.contains("): CUDA_ERROR_UNKNOWN"), "{cut}");
     let slices = outcome.groups[0].samples.len();
     assert!((1..4).contains(&slices), "{slices}");
     assert!(outcome.groups[0].samples.iter().all(|sample| sample.bytes > 0));
@@ -169,7 +167,7 @@ fn a_device_lost_at_once_gives_no_sample() {
 #[test]
 fn a_limit_of_bytes_ends_the_run_and_is_kept() {
     let Some(fake) = Fake::new(&["WRITE_RATE=200e6"]) else { return };
-    for most in [3u64, 30] {
+    for most in [3u64, 24] {
         let io = IoWorkload { most_bytes: Some(most << 20), ..workload(&[(1, Write)]) };
         let outcome = run(&fake, &io, 0).expect("some");
         assert_eq!(outcome.cut, None);
@@ -177,9 +175,6 @@ fn a_limit_of_bytes_ends_the_run_and_is_kept() {
         let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
         assert!((1..4).contains(&samples.len()) && bytes > 0 && bytes <= most << 20, "{samples:?}");
     }
-    let io = IoWorkload { most_bytes: Some(1 << 20), ..workload(&[(2, Write)]) };
-    let error = run(&fake, &io, 0).expect_err("too little");
-    assert!(error.to_string().contains("more than may be moved"), "{error}");
 }
 
 #[test]
@@ -209,14 +204,15 @@ fn what_makes_no_sense_is_refused() {
         IoWorkload { depth: 0, ..good.clone() },
         IoWorkload { depth: u32::MAX, ..good.clone() },
         IoWorkload { block_bytes: 0, ..good.clone() },
-        IoWorkload { block_bytes: u64::MAX, ..good.clone() },
         IoWorkload { sampling: Sampling::Repetitions { count: 3 }, ..good.clone() },
         IoWorkload { sampling: Sampling::Window { milliseconds: 0, slices: 1 }, ..good.clone() },
     ] {
         assert!(matches!(run(&fake, &bad, 0), Err(ProbeError::Refused { .. })), "{bad}");
     }
-    let vast = IoWorkload { block_bytes: 1 << 60, ..good };
-    assert!(matches!(run(&fake, &vast, 0), Err(ProbeError::NoMemory { .. })));
+    for block_bytes in [1 << 60, u64::MAX] {
+        let vast = IoWorkload { block_bytes, ..good.clone() };
+        assert!(matches!(run(&fake, &vast, 0), Err(ProbeError::NoMemory { .. })));
+    }
 }
 
 #[test]

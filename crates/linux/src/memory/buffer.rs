@@ -198,6 +198,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// All of it. Pages that were not taken before come when they are first touched.
+    pub fn content(&mut self) -> &mut [u8] {
+        self.part(self.start..self.start + self.bytes)
+    }
+
     /// The part of the buffer within some addresses.
     fn part(&mut self, addresses: Range<usize>) -> &mut [u8] {
         let from = addresses.start.max(self.start) - self.start;

@@ -8,7 +8,7 @@ mod repetitions;
 mod stream;
 pub(crate) mod team;
 pub(crate) mod window;
-pub(crate) mod work;
+mod work;
 
 pub use copy::copy;
 pub use latency::latency;

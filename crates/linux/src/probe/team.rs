@@ -1,10 +1,8 @@
 //! Threads that wait for each other, and that none can leave waiting.
 
-use crate::affinity::{self, Mask};
+use crate::affinity;
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::set::CpuSet;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -31,53 +29,41 @@ impl From<ProbeError> for Leave {
     }
 }
 
-/// Where a thread may run.
-pub trait Seat: Send + fmt::Display {
-    /// Binds the calling thread.
-    fn take(&self) -> Result<(), ProbeError>;
-}
-
-impl Seat for CpuId {
-    fn take(&self) -> Result<(), ProbeError> {
-        affinity::pin(*self)
-    }
-}
-
-impl Seat for &CpuSet {
-    fn take(&self) -> Result<(), ProbeError> {
-        Mask::of(self).apply().map_err(|error| ProbeError::Refused {
-            what: format!("bind a thread to CPUs {self}"),
-            why: error.to_string(),
-        })
-    }
-}
-
-/// Runs `work` on a thread for each member, bound to its seat; gives what all of them brought, or why one of
+/// Runs `work` on a thread for each member, pinned to its CPU; gives what all of them brought, or why one of
 /// them failed.
-pub fn together<S: Seat, M: Send, B: Send>(
+pub fn together<M: Send, B: Send>(
     name: &str,
-    members: Vec<(S, M)>,
+    members: Vec<(CpuId, M)>,
     work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
 ) -> Result<Vec<B>, ProbeError> {
-    let (team, work) = (&Team::new(members.len()), &work);
+    together_at(name, members, |cpu| affinity::pin(*cpu), work)
+}
+
+/// The same with threads that are bound to their places by `bind`.
+pub fn together_at<P: Send, M: Send, B: Send>(
+    name: &str,
+    members: Vec<(P, M)>,
+    bind: impl Fn(&P) -> Result<(), ProbeError> + Sync,
+    work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
+) -> Result<Vec<B>, ProbeError> {
+    let (team, work, bind) = (&Team::new(members.len()), &work, &bind);
     let results: Vec<Result<B, Leave>> = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (seat, member) in members {
-            let label = seat.to_string();
+        for (index, (place, member)) in members.into_iter().enumerate() {
             let run = move || {
                 // Whatever ends this thread early, a panic too, the others do not wait for it.
                 let presence = team.presence();
-                seat.take()?;
+                bind(&place)?;
                 let brought = work(team, member)?;
                 presence.done();
                 Ok(brought)
             };
-            let builder = thread::Builder::new().name(format!("{name}-{label}")).stack_size(STACK_BYTES);
+            let builder = thread::Builder::new().name(format!("{name}-{index}")).stack_size(STACK_BYTES);
             match builder.spawn_scoped(scope, run) {
                 Ok(thread) => threads.push(Ok(thread)),
                 Err(error) => {
                     team.abandon();
-                    let what = format!("start a thread for CPU {label}");
+                    let what = format!("start thread {index} of {name}");
                     threads.push(Err(Leave::Failed(ProbeError::Refused { what, why: error.to_string() })));
                     break;
                 }

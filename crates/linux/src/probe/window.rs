@@ -31,12 +31,12 @@ impl Plan {
         Self { slice_ns: slice_ns.max(1), slices }
     }
 
-    /// Length of all slices and of the warm-up.
+    /// Time of the warm-up and all slices.
     pub fn total_ns(self) -> u64 {
         self.slice_ns.saturating_mul(u64::from(self.slices) + 1)
     }
 
-    /// An empty curve with room for them.
+    /// A curve with points enough for these slices.
     pub fn curve(self) -> Curve {
         let points = (u64::from(self.slices) + 2) * POINTS_PER_SLICE + 2;
         Curve::new(points as usize, self.slice_ns / POINTS_PER_SLICE)
@@ -74,18 +74,12 @@ pub fn run(team: &Team, work: &mut impl Work, plan: Plan) -> Result<Log, Leave> 
 pub fn stretches(logs: &[Log], plan: Plan) -> (Vec<Stretch>, u64) {
     let starts = || logs.iter().map(|log| log.start_ns);
     let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
-    let curves: Vec<&Curve> = logs.iter().map(|log| &log.curve).collect();
-    let cuts = (1..=u64::from(plan.slices) + 1).map(|slice| last + slice * plan.slice_ns);
-    (cut(&curves, &cuts.collect::<Vec<u64>>()), last - first)
-}
-
-/// What was done, by all curves together, between every two moments.
-pub fn cut(curves: &[&Curve], moments: &[u64]) -> Vec<Stretch> {
-    let all_at = |ns: u64| curves.iter().map(|curve| curve.at(ns)).sum::<f64>().round() as u64;
+    let all_at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
     // Sums at the cuts are rounded, not the slices: so the slices add up to what was done.
-    let cuts: Vec<(u64, u64)> = moments.iter().map(|ns| (*ns, all_at(*ns))).collect();
-    let stretch = |cut: &[(u64, u64)]| Stretch { bytes: cut[1].1 - cut[0].1, ns: cut[1].0 - cut[0].0 };
-    cuts.windows(2).map(stretch).collect()
+    let cuts = (1..=u64::from(plan.slices) + 1).map(|slice| all_at(last + slice * plan.slice_ns));
+    let cuts: Vec<u64> = cuts.collect();
+    let slices = cuts.windows(2).map(|cut| Stretch { bytes: cut[1] - cut[0], ns: plan.slice_ns });
+    (slices.collect(), last - first)
 }
 
 #[cfg(test)]

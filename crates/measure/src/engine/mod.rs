@@ -4,9 +4,11 @@
 //! ([`crate::io`]).
 
 mod builtin;
+mod fio;
 
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
+pub use fio::Fio;
 
 use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, ProbeExt, Residency, ToolOutcome};
 use numaio_machine::set::CpuSet;

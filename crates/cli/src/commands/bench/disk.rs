@@ -1,0 +1,155 @@
+//! `numaio bench disk`: a disk, or a file on one.
+
+use super::shared::{self, size, BoundsArgs, PlacesArgs};
+use super::target::{self, Target};
+use crate::args::{count, Common};
+use crate::commands::measuring;
+use crate::failure::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use numaio_linux::io::{best_method, lockable_bytes};
+use numaio_machine::see::see;
+use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
+use numaio_measure::engine::{Disk, Engine, Fio, Null};
+use numaio_measure::IoOptions;
+use numaio_model::{io_ranks, Rule};
+use numaio_report::TextStyle;
+use numaio_schema::IoRecord;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["device", "file"]))]
+pub struct DiskArgs {
+    /// The disk or partition: nvme0n1, /dev/sdb
+    #[arg(long, short, value_name = "DEV")]
+    pub device: Option<String>,
+    /// A file that is not there yet, or a folder for one; it is removed afterwards, however numaio ends. A file that is
+    /// there is only read, with --direction read
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+    /// Write to --device DEV, named here again: everything on it is lost
+    #[arg(long, value_name = "DEV", requires = "device")]
+    pub i_know_this_destroys: Option<String>,
+    /// What moves the data; all lets disk and fio check each other
+    #[arg(long, value_name = "ENGINE", default_value = "disk")]
+    pub engine: EngineArg,
+    /// Bytes of one request
+    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size)]
+    pub block: u64,
+    /// Requests of a stream in flight
+    #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
+    pub depth: u32,
+    /// Bytes of the disk or file that are touched, as 4G; streams divide them
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub area: u64,
+    /// How requests are made; without it the best that is allowed here
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<MethodArg>,
+    /// Blocks at random in place of one after the other
+    #[arg(long)]
+    pub random: bool,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+    #[command(flatten)]
+    pub bounds: BoundsArgs,
+}
+
+/// What moves the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    /// Our own
+    Disk,
+    /// fio
+    Fio,
+    /// Nothing is moved: our own overhead
+    Null,
+    /// Our own and fio
+    All,
+}
+
+/// How requests to a disk are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MethodArg {
+    /// io_uring, with registered buffers and file
+    Uring,
+    /// Linux AIO
+    Aio,
+    /// A thread for each request in flight
+    Threads,
+}
+
+pub fn run(common: &Common, args: &DiskArgs) -> Result<ExitCode, Failure> {
+    let machine = measuring::pick(common)?;
+    let topology = see(&machine);
+    let writes = args.places.direction.list().contains(&numaio_machine::workload::Direction::Write);
+    let target = match machine.is_live() {
+        true => target::live(&machine, &topology, args, writes)?,
+        false => target::recorded(&topology, args)?,
+    };
+    let path = path(common, args, &target);
+    let matrix = args.places.matrix(common, &topology, &target.device);
+    let options = IoOptions {
+        block_bytes: vec![args.block],
+        depth: args.depth,
+        ..args.bounds.options(matrix, machine.time())
+    };
+    let show = |records: &[IoRecord]| text(records, &output::style(common));
+    let engines = engines(args, &path, &target);
+    let asked = (engines.as_slice(), &target.device, &options);
+    shared::bench(common, &machine, &topology, &args.bounds, asked, show)
+}
+
+/// Where on the disk, and how.
+fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
+    let method = match args.method {
+        Some(MethodArg::Uring) => DiskMethod::Uring,
+        Some(MethodArg::Aio) => DiskMethod::Aio,
+        Some(MethodArg::Threads) => DiskMethod::Threads,
+        None => {
+            let (method, note) = best_method();
+            if let Some(note) = note {
+                output::remark(common, &note);
+            }
+            method
+        }
+    };
+    DiskPath {
+        path: target.path.clone(),
+        at: 0,
+        bytes: args.area.min(target.bytes) / args.block * args.block,
+        method,
+        direct: true,
+        order: if args.random { DiskOrder::Random } else { DiskOrder::Sequential },
+    }
+}
+
+fn engines(args: &DiskArgs, path: &DiskPath, target: &Target) -> Vec<Box<dyn Engine>> {
+    let streams = args.places.streams.iter().copied().max().unwrap_or(0);
+    let buffers = args.block.saturating_mul(args.depth.into()).saturating_mul(streams.into());
+    let registered = buffers <= lockable_bytes();
+    let disk = || Box::new(Disk { path: path.clone() }) as Box<dyn Engine>;
+    let fio = || {
+        let path = DiskPath { path: target.for_others(), ..path.clone() };
+        Box::new(Fio { path, registered }) as Box<dyn Engine>
+    };
+    match args.engine {
+        EngineArg::Disk => vec![disk()],
+        EngineArg::Fio => vec![fio()],
+        EngineArg::Null => vec![Box::new(Null)],
+        EngineArg::All => vec![disk(), fio()],
+    }
+}
+
+/// A page for each engine, and how far they agree.
+fn text(records: &[IoRecord], style: &TextStyle) -> String {
+    let page = |record: &IoRecord| {
+        let ranks = io_ranks(record, Rule::default());
+        numaio_report::io_text(record, &ranks, style)
+    };
+    let mut pages: Vec<String> = records.iter().map(page).collect();
+    if let [one, other] = records {
+        pages.push(numaio_report::io_agreement(one, other, style));
+    }
+    pages.join("\n")
+}

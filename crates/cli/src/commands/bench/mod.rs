@@ -1,0 +1,29 @@
+//! `numaio bench`: real I/O of devices from every node. A file for each kind of device; what they share is in
+//! `shared`.
+
+pub mod disk;
+mod shared;
+mod target;
+
+use crate::args::Common;
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure a disk, or a file on one
+    Disk(disk::DiskArgs),
+}
+
+pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        BenchCommand::Disk(command) => disk::run(common, command),
+    }
+}

@@ -1,0 +1,221 @@
+//! What benches of all devices share: where streams run, how long, and what becomes of the records.
+
+use crate::args::{node, percent, seconds, Common, Directions};
+use crate::commands::json;
+use crate::commands::measuring::{self, Measured};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use crate::store::{self, Kind};
+use clap::Args;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::units::parse_size;
+use numaio_measure::engine::Engine;
+use numaio_measure::io::{self, Matrix, Places, What};
+use numaio_measure::{IoOptions, Rule};
+use numaio_schema::{IoDevice, IoRecord, Model, Represented};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where streams run")]
+pub struct PlacesArgs {
+    /// Direction, named from the device
+    #[arg(long, value_name = "DIRECTION", default_value = "both")]
+    pub direction: Directions,
+    /// Numbers of streams
+    #[arg(long, value_name = "N,...", default_value = "1,2,4,8,16", value_delimiter = ',', value_parser = streams)]
+    pub streams: Vec<u32>,
+    /// Nodes of the CPUs; without --memory-nodes their buffers are local to them
+    #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
+    pub cpu_nodes: Vec<NodeId>,
+    /// Nodes of the buffers, each with every node of --cpu-nodes or, without it, every node with CPUs
+    #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
+    pub memory_nodes: Vec<NodeId>,
+    /// Every pair of a node of CPUs and a node of buffers
+    #[arg(long, value_name = "MATRIX", value_parser = ["cpu-memory"])]
+    pub matrix: Option<String>,
+    /// Every node, although a model tells which nodes are alike
+    #[arg(long)]
+    pub exhaustive: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring and output")]
+pub struct BoundsArgs {
+    /// Time to spend on the machine, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub seconds: f64,
+    /// Bytes that may be moved in all, as 10G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub bytes: Option<u64>,
+    /// Measure until the 95 % interval of each median is within this, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    pub precision: f64,
+    /// Length of one visit, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "500", value_parser = window)]
+    pub window: u32,
+    /// Seed of the order of visits; without it the time
+    #[arg(long, value_name = "N", hide = true)]
+    pub seed: Option<u64>,
+    /// Print JSON: what is saved
+    #[arg(long)]
+    pub json: bool,
+    /// Write what is measured into FILE too, as JSON; of several engines one file each, FILE-ENGINE
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Do not save what is measured
+    #[arg(long)]
+    pub no_save: bool,
+}
+
+impl PlacesArgs {
+    /// Nodes of CPUs and of buffers.
+    pub fn places(&self) -> Places {
+        let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
+        let (cpu_nodes, memory_nodes) = (set(&self.cpu_nodes), set(&self.memory_nodes));
+        match self.matrix.is_none() && memory_nodes.is_empty() {
+            true => Places::Local(cpu_nodes),
+            false => Places::Pairs { cpu_nodes, memory_nodes },
+        }
+    }
+
+    /// Placements of streams toward a device. With a saved model of its node, one node of each class stands for the
+    /// others, unless nodes are named or all are asked for.
+    pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
+        let places = self.places();
+        let wanted = places == Places::Local(NodeSet::new()) && !self.exhaustive;
+        let directions = self.direction.list();
+        let represented = match device.node.filter(|_| wanted) {
+            Some(node) => self.represented(common, topology, node),
+            None => Vec::new(),
+        };
+        Matrix { places, directions, both_at_once: false, streams: self.streams.clone(), represented }
+    }
+
+    fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<Represented> {
+        let fingerprint = &topology.identity.fingerprint;
+        for path in store::saved(Kind::Model, fingerprint) {
+            let text = crate::input::text(&path).unwrap_or_default();
+            let Ok(model) = Model::from_json(&text) else { continue };
+            let found = io::one_per_class(&model, node, &io::local_nodes(topology), &self.direction.list());
+            if found.iter().any(|class| class.nodes.len() > 1) {
+                let what = format!(
+                    "one node of each class of {} is measured; --exhaustive measures all",
+                    path.display()
+                );
+                output::remark(common, &what);
+                return found;
+            }
+        }
+        Vec::new()
+    }
+}
+
+impl BoundsArgs {
+    /// Options of a campaign within these bounds.
+    pub fn options(&self, matrix: Matrix, now: u64) -> IoOptions {
+        let rule = Rule {
+            precision: self.precision,
+            time_limit_s: self.seconds,
+            seed: self.seed.unwrap_or(now),
+            ..Rule::default()
+        };
+        IoOptions {
+            what: What::Places(matrix),
+            window_ms: self.window,
+            most_bytes: self.bytes,
+            rule,
+            ..IoOptions::default()
+        }
+    }
+}
+
+/// A campaign of each engine, all of the same options; their records are shown by `text`, written and saved.
+///
+/// # Errors
+/// If an engine measured nothing, after what others measured was kept.
+pub fn bench(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    bounds: &BoundsArgs,
+    (engines, device, options): (&[Box<dyn Engine>], &IoDevice, &IoOptions),
+    text: impl Fn(&[IoRecord]) -> String,
+) -> Result<ExitCode, Failure> {
+    let fingerprint = &topology.identity.fingerprint;
+    let keep = measuring::keep(machine, bounds.no_save, Kind::Io, fingerprint)?;
+    if let Some(path) = &bounds.output {
+        output::check(path)?;
+    }
+    let mut records = Vec::new();
+    let mut failed = None;
+    for engine in engines {
+        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+        let record =
+            measuring::measure_io(common, setting, machine.time(), engine.as_ref(), device.clone(), options);
+        match record {
+            Ok(record) => records.push(record),
+            Err(failure) if engines.len() > 1 && failed.is_none() => failed = Some(failure),
+            Err(failure) => return Err(failed.unwrap_or(failure)),
+        }
+        if numaio_linux::interrupt::interrupted() {
+            break;
+        }
+    }
+    if let Some(failure) = failed {
+        output::remark(common, &failure.message);
+        if let Some(hint) = &failure.hint {
+            output::remark(common, &format!("hint: {hint}"));
+        }
+    }
+    let saved = keep.then(|| {
+        let save = |record| measuring::save(common, Kind::Io, io_head(record), record, topology);
+        records.iter().try_for_each(save)
+    });
+    if let Some(path) = &bounds.output {
+        write_all(path, &records)?;
+    }
+    output::print(&match (bounds.json, records.as_slice()) {
+        (true, [record]) => json(record)?,
+        (true, records) => json(&records)?,
+        (false, records) => text(records),
+    })?;
+    measuring::exit(saved)
+}
+
+fn io_head(record: &IoRecord) -> &numaio_schema::Provenance {
+    &record.provenance
+}
+
+/// One file for each record.
+fn write_all(path: &Path, records: &[IoRecord]) -> Result<(), Failure> {
+    for record in records {
+        let mut name = path.as_os_str().to_owned();
+        if records.len() > 1 && path != Path::new("-") {
+            name.push(format!("-{}", record.method.engine.name()));
+        }
+        output::write(Path::new(&name), &json(record)?)?;
+    }
+    Ok(())
+}
+
+/// A size above 0.
+pub fn size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("it is nothing".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn streams(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no number of streams from 1 to 1024"))
+}
+
+fn window(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (50..=60_000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no number of milliseconds from 50 to 60000"))
+}

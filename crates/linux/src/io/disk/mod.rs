@@ -1,0 +1,197 @@
+//! Streams to a disk: a block device, or a file.
+
+mod aio;
+mod order;
+mod plain;
+mod target;
+mod uring;
+
+pub use target::{facts, mounted_as, Facts};
+
+use super::claim;
+use super::streams::{self, Lane};
+use crate::memory::Buffer;
+use crate::probe::refused;
+use crate::Root;
+use numaio_machine::probe::{IoOutcome, ProbeError};
+use numaio_machine::workload::{Direction, DiskMethod, DiskPath, IoWorkload};
+use order::Blocks;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Part of a disk that one lane reads or writes, with its buffer.
+struct Part {
+    file: Arc<OwnedFd>,
+    blocks: Arc<Blocks>,
+    write: bool,
+    block_bytes: u32,
+    /// Blocks that the buffer holds: requests in flight.
+    places: u32,
+    /// First byte of the buffer.
+    start: *mut u8,
+    /// Where the request of each place begins on the disk.
+    at: Vec<u64>,
+}
+
+impl Part {
+    /// The first byte of a place of the buffer.
+    fn place(&self, place: u32) -> *mut u8 {
+        // SAFETY: places are below their number, and the buffer holds that many blocks.
+        unsafe { self.start.add(place as usize * self.block_bytes as usize) }
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        self.places as usize * self.block_bytes as usize
+    }
+
+    /// Bytes that a request moved, or what went wrong: `result` is that of a system call, or a negative errno.
+    fn judge(&self, place: u32, result: i64) -> Result<u64, String> {
+        let what = if self.write { "write" } else { "read" };
+        let at = self.at[place as usize];
+        match u64::try_from(result) {
+            Ok(0) => Err(format!("{what} at byte {at}: the end came before the end of what may be touched")),
+            Ok(bytes) => Ok(bytes),
+            Err(_) if matches!(-result as i32, libc::EINTR | libc::EAGAIN) => Ok(0),
+            Err(_) => Err(format!("{what} at byte {at}: {}", io::Error::from_raw_os_error(-result as i32))),
+        }
+    }
+}
+
+/// The best method that this process may use, and why no better one.
+pub fn best_method() -> (DiskMethod, Option<String>) {
+    match uring::allowed() {
+        Ok(()) => (DiskMethod::Uring, None),
+        Err(error) => (DiskMethod::Aio, Some(format!("io_uring cannot be used here ({error}): Linux AIO"))),
+    }
+}
+
+/// Runs streams to a disk. `limit_bytes` is what the control group allows.
+///
+/// # Errors
+/// [`ProbeError::Refused`] if it may not be written (only what is claimed may), the blocks do not fit its sectors, or the
+/// kernel refuses; what happens while time is taken is in the outcome.
+pub fn run(
+    root: &Root,
+    limit_bytes: Option<u64>,
+    workload: &IoWorkload,
+    path: &DiskPath,
+) -> Result<IoOutcome, ProbeError> {
+    let parts = if path.method == DiskMethod::Threads { workload.depth } else { 1 };
+    streams::within_limits(workload, parts)?;
+    let disk = Opened::new(root, workload, path)?;
+    let lanes = streams::lanes(workload, parts);
+    let places = (workload.depth / parts).max(1);
+    let part = |lane: &Lane, buffer: &mut Buffer| disk.part(lane, buffer, workload, places);
+    let mut outcome = match path.method {
+        DiskMethod::Uring => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
+            let (queue, note) = uring::Uring::new(part(lane, buffer)?).map_err(cannot("io_uring"))?;
+            Ok((queue, note))
+        }),
+        DiskMethod::Aio => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
+            Ok((aio::Aio::new(part(lane, buffer)?).map_err(cannot("Linux AIO"))?, None))
+        }),
+        DiskMethod::Threads => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
+            Ok((plain::Plain(part(lane, buffer)?), None))
+        }),
+    }?;
+    outcome.notes.extend(disk.notes);
+    Ok(outcome)
+}
+
+fn cannot(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
+    move |error| ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
+}
+
+/// A disk that was opened for each direction that is wanted, its blocks divided.
+struct Opened {
+    read: Option<Arc<OwnedFd>>,
+    write: Option<Arc<OwnedFd>>,
+    /// Blocks of each stream.
+    blocks: Vec<Arc<Blocks>>,
+    notes: Vec<String>,
+}
+
+impl Opened {
+    fn new(root: &Root, workload: &IoWorkload, path: &DiskPath) -> Result<Self, ProbeError> {
+        let wants = |direction| workload.groups.iter().any(|group| group.direction == direction);
+        let mut notes = Vec::new();
+        let mut open = |direction| match wants(direction) {
+            true => open(path, direction == Direction::Write, &mut notes).map(|file| Some(Arc::new(file))),
+            false => Ok(None),
+        };
+        let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
+        if let Some(file) = read.as_ref().or(write.as_ref()) {
+            let facts = target::facts_of(root, file).map_err(|error| unusable(path, error))?;
+            facts.check(workload, path)?;
+            notes.extend(facts.note());
+        }
+        Ok(Self { read, write, blocks: divide(workload, path)?, notes })
+    }
+
+    fn part(
+        &self,
+        lane: &Lane,
+        buffer: &mut Buffer,
+        workload: &IoWorkload,
+        places: u32,
+    ) -> Result<Part, ProbeError> {
+        let write = lane.direction == Direction::Write;
+        let file = if write { &self.write } else { &self.read };
+        let (Some(file), Some(blocks)) = (file, self.blocks.get(lane.stream)) else {
+            return refused("I/O", "a stream has no part of the disk");
+        };
+        let block_bytes = u32::try_from(workload.block_bytes).ok();
+        let fits = block_bytes.is_some_and(|bytes| places as usize * bytes as usize <= buffer.bytes());
+        let Some(block_bytes) = block_bytes.filter(|_| fits) else {
+            return refused("I/O", "the blocks are larger than a buffer can be");
+        };
+        let at = vec![0; places as usize];
+        let (file, blocks) = (Arc::clone(file), Arc::clone(blocks));
+        Ok(Part { file, blocks, write, block_bytes, places, start: buffer.start(), at })
+    }
+}
+
+/// Each stream's blocks: equal parts of what may be touched.
+fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<Blocks>>, ProbeError> {
+    let streams = u64::from(workload.streams()).max(1);
+    let (block, order) = (workload.block_bytes, path.order);
+    let each = path.bytes / streams / block;
+    if each == 0 {
+        let why =
+            format!("{} bytes are less than a block of {block} for each of {streams} streams", path.bytes);
+        return refused(&format!("divide {}", path.path), why);
+    }
+    let part = |stream: u64| Arc::new(Blocks::new(path.at + stream * each * block, each, block, order));
+    Ok((0..streams).map(part).collect())
+}
+
+/// Opens it with `O_DIRECT`; where its file system has none, through the page cache, with a note.
+fn open(path: &DiskPath, write: bool, notes: &mut Vec<String>) -> Result<OwnedFd, ProbeError> {
+    let direct = if path.direct { OFlags::DIRECT } else { OFlags::empty() };
+    match claim::open(&path.path, write, direct) {
+        Err(Errno::INVAL) if path.direct => {
+            let file =
+                claim::open(&path.path, write, OFlags::empty()).map_err(|error| unusable(path, error))?;
+            let note = format!("no O_DIRECT for {}: through the page cache", path.path);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+            Ok(file)
+        }
+        result => result.map_err(|error| unusable(path, error)),
+    }
+}
+
+fn unusable(path: &DiskPath, error: Errno) -> ProbeError {
+    let why = match error {
+        Errno::PERM => "only files that numaio made and devices named twice are written".to_owned(),
+        Errno::ACCESS => {
+            format!("{error}: raw devices are root's and the group disk's; run as root, or in that group")
+        }
+        error => error.to_string(),
+    };
+    ProbeError::Refused { what: format!("open {}", path.path), why }
+}

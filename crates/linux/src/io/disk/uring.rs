@@ -1,0 +1,124 @@
+//! Requests by io_uring (io_uring(7)), with registered buffer and file.
+
+use super::Part;
+use crate::io::streams::Queue;
+use io_uring::{opcode, squeue, types, IoUring};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// A ring of one lane.
+pub struct Uring {
+    ring: IoUring,
+    part: Part,
+    /// Whether the buffer is registered.
+    fixed: bool,
+    /// Places of the buffer that no request uses.
+    free: Vec<u32>,
+}
+
+impl Uring {
+    /// A ring with as many entries as the part has places; and a note if the buffer could not be registered.
+    ///
+    /// # Errors
+    /// The kernel's: io_uring is not there, or forbidden.
+    pub fn new(part: Part) -> io::Result<(Self, Option<String>)> {
+        let ring = ring(part.places)?;
+        ring.submitter().register_files(&[part.file.as_raw_fd()])?;
+        let buffer = libc::iovec { iov_base: part.start.cast(), iov_len: part.buffer_bytes() };
+        // SAFETY: the buffer outlives the ring: dropping the queue waits for all requests, and the lane drops its queue
+        // before its buffer.
+        let registered = unsafe { ring.submitter().register_buffers(&[buffer]) };
+        let note = registered.as_ref().err().map(|error| {
+            format!(
+                "io_uring without registered buffers: {error} (the limit of locked memory is RLIMIT_MEMLOCK)"
+            )
+        });
+        let free = (0..part.places).rev().collect();
+        Ok((Self { ring, part, fixed: registered.is_ok(), free }, note))
+    }
+
+    fn entry(&self, place: u32) -> (squeue::Entry, u64) {
+        let at = self.part.blocks.next();
+        let (file, bytes) = (types::Fixed(0), self.part.block_bytes);
+        let start = self.part.place(place);
+        let entry = match (self.part.write, self.fixed) {
+            (true, true) => opcode::WriteFixed::new(file, start, bytes, 0).offset(at).build(),
+            (true, false) => opcode::Write::new(file, start, bytes).offset(at).build(),
+            (false, true) => opcode::ReadFixed::new(file, start, bytes, 0).offset(at).build(),
+            (false, false) => opcode::Read::new(file, start, bytes).offset(at).build(),
+        };
+        (entry, at)
+    }
+
+    fn submit_all(&mut self) -> Result<(), String> {
+        while let Some(place) = self.free.pop() {
+            let (entry, at) = self.entry(place);
+            self.part.at[place as usize] = at;
+            let entry = entry.user_data(place.into());
+            // SAFETY: the place of the buffer is used by no other request, and stays until this one is done.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                self.free.push(place);
+                return Err("the ring has fewer entries than requests".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is done.
+    fn reap(&mut self) -> Result<u64, String> {
+        let mut bytes = 0;
+        let mut failed = None;
+        for done in self.ring.completion() {
+            let place = done.user_data() as u32;
+            self.free.push(place);
+            match self.part.judge(place, i64::from(done.result())) {
+                Ok(more) => bytes += more,
+                Err(why) => failed = failed.or(Some(why)),
+            }
+        }
+        failed.map_or(Ok(bytes), Err)
+    }
+}
+
+impl Queue for Uring {
+    fn turn(&mut self) -> Result<u64, String> {
+        self.submit_all()?;
+        match self.ring.submit_and_wait(1) {
+            Ok(_) => self.reap(),
+            // Full queues and signals pass.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+                self.reap()
+            }
+            Err(error) => Err(format!("io_uring_enter: {error}")),
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel may still read or write the buffer until every request has answered.
+        while self.free.len() < self.part.places as usize {
+            let waited = self.ring.submit_and_wait(1);
+            drop(self.reap());
+            if waited.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// A ring whose completions run in the thread that waits for them, where the kernel (6.1) has that.
+fn ring(entries: u32) -> io::Result<IoUring> {
+    let mut modern = IoUring::builder();
+    modern.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
+    match modern.build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
+        result => result,
+    }
+}
+
+/// Whether this process may use io_uring: kernels and sandboxes may forbid it
+/// (`Documentation/admin-guide/sysctl/kernel.rst`, io_uring_disabled).
+pub fn allowed() -> io::Result<()> {
+    IoUring::new(1).map(|_| ())
+}

@@ -1,0 +1,149 @@
+//! fio (<https://fio.readthedocs.io>), one process for each group of streams.
+
+mod output;
+
+use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
+use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};
+use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, DiskPath, StreamGroup, Workload};
+use numaio_schema::IoEngine;
+use output::Run;
+
+/// Its name on PATH.
+const PROGRAM: &str = "fio";
+
+/// A disk, or a file on one, measured by fio.
+///
+/// A limit of bytes ends no visit of fio, only the campaign after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fio {
+    /// Where, and how; the path must be one that another process can open.
+    pub path: DiskPath,
+    /// Whether io_uring has its buffers and file registered, which needs memory that may be locked.
+    pub registered: bool,
+}
+
+impl Engine for Fio {
+    fn engine(&self) -> IoEngine {
+        IoEngine::Fio
+    }
+
+    fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
+        version_of(probe, PROGRAM, "--version")
+    }
+
+    fn remedy(&self) -> Option<&'static str> {
+        Some("apt-get install fio")
+    }
+
+    fn disk(&self) -> Option<&DiskPath> {
+        Some(&self.path)
+    }
+
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+        let jobs_of =
+            |group: &StreamGroup| u64::from(group.streams) * u64::from(self.jobs_of_a_stream(asked));
+        let jobs: u64 = asked.groups.iter().map(jobs_of).sum();
+        let each = self.path.bytes / jobs.max(1) / asked.block_bytes.max(1) * asked.block_bytes;
+        if each == 0 {
+            let why = format!("{} bytes are less than a block for each of {jobs} jobs", self.path.bytes);
+            return Err(failed(PROGRAM, why));
+        }
+        Ok(asked.tool(PROGRAM, |group, index| {
+            let before: u64 = asked.groups[..index].iter().map(jobs_of).sum();
+            self.args(asked, group, (before, each))
+        }))
+    }
+
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+        let outcome = tool_outcome(outcome)?;
+        let mut moved = Moved {
+            elapsed_ns: outcome.elapsed_ns,
+            cpu_ns: Some(0),
+            // No page of another program is looked at.
+            residency: Residency { pages_checked: Some(0), ..Residency::default() },
+            ..Moved::default()
+        };
+        for said in &outcome.processes {
+            let run = run(said)?;
+            moved.groups.push(vec![run.bytes_per_s]);
+            moved.bytes = moved.bytes.saturating_add(run.bytes);
+            moved.cpu_ns = moved.cpu_ns.map(|ns| ns.saturating_add(run.cpu_ns));
+        }
+        moved.bytes_of_all = moved.bytes;
+        Ok(moved)
+    }
+}
+
+/// What one process measured.
+fn run(said: &ToolSaid) -> Result<Run, ProbeError> {
+    let complaint = || {
+        let lines = said.stderr.lines().chain(said.stdout.lines().take_while(|line| !line.starts_with('{')));
+        lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it does not say why").to_owned()
+    };
+    let run = output::parse(&said.stdout).map_err(|why| match said.ended {
+        ToolEnd::Status(0) => failed(PROGRAM, why.to_string()),
+        ToolEnd::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
+        ToolEnd::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
+        ToolEnd::Signal(signal) => failed(PROGRAM, format!("it was ended by signal {signal}")),
+        ToolEnd::TimeLimit => failed(PROGRAM, "it did not end in time".to_owned()),
+    })?;
+    match said.ended {
+        ToolEnd::Status(0) => Ok(run),
+        ToolEnd::Status(_) => Err(failed(PROGRAM, complaint())),
+        ToolEnd::Signal(signal) => Err(failed(PROGRAM, format!("it was ended by signal {signal}"))),
+        ToolEnd::TimeLimit => Err(failed(PROGRAM, "it did not end in time".to_owned())),
+    }
+}
+
+impl Fio {
+    /// Jobs that do what one stream does: without asynchronous I/O one for each request in flight.
+    fn jobs_of_a_stream(&self, asked: &Asked) -> u32 {
+        if self.path.method == DiskMethod::Threads {
+            asked.depth
+        } else {
+            1
+        }
+    }
+
+    /// Options of one process. Of the area each job has its own part, `each` bytes long; those of groups before it have
+    /// the first `before` parts.
+    fn args(&self, asked: &Asked, group: &StreamGroup, (before, each): (u64, u64)) -> Vec<String> {
+        let DiskPath { path, at, method, direct, order, .. } = &self.path;
+        let rw = match (group.direction, order) {
+            (Direction::Write, DiskOrder::Sequential) => "write",
+            (Direction::Write, DiskOrder::Random) => "randwrite",
+            (Direction::Read, DiskOrder::Sequential) => "read",
+            (Direction::Read, DiskOrder::Random) => "randread",
+        };
+        let (engine, depth) = match method {
+            DiskMethod::Uring => ("io_uring", asked.depth),
+            DiskMethod::Aio => ("libaio", asked.depth),
+            DiskMethod::Threads => ("psync", 1),
+        };
+        let jobs = group.streams.saturating_mul(self.jobs_of_a_stream(asked));
+        let mut args = vec![
+            "--output-format=json".to_owned(),
+            "--name=numaio".to_owned(),
+            // A colon would part two names.
+            format!("--filename={}", path.replace('\\', "\\\\").replace(':', "\\:")),
+            "--allow_file_create=0".to_owned(),
+            format!("--rw={rw}"),
+            format!("--ioengine={engine}"),
+            format!("--direct={}", u8::from(*direct)),
+            format!("--bs={}", asked.block_bytes),
+            format!("--iodepth={depth}"),
+            format!("--numjobs={jobs}"),
+            format!("--offset={}", at + before * each),
+            format!("--offset_increment={each}"),
+            format!("--size={each}"),
+            "--time_based".to_owned(),
+            format!("--runtime={}ms", asked.window_ms),
+            format!("--ramp_time={}ms", asked.slice_ms()),
+            "--randrepeat=0".to_owned(),
+        ];
+        if self.registered && *method == DiskMethod::Uring {
+            args.extend(["--fixedbufs".to_owned(), "--registerfiles".to_owned()]);
+        }
+        args
+    }
+}

@@ -1,0 +1,138 @@
+//! What fio writes with `--output-format=json` (fio(1), "JSON+ output" and "Normal output").
+//!
+//! Lines before the first `{` are complaints. Only fields that are read are declared; others may come and go with fio's
+//! version.
+
+use serde::Deserialize;
+
+/// Jobs of one process, at most.
+const MOST_JOBS: usize = 65_536;
+/// fio before this version counts in KiB what it calls bytes.
+const LEAST_MAJOR: u32 = 3;
+
+/// What one process measured, all of its jobs together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Run {
+    /// Bandwidth in bytes per second.
+    pub bytes_per_s: f64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// CPU time of the jobs, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// Why there is no figure.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NoRun {
+    /// There is no JSON.
+    #[error("it gave no JSON")]
+    NoJson,
+    /// It is cut off or otherwise wrong.
+    #[error("its JSON cannot be read: {0}")]
+    Json(String),
+    /// It counts otherwise.
+    #[error("{0} is too old: fio-3.0 or newer is needed")]
+    TooOld(String),
+    /// A job failed.
+    #[error("job {job} failed with error {error} ({})", std::io::Error::from_raw_os_error(*error))]
+    Job {
+        /// Its name and number.
+        job: String,
+        /// An errno.
+        error: i32,
+    },
+    /// No job moved anything.
+    #[error("its jobs moved nothing")]
+    Nothing,
+}
+
+impl NoRun {
+    /// Whether fio itself tells what failed.
+    pub fn is_of_a_job(&self) -> bool {
+        matches!(self, Self::Job { .. })
+    }
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(rename = "fio version", default)]
+    version: String,
+    #[serde(default)]
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    #[serde(default)]
+    jobname: String,
+    #[serde(default)]
+    error: i32,
+    #[serde(default)]
+    read: Side,
+    #[serde(default)]
+    write: Side,
+    /// Percent of one CPU.
+    #[serde(default)]
+    usr_cpu: f64,
+    /// Percent of one CPU.
+    #[serde(default)]
+    sys_cpu: f64,
+}
+
+#[derive(Deserialize, Default)]
+struct Side {
+    #[serde(default)]
+    io_bytes: u64,
+    /// Milliseconds.
+    #[serde(default)]
+    runtime: u64,
+}
+
+/// Reads what one process wrote.
+///
+/// # Errors
+/// [`NoRun`].
+pub fn parse(text: &str) -> Result<Run, NoRun> {
+    let starts = text.split_inclusive('\n').scan(0, |at, line| {
+        *at += line.len();
+        Some((*at - line.len(), line))
+    });
+    let start = starts.into_iter().find(|(_, line)| line.starts_with('{')).map(|(start, _)| start);
+    let json = start.and_then(|start| text.get(start..)).ok_or(NoRun::NoJson)?;
+    // Only the first value: what fio says after it is no JSON.
+    let said = serde_json::Deserializer::from_str(json).into_iter::<Said>().next();
+    let said = said.ok_or(NoRun::NoJson)?.map_err(|error| NoRun::Json(error.to_string()))?;
+    if major(&said.version).is_some_and(|major| major < LEAST_MAJOR) {
+        return Err(NoRun::TooOld(said.version.chars().take(40).collect()));
+    }
+    let jobs = || said.jobs.iter().take(MOST_JOBS).enumerate();
+    if let Some((index, job)) = jobs().find(|(_, job)| job.error != 0) {
+        let name: String = job.jobname.chars().take(40).collect();
+        return Err(NoRun::Job { job: format!("{name} {}", index + 1), error: job.error });
+    }
+    let run = jobs().fold(Run { bytes_per_s: 0.0, bytes: 0, cpu_ns: 0 }, |run, (_, job)| run.with(job));
+    match run.bytes > 0 && run.bytes_per_s.is_finite() {
+        true => Ok(run),
+        false => Err(NoRun::Nothing),
+    }
+}
+
+impl Run {
+    fn with(self, job: &Job) -> Self {
+        let sides = [&job.read, &job.write];
+        let per_s = |side: &Side| side.io_bytes as f64 * 1000.0 / side.runtime.max(1) as f64;
+        let runtime_ms = sides.iter().map(|side| side.runtime).max().unwrap_or(0) as f64;
+        let busy = ((job.usr_cpu + job.sys_cpu) / 100.0).max(0.0);
+        Self {
+            bytes_per_s: self.bytes_per_s + sides.iter().map(|side| per_s(side)).sum::<f64>(),
+            bytes: sides.iter().fold(self.bytes, |sum, side| sum.saturating_add(side.io_bytes)),
+            cpu_ns: self.cpu_ns.saturating_add((busy * runtime_ms * 1e6) as u64),
+        }
+    }
+}
+
+/// `3` of `fio-3.33-5-g123`.
+fn major(version: &str) -> Option<u32> {
+    let number = version.strip_prefix("fio-")?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}

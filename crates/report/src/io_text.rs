@@ -1,0 +1,308 @@
+//! Measured I/O as text: bandwidth by node and number of streams, for each direction.
+
+use crate::figures::Figures;
+use crate::matrix_text::{figure, write_notes};
+use crate::model_text::head;
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words::{count, joined};
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::size_for_people;
+use numaio_schema::{IoCell, IoDevice, IoRecord, Represented};
+use std::collections::BTreeSet;
+
+/// A table for each direction, operation and block size: nodes by rows, numbers of streams by columns; or block sizes by
+/// columns where there are several and one number of streams. `ranks` are the classes of the cells, in their order; cells
+/// have their colours. Mixes come last.
+pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let what = format!("I/O of {} on", device_name(&record.device));
+    head::write(&mut page, &what, &record.provenance, &[method(record), device(&record.device)]);
+    for note in &record.method.notes {
+        page.paragraph(0, 2, &format!("Note: {note}"));
+    }
+    let cells: Vec<Ranked> = record
+        .cells
+        .iter()
+        .enumerate()
+        .map(|(index, cell)| (cell, ranks.get(index).copied().flatten()))
+        .collect();
+    let (places, mixes): (Vec<Ranked>, Vec<Ranked>) =
+        cells.into_iter().partition(|(cell, _)| place(cell).is_some());
+    write_places(&mut page, record, &places);
+    if !mixes.is_empty() {
+        write_mixes(&mut page, &mixes);
+    }
+    write_notes(&mut page, record.cells.iter().map(|cell| (name(cell), &cell.bytes_per_s)));
+    write_processor_time(&mut page, record);
+    page.into_text()
+}
+
+/// How far two engines agree on the cells that both measured; empty without such cells.
+pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> String {
+    let same = |a: &IoCell, b: &IoCell| {
+        a.groups == b.groups && a.block_bytes == b.block_bytes && a.operation == b.operation
+    };
+    let ratio = |cell: &IoCell| {
+        let beside = other.cells.iter().find(|beside| same(cell, beside))?;
+        Some(cell.bytes_per_s.median()? / beside.bytes_per_s.median()?)
+    };
+    let ratios: Vec<f64> = one.cells.iter().filter_map(ratio).collect();
+    let Some(middle) = numaio_schema::median(&ratios) else { return String::new() };
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let mut page = Page::new(style);
+    page.paragraph(
+        0,
+        2,
+        &format!(
+            "{} over {}, by {}: median {middle:.3}, from {least:.3} to {most:.3}",
+            engine(one),
+            engine(other),
+            count(ratios.len(), "cell")
+        ),
+    );
+    page.into_text()
+}
+
+/// A cell and the rank of its class.
+type Ranked<'a> = (&'a IoCell, Option<u32>);
+
+/// Nodes of CPUs and of buffers, if they are the same for all groups of a cell.
+fn place(cell: &IoCell) -> Option<(NodeId, NodeId)> {
+    let first = (*cell.cpu_nodes.first()?, cell.groups.first()?.memory);
+    let mut all = cell.cpu_nodes.iter().copied().zip(cell.groups.iter().map(|group| group.memory));
+    let streams = cell.groups.first()?.streams;
+    (all.all(|place| place == first) && cell.groups.iter().all(|group| group.streams == streams))
+        .then_some(first)
+}
+
+/// What a table is of.
+fn way(cell: &IoCell) -> String {
+    let directions: Vec<&str> = cell.groups.iter().map(|group| group.direction.name()).collect();
+    let both = if directions.len() > 1 { " at once" } else { "" };
+    let operation = cell.operation.iter().map(|operation| format!(" ({operation})"));
+    format!("{}{both}{}", directions.join(" and "), operation.collect::<String>())
+}
+
+fn streams(cell: &IoCell) -> u32 {
+    cell.groups.first().map_or(0, |group| group.streams)
+}
+
+fn write_places(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
+    let by_block = cells.iter().map(|(cell, _)| streams(cell)).collect::<BTreeSet<u32>>().len() == 1
+        && cells.iter().map(|(cell, _)| cell.block_bytes).collect::<BTreeSet<u64>>().len() > 1;
+    let table_of = |cell: &IoCell| {
+        let rest = if by_block { streams(cell).into() } else { cell.block_bytes };
+        (way(cell), rest)
+    };
+    let mut tables: Vec<(String, u64)> = Vec::new();
+    for (cell, _) in cells {
+        if !tables.contains(&table_of(cell)) {
+            tables.push(table_of(cell));
+        }
+    }
+    let unit = page.style().unit;
+    for (way, rest) in tables {
+        let of: Vec<Ranked> =
+            cells.iter().copied().filter(|(cell, _)| table_of(cell) == (way.clone(), rest)).collect();
+        let (what, by) = match by_block {
+            true => (count(rest as usize, "stream"), "bytes of a block"),
+            false => (format!("blocks of {}", size_for_people(rest)), "number of streams"),
+        };
+        page.heading(&format!("{}, {what}: median in {unit} by node (rows) and {by}", sentence(&way)));
+        write_table(page, &of, by_block);
+        for class in &record.method.represented {
+            let of_way = of.iter().any(|(cell, _)| {
+                cell.groups.len() == 1 && cell.groups.iter().all(|group| group.direction == class.direction)
+            });
+            if of_way && class.nodes.len() > 1 {
+                page.paragraph(2, 2, &stands_for(class));
+            }
+        }
+    }
+    write_saving(page, record, cells);
+}
+
+fn write_table(page: &mut Page, cells: &[Ranked], by_block: bool) {
+    let column = |cell: &IoCell| if by_block { cell.block_bytes } else { streams(cell).into() };
+    let columns: BTreeSet<u64> = cells.iter().map(|(cell, _)| column(cell)).collect();
+    let rows: BTreeSet<(NodeId, NodeId)> = cells.iter().filter_map(|(cell, _)| place(cell)).collect();
+    let local = rows.iter().all(|(cpu, memory)| cpu == memory);
+    let title = |column: &u64| if by_block { size_for_people(*column) } else { column.to_string() };
+    let corner = if local { vec!["NODE"] } else { vec!["CPU NODE", "BUFFERS"] };
+    let heads = corner.iter().map(|title| ((*title).to_owned(), Align::Right));
+    let mut table = Table::new(heads.chain(columns.iter().map(|column| (title(column), Align::Right))));
+    let unit = page.style().unit;
+    let figures = Figures::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
+    for row in rows {
+        let nodes = if local { vec![row.0] } else { vec![row.0, row.1] };
+        let names = nodes.into_iter().map(|node| Cell::from(node.to_string()));
+        let found = columns.iter().map(|wanted| {
+            let found = cells.iter().find(|(cell, _)| place(cell) == Some(row) && column(cell) == *wanted);
+            let reading = found.map(|(cell, _)| &cell.bytes_per_s);
+            let text = figure(reading, |reading| reading.median().map(|value| figures.of(value)));
+            Cell::of_class(text, found.and_then(|(_, rank)| *rank))
+        });
+        table.row(names.chain(found));
+    }
+    page.table(2, &table);
+}
+
+fn stands_for(class: &Represented) -> String {
+    let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
+    format!("Node {} stands for {}: one class of the model.", class.by, joined(others, ", "))
+}
+
+/// What one node for each class saved.
+fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
+    let saved: usize = record
+        .method
+        .represented
+        .iter()
+        .map(|class| {
+            let as_many = cells.iter().filter(|(cell, _)| {
+                place(cell).is_some_and(|(_, memory)| memory == class.by)
+                    && cell.groups.iter().all(|group| group.direction == class.direction)
+            });
+            as_many.count() * class.nodes.len().saturating_sub(1)
+        })
+        .sum();
+    if saved > 0 {
+        let all = saved + cells.len();
+        page.blank();
+        page.paragraph(
+            0,
+            2,
+            &format!(
+                "One node for each class of the model: {} of {all} measured, {:.0} % saved.",
+                count(cells.len(), "cell"),
+                saved as f64 * 100.0 / all as f64
+            ),
+        );
+    }
+}
+
+fn write_mixes(page: &mut Page, cells: &[Ranked]) {
+    let unit = page.style().unit;
+    page.heading(&format!("Mixes of streams: median of all together in {unit}, and of each part"));
+    let figures = Figures::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
+    let mut table = Table::new([
+        ("MIX".to_owned(), Align::Left),
+        (unit.to_string(), Align::Right),
+        ("PARTS".to_owned(), Align::Left),
+    ]);
+    for (cell, _) in cells {
+        let whole =
+            figure(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.of(value)));
+        let parts = cell
+            .of_groups
+            .iter()
+            .map(|part| part.as_ref().map_or_else(|| "-".to_owned(), |part| figures.of(part.median)));
+        table.row([Cell::from(name(cell)), Cell::from(whole), Cell::from(joined(parts, " + "))]);
+    }
+    page.table(2, &table);
+}
+
+fn write_processor_time(page: &mut Page, record: &IoRecord) {
+    // Nanoseconds a byte are seconds a gigabyte.
+    let costs: Vec<f64> = record.cells.iter().filter_map(|cell| cell.cpu_ns_per_byte).collect();
+    let (least, most) =
+        (costs.iter().copied().fold(f64::INFINITY, f64::min), costs.iter().copied().fold(0.0, f64::max));
+    if let Some(middle) = numaio_schema::median(&costs) {
+        page.paragraph(
+            0,
+            2,
+            &format!(
+                "CPU time a GB moved: median {middle:.3} s, from {least:.3} to {most:.3} s (10^9 bytes)"
+            ),
+        );
+    }
+}
+
+/// The streams of a cell, for people.
+fn name(cell: &IoCell) -> String {
+    let part = |(group, cpu_node): (&numaio_machine::workload::StreamGroup, &NodeId)| {
+        let on = match group.memory == *cpu_node {
+            true => format!("node {cpu_node}"),
+            false => format!("node {cpu_node}, buffers on {}", group.memory),
+        };
+        format!("{} of {} on {on}", count(group.streams as usize, "stream"), group.direction.name())
+    };
+    joined(cell.groups.iter().zip(&cell.cpu_nodes).map(part), " + ")
+}
+
+fn engine(record: &IoRecord) -> String {
+    let method = &record.method;
+    match method.version.as_str() {
+        "" => method.engine.title().to_owned(),
+        version if version.starts_with(method.engine.name()) => version.to_owned(),
+        version => format!("{} {version}", method.engine.title()),
+    }
+}
+
+fn method(record: &IoRecord) -> String {
+    let method = &record.method;
+    let how = method.disk.map(|(how, order)| {
+        let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
+        let order = match order {
+            numaio_machine::workload::DiskOrder::Sequential => "one block after the other",
+            numaio_machine::workload::DiskOrder::Random => "blocks at random",
+        };
+        format!("{}, {cache}, {order}", how.name())
+    });
+    let visits = head::visits(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    joined(
+        [
+            engine(record),
+            how.unwrap_or_default(),
+            format!("{} in flight for each stream", count(method.depth as usize, "request")),
+            method.area_bytes.map(|bytes| format!("{} touched", size_for_people(bytes))).unwrap_or_default(),
+            head::until(method.rounds.rounds, method.rounds.precision),
+            visits,
+            format!("{:.0} s on the machine", method.rounds.elapsed_s),
+        ],
+        "; ",
+    )
+}
+
+fn device_name(device: &IoDevice) -> String {
+    match &device.by_way_of {
+        Some(way) => format!("{} by way of {way}", device.name),
+        None => device.name.clone(),
+    }
+}
+
+/// Where the device is, and its interrupts, which stay where they are.
+fn device(device: &IoDevice) -> String {
+    let node = device.node.map_or("unknown node".to_owned(), |node| format!("node {node}"));
+    let irqs: usize = device.irqs.len();
+    let served: BTreeSet<u32> = device
+        .irqs
+        .iter()
+        .filter_map(|irq| irq.effective.as_ref())
+        .flat_map(|cpus| cpus.iter().map(|cpu| cpu.0))
+        .collect();
+    let cpus: numaio_machine::set::CpuSet = served.into_iter().map(numaio_machine::ids::CpuId).collect();
+    let irqs = match (irqs, cpus.is_empty()) {
+        (0, _) => String::new(),
+        (irqs, true) => count(irqs, "interrupt"),
+        (irqs, false) => format!("{} on CPUs {cpus}", count(irqs, "interrupt")),
+    };
+    joined(
+        [
+            format!("Device: {}", device.name),
+            device.model.clone(),
+            device.pci.clone().unwrap_or_default(),
+            node,
+            irqs,
+        ],
+        ", ",
+    )
+}
+
+/// With a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
