@@ -4,11 +4,15 @@
 //! ([`crate::io`]).
 
 mod builtin;
+mod cuda;
 mod fio;
+pub mod nvbandwidth;
 
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
+pub use cuda::Cuda;
 pub use fio::Fio;
+pub use nvbandwidth::Nvbandwidth;
 
 use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, ProbeExt, Residency, ToolOutcome};
 use numaio_machine::set::CpuSet;
