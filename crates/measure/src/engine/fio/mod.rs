@@ -1,6 +1,8 @@
 //! fio (<https://fio.readthedocs.io>), one process for each group of streams.
 
 mod output;
+#[cfg(test)]
+mod tests;
 
 use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};

@@ -1,0 +1,170 @@
+//! fio's own words: captures of fio 3.33 (Debian 12), names of files changed; and any text.
+
+use super::*;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::probe::ToolOutcome;
+use numaio_machine::set::CpuSet;
+use output::{parse, NoRun};
+use proptest::prelude::*;
+
+const READ: &str = include_str!("../../../tests/fio/read-3.33.json");
+const WRITE_2_JOBS: &str = include_str!("../../../tests/fio/write-2-jobs-3.33.json");
+const EIO: &str = include_str!("../../../tests/fio/eio-3.33.txt");
+const ABSENT: &str = include_str!("../../../tests/fio/absent-3.33.json");
+
+fn fio(method: DiskMethod) -> Fio {
+    let path = DiskPath {
+        path: "/mnt/a:b".into(),
+        at: 4096,
+        bytes: 10 << 20,
+        method,
+        direct: true,
+        order: DiskOrder::Sequential,
+    };
+    Fio { path, registered: true }
+}
+
+fn said(ended: ToolEnd, stdout: &str, stderr: &str) -> Outcome {
+    let said = ToolSaid { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
+    Outcome::Tool(ToolOutcome { processes: vec![said], elapsed_ns: 7, there: Vec::new() })
+}
+
+fn group(streams: u32, direction: Direction) -> StreamGroup {
+    StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction }
+}
+
+fn asked(groups: &[StreamGroup]) -> Asked<'_> {
+    Asked {
+        groups,
+        block_bytes: 131_072,
+        operation: None,
+        depth: 16,
+        window_ms: 500,
+        slices: 5,
+        most_bytes: None,
+    }
+}
+
+#[test]
+fn what_it_measured_is_read() {
+    let run = parse(READ).expect("a run");
+    assert_eq!(run.bytes, 155_058_176);
+    // fio's own bw_bytes is the same, rounded down.
+    assert_eq!(run.bytes_per_s.floor(), 515_143_441.0);
+    // 8.666667 % of 301 ms.
+    assert_eq!(run.cpu_ns, 26_086_667);
+}
+
+#[test]
+fn jobs_of_one_process_are_added_and_groups_are_kept_apart() {
+    let Outcome::Tool(mut outcome) = said(ToolEnd::Status(0), WRITE_2_JOBS, "") else { return };
+    outcome.processes.extend(outcome.processes.clone());
+    let moved = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome)).expect("figures");
+    let jobs: Vec<u64> = WRITE_2_JOBS
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("\"bw_bytes\" : ")?.trim_end_matches(',').parse().ok())
+        .filter(|bw| *bw > 0)
+        .collect();
+    assert_eq!(jobs.len(), 2);
+    let sum: u64 = jobs.iter().sum();
+    let [one, other] = moved.groups.as_slice() else { panic!("{moved:?}") };
+    assert_eq!(one, other);
+    assert!((one[0] - sum as f64).abs() <= 2.0, "{one:?} and {sum}");
+    assert_eq!(moved.bytes_per_s(), [one[0] + other[0]]);
+}
+
+#[test]
+fn a_job_that_failed_is_named_with_its_error() {
+    let error = parse(EIO).expect_err("a job failed");
+    assert_eq!(error, NoRun::Job { job: "numaio 1".into(), error: 5 });
+    let error =
+        fio(DiskMethod::Uring).read(&said(ToolEnd::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
+    let text = error.expect_err("a job failed").to_string();
+    for part in ["fio: job numaio 1 failed with error 5", "Input/output error", "io_u error on file"] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[test]
+fn what_fio_complains_of_is_the_error() {
+    let of = |ended, stdout, stderr| {
+        fio(DiskMethod::Uring).read(&said(ended, stdout, stderr)).expect_err("no figure").to_string()
+    };
+    let refused = "fio: file creation disallowed by allow_file_create=0\n";
+    assert_eq!(of(ToolEnd::Status(1), ABSENT, refused), format!("fio: {}", refused.trim()));
+    assert_eq!(of(ToolEnd::Status(1), "fio: bad option\n", ""), "fio: fio: bad option");
+    assert_eq!(of(ToolEnd::Status(0), "", ""), "fio: it gave no JSON");
+    assert_eq!(of(ToolEnd::Status(0), ABSENT, ""), "fio: its jobs moved nothing");
+    assert_eq!(of(ToolEnd::Signal(9), READ, ""), "fio: it was ended by signal 9");
+    assert_eq!(of(ToolEnd::TimeLimit, &READ[..2000], ""), "fio: it did not end in time");
+    assert!(of(ToolEnd::Status(0), &READ[..2000], "").contains("its JSON cannot be read: EOF"));
+    let old = READ.replace("fio-3.33", "fio-2.21");
+    assert!(of(ToolEnd::Status(0), &old, "").contains("fio-2.21 is too old"));
+}
+
+#[test]
+fn other_versions_and_lines_around_the_json_change_nothing() {
+    let run = parse(READ);
+    let newer = READ.replace("\"groupid\" : 0,", "\"groupid\" : 0, \"job_start\" : 17, \"new\" : [{}],");
+    let without = READ.replace("\"bw_bytes\"", "\"other\"").replace("fio-3.33", "fio-3.1-5-gabc");
+    for text in [&newer, &without, &format!("fio: a warning {{\nnote\n{READ}\nfio: a last word\n")] {
+        assert_eq!(parse(text), run);
+    }
+}
+
+#[test]
+fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
+    let groups = [group(2, Direction::Write), group(3, Direction::Read)];
+    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Uring).workload(&asked(&groups)) else { panic!("a tool") };
+    assert_eq!((tool.program.as_str(), tool.processes.len()), ("fio", 2));
+    assert!(tool
+        .processes
+        .iter()
+        .all(|process| process.memory == Some(NodeId(1)) && process.cpus.len() == 1));
+    let has = |index: usize, wanted: &[&str]| {
+        let args = &tool.processes[index].args;
+        wanted.iter().for_each(|arg| assert!(args.iter().any(|one| one == arg), "{arg} is not in {args:?}"));
+    };
+    // Five jobs of two MiB each.
+    has(0, &["--rw=write", "--numjobs=2", "--offset=4096", "--offset_increment=2097152", "--size=2097152"]);
+    has(
+        1,
+        &[
+            "--rw=read",
+            "--numjobs=3",
+            "--offset=4198400",
+            "--ioengine=io_uring",
+            "--iodepth=16",
+            "--fixedbufs",
+        ],
+    );
+    has(1, &["--filename=/mnt/a\\:b", "--direct=1", "--runtime=500ms", "--ramp_time=100ms"]);
+    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Threads).workload(&asked(&groups)) else {
+        panic!("a tool")
+    };
+    assert!(tool.processes[0].args.contains(&"--numjobs=32".to_owned()), "{:?}", tool.processes[0].args);
+    let many = [group(1000, Direction::Read)];
+    assert!(fio(DiskMethod::Uring).workload(&asked(&many)).is_err(), "less than a block for each");
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_too_much(text in ".{0,400}", at in 0usize..7000, byte in any::<u8>()) {
+        let _ = parse(&text);
+        let mut bytes = WRITE_2_JOBS.as_bytes().to_vec();
+        let at = at % bytes.len();
+        let _ = parse(&String::from_utf8_lossy(&bytes[..at]));
+        bytes[at] = byte;
+        let _ = parse(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn no_number_is_too_large(bytes in any::<u64>(), runtime in any::<u64>(), busy in any::<f64>()) {
+        let busy = if busy.is_finite() { busy } else { 1e308 };
+        let side = format!("{{\"io_bytes\":{bytes},\"runtime\":{runtime}}}");
+        let job = format!("{{\"read\":{side},\"write\":{side},\"usr_cpu\":{busy:e},\"sys_cpu\":{busy:e}}}");
+        if let Ok(run) = parse(&format!("{{\"jobs\":[{job},{job}]}}")) {
+            prop_assert!(run.bytes > 0 && run.bytes_per_s.is_finite());
+        }
+    }
+}
