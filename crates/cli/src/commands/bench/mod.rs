@@ -2,6 +2,7 @@
 //! `shared`.
 
 pub mod disk;
+pub mod gpu;
 mod shared;
 mod target;
 
@@ -20,10 +21,13 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
     Disk(disk::DiskArgs),
+    /// Measure copies between memory and a GPU: download, readback, both at once
+    Gpu(gpu::GpuArgs),
 }
 
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         BenchCommand::Disk(command) => disk::run(common, command),
+        BenchCommand::Gpu(command) => gpu::run(common, command),
     }
 }

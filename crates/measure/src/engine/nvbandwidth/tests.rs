@@ -7,8 +7,8 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ToolOutcome;
 use proptest::prelude::*;
 
-const CAPTURE: &str = include_str!("../../../tests/captures/nvbandwidth-0.8.json");
-const FAILED: &str = include_str!("../../../tests/captures/nvbandwidth-0.8-failed.json");
+const CAPTURE: &str = include_str!("../../../tests/nvbandwidth/readme-0.8.json");
+const FAILED: &str = include_str!("../../../tests/nvbandwidth/failed-0.8.json");
 
 fn said(stdout: &str, stderr: &str, ended: ToolEnd) -> Outcome {
     let said = ToolSaid { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
@@ -103,7 +103,7 @@ fn what_it_cannot_do_is_refused() {
         "device_to_host_bidirectional_memcpy_ce".to_owned()
     ]));
     let refused = |groups: &[StreamGroup], bytes| ENGINE.workload(&asked(groups, bytes)).is_err();
-    assert!(refused(&[write.clone()], 1000) && refused(&[group(Direction::Write, 2)], 1 << 20));
+    assert!(refused(std::slice::from_ref(&write), 1000) && refused(&[group(Direction::Write, 2)], 1 << 20));
     assert!(refused(&[], 1 << 20) && refused(&[read.clone(), write.clone()], 1 << 20));
     assert!(refused(&[write.clone(), elsewhere], 1 << 20) && refused(&[write, read.clone(), read], 1 << 20));
 }
