@@ -28,9 +28,9 @@ fn driver(home: &Home, definitions: &[&str]) -> bool {
     false
 }
 
-/// `numaio bench gpu`, which finds the home's driver and programs first.
+/// `numaio bench gpu`, which finds the home's driver and programs first, and is content with any figure.
 fn bench(home: &Home, args: &[&str]) -> Said {
-    let mut command = home.command_by(&[], &["bench", "gpu", "--window", "60"]);
+    let mut command = home.command_by(&[], &["bench", "gpu", "--window", "60", "--seconds", "60"]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(args).env("LD_LIBRARY_PATH", &home.0).env("PATH", format!("{}:{path}", home.0.display()));
     Said::of(command.output().expect("numaio"))
@@ -53,21 +53,21 @@ fn is_of(direction: Direction) -> impl Fn(&IoCell) -> bool {
 #[test]
 fn download_readback_and_both_at_once_are_measured() {
     let home = Home::new();
-    if !driver(&home, &["WRITE_RATE=400e6", "READ_RATE=100e6"]) {
+    if !driver(&home, &["WRITE_RATE=200e6", "READ_RATE=40e6"]) {
         return;
     }
     let said =
-        bench(&home, &["--sizes", "1M", "--seconds", "2", "--json", "--cpu-nodes", "0", "-d", "cuda:1"]);
+        bench(&home, &["--sizes", "1M", "--precision", "99", "--json", "--cpu-nodes", "0", "-d", "cuda:1"]);
     let record = IoRecord::from_json(&said.ok()).expect("a record");
     assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Cuda, "cuda:1"));
     assert_eq!(record.device.pci.as_deref(), Some("0000:f1:00.0"));
     assert_eq!((record.device.model.as_str(), record.cells.len()), ("Fake GPU B", 3));
     let (down, back) = (median(&record, is_of(Direction::Write)), median(&record, is_of(Direction::Read)));
     // The driver moves no more than its rates; a busy machine may see less.
-    assert!(down < 440e6 && back < 110e6 && down > 1.2 * back, "{down} {back}");
+    assert!(down < 220e6 && back < 44e6, "{down} {back}");
     let both = record.cells.iter().find(|cell| cell.groups.len() == 2).expect("both at once");
     assert_eq!(both.of_groups.len(), 2);
-    assert!(both.bytes_per_s.median().expect("a figure") < 550e6);
+    assert!(both.bytes_per_s.median().expect("a figure") < 264e6);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn the_table_has_a_column_for_each_way() {
     if !driver(&home, &[]) {
         return;
     }
-    let asked = ["--sizes", "512K,1M", "--seconds", "1", "--cpu-nodes", "0", "--device", "0000:f0:00.0"];
+    let asked = ["--sizes", "512K,1M", "--precision", "99", "--cpu-nodes", "0", "--device", "0000:f0:00.0"];
     let said = bench(&home, &asked);
     let page = said.ok();
     assert!(page.contains("Device: cuda:0, Fake GPU A, 0000:f0:00.0"), "{page}");
@@ -85,9 +85,9 @@ fn the_table_has_a_column_for_each_way() {
     assert_eq!(titles, ["NODE", "SIZE", "DOWNLOAD", "READBACK", "BOTH", "OF", "IT", "DOWN", "BACK"]);
     let rows = page.lines().filter(|line| line.contains(" KiB  ") || line.contains(" MiB  "));
     assert_eq!(rows.filter(|line| line.split_whitespace().count() == 8).count(), 2, "{page}");
-    let page = bench(&home, &["--direction", "read", "--seconds", "1", "--sizes", "1M"]).ok();
+    let page = bench(&home, &["--direction", "read", "--precision", "99", "--sizes", "1M"]).ok();
     assert!(page.contains("READBACK") && !page.contains("DOWNLOAD") && !page.contains("BOTH"), "{page}");
-    let page = bench(&home, &["--both-at-once", "--seconds", "1", "--sizes", "1M"]).ok();
+    let page = bench(&home, &["--both-at-once", "--precision", "99", "--sizes", "1M"]).ok();
     assert!(page.contains("BOTH") && !page.contains("DOWNLOAD"), "{page}");
 }
 
@@ -97,7 +97,7 @@ fn a_gpu_that_is_lost_is_said() {
     if !driver(&home, &["LOST_AFTER=3"]) {
         return;
     }
-    let said = bench(&home, &["--sizes", "1M", "--seconds", "2"]);
+    let said = bench(&home, &["--sizes", "1M", "--precision", "99"]);
     assert_eq!(said.code, Some(1), "{}", said.out);
     assert!(said.err.contains("CUDA_ERROR_UNKNOWN"), "{}", said.err);
 }
@@ -113,7 +113,7 @@ fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
         assert_eq!(said.code, Some(2), "{}", said.err);
         assert!(said.err.contains("there are cuda:0, cuda:1"), "{}", said.err);
     }
-    assert!(bench(&home, &["--seconds", "1", "--sizes", "1M"]).err.contains("there are cuda:0, cuda:1"));
+    assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("there are cuda:0, cuda:1"));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn nvbandwidth_checks_our_own_engine() {
     let version = "case \"$*\" in --help) echo 'nvbandwidth Version: v0.8'; exit;; esac";
     // The capture has two measurements, as of both at once.
     script(&home, "nvbandwidth", &format!("{version}\ncat {}", home.path("capture.json")));
-    let asked = ["--both-at-once", "--sizes", "1M", "--seconds", "1", "--cpu-nodes", "0"];
+    let asked = ["--both-at-once", "--sizes", "1M", "--precision", "99", "--cpu-nodes", "0"];
     let page = bench(&home, &[&asked[..], &["--engine", "nvbandwidth"]].concat()).ok();
     assert!(page.contains("Method: nvbandwidth v0.8; ") && !page.contains("in flight"), "{page}");
     let row = page.lines().find(|line| line.trim_start().starts_with("0 ")).expect("node 0");

@@ -1,7 +1,7 @@
 /* A CUDA driver library without a GPU, for tests: two devices, each with a copy engine for either direction that moves
  * a configured number of bytes a second. A copy is made when it is asked for, and counts as done when the engine would
  * have done it. Misuse is an error, as the driver's: memory that is not pinned or not allocated, a thread without a
- * context, objects that were given back.
+ * context, objects that were given back, memory given back while a copy uses it.
  *
  * Chosen when it is compiled:
  *   DEVICES         how many there are
@@ -44,7 +44,7 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEX
        INVALID_HANDLE = 400, NOT_READY = 600, LOST = 999, ALREADY_PINNED = 712, NOT_PINNED = 713 };
 
 struct context { int device, retained; };
-struct range { uintptr_t start; size_t bytes; struct range *next; };
+struct range { uintptr_t start; size_t bytes; double until; struct range *next; };
 struct stream { int magic; double until; struct context *of; };
 struct event { int magic; double until; };
 
@@ -54,7 +54,7 @@ static struct context contexts[DEVICES + 1];
 static double busy_until[DEVICES + 1][2];
 static struct range *pinned, *allocated;
 static size_t allocated_bytes;
-static int ready, copies, objects;
+static int ready, copies, objects, misuses;
 static __thread struct context *current;
 
 static double now(void) {
@@ -65,15 +65,15 @@ static double now(void) {
 
 static int lost(void) { return LOST_AFTER && copies >= LOST_AFTER; }
 
-static int holds(struct range *of, uintptr_t start, size_t bytes) {
+static struct range *holds(struct range *of, uintptr_t start, size_t bytes) {
     for (; of; of = of->next)
-        if (start >= of->start && start + bytes <= of->start + of->bytes) return 1;
-    return 0;
+        if (start >= of->start && start + bytes <= of->start + of->bytes) return of;
+    return NULL;
 }
 
 static void add(struct range **to, uintptr_t start, size_t bytes) {
     struct range *range = malloc(sizeof *range);
-    *range = (struct range){start, bytes, *to};
+    *range = (struct range){start, bytes, 0, *to};
     *to = range;
     objects++;
 }
@@ -83,6 +83,7 @@ static size_t drop(struct range **from, uintptr_t start) {
         if ((*from)->start == start) {
             struct range *gone = *from;
             size_t bytes = gone->bytes;
+            if (gone->until > now() && !lost()) misuses++;
             *from = gone->next;
             free(gone);
             objects--;
@@ -93,8 +94,8 @@ static size_t drop(struct range **from, uintptr_t start) {
 
 #define LOCKED(code) do { pthread_mutex_lock(&lock); int r = (code); pthread_mutex_unlock(&lock); return r; } while (0)
 
-/* For tests: what was made and not given back. */
-int fake_objects(void) { LOCKED(objects); }
+/* For tests: what was made and not given back, or given back while a copy used it. */
+int fake_objects(void) { LOCKED(objects + misuses); }
 
 int cuInit(unsigned flags) { (void)flags; ready = INIT_CODE == 0; return INIT_CODE; }
 
@@ -193,7 +194,8 @@ static int copy(uint64_t device, uintptr_t host, size_t bytes, struct stream *st
     if (!current) return INVALID_CONTEXT;
     if (!stream || stream->magic != STREAM) return INVALID_HANDLE;
     if (lost()) return LOST;
-    if (!holds(pinned, host, bytes) || !holds(allocated, device, bytes)) return INVALID_VALUE;
+    struct range *here = holds(pinned, host, bytes), *there = holds(allocated, device, bytes);
+    if (!here || !there) return INVALID_VALUE;
     if (reads)
         memcpy((void *)host, (void *)(uintptr_t)device, bytes);
     else
@@ -201,7 +203,7 @@ static int copy(uint64_t device, uintptr_t host, size_t bytes, struct stream *st
     double *engine = &busy_until[stream->of->device][reads], from = now();
     if (from < *engine) from = *engine;
     if (from < stream->until) from = stream->until;
-    *engine = stream->until = from + bytes / (reads ? READ_RATE : WRITE_RATE);
+    *engine = stream->until = here->until = there->until = from + bytes / (reads ? READ_RATE : WRITE_RATE);
     copies++;
     return 0;
 }
