@@ -3,6 +3,9 @@
 //! They need QEMU and the static binary, whose path `tools/test` gives in NUMAIO_STATIC. Where they cannot
 //! run they say why, and are counted as skipped.
 
+#[path = "support/lab.rs"]
+mod support;
+
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_model::Rule;
@@ -10,84 +13,16 @@ use numaio_schema::{
     Agreement, ClassRule, Comparison, Inversion, LatencyRecord, Model, StreamRecord, TargetModel,
 };
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::{Folder, Lab};
 
-/// One machine at a time: two would take each other's processors.
-static TURN: Mutex<()> = Mutex::new(());
-
-struct Lab {
-    _turn: MutexGuard<'static, ()>,
-    root: PathBuf,
-    binary: String,
-}
-
-impl Lab {
-    /// The lab, or none where it cannot run, which is counted.
-    fn open(test: &str) -> Option<Self> {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
-            skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
-            return None;
-        };
-        let check = Command::new(root.join("lab/run")).arg("--check").output();
-        match check {
-            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, binary }),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-                skip(test, why.trim());
-                None
-            }
-            Err(error) => {
-                skip(test, &format!("lab/run: {error}"));
-                None
-            }
-        }
-    }
-
-    /// Runs a command on a machine; what it writes below /out comes back into the folder.
-    fn run(&self, machine: &str, folder: &Path, command: &[&str]) -> Output {
-        let mut lab = Command::new(self.root.join("lab/run"));
-        lab.args([machine, "--timeout", "900", "--bin", &self.binary, "--get"]).arg(folder).arg("--");
-        let output = lab.args(command).output().expect("lab/run");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() != Some(125), "the lab failed: {said}");
-        output
-    }
-
-    /// Measures a machine and reads the model.
-    fn model(&self, machine: &str, options: &[&str]) -> Model {
-        let folder = Folder::new(machine);
-        let command = [&["numaio", "model", "--json", "--pause-balancing"], options].concat();
-        let output = self.run(machine, &folder.0, &command);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{machine}: {said}");
-        Model::from_json(&String::from_utf8_lossy(&output.stdout)).expect("a model")
-    }
-}
-
-/// Says that a test did not run, past the capture of the test harness: `tools/test` counts these lines.
-fn skip(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {}", why.replace('\n', "; "));
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Measures a machine and reads the model.
+fn model_of(lab: &Lab, machine: &str, options: &[&str]) -> Model {
+    let folder = Folder::new(machine);
+    let command = [&["numaio", "model", "--json", "--pause-balancing"], options].concat();
+    let output = lab.run(machine, &folder.0, &command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{machine}: {said}");
+    Model::from_json(&String::from_utf8_lossy(&output.stdout)).expect("a model")
 }
 
 /// Classes as lists of nodes, best first, by target and direction.
@@ -124,7 +59,7 @@ fn assert_near(found: &[f64], wanted: &[f64], share: f64) {
 #[test]
 fn the_dl585_has_the_papers_classes() {
     let Some(lab) = Lab::open("the_dl585_has_the_papers_classes") else { return };
-    let measured = lab.model("amd-dl585-g7", &[]);
+    let measured = model_of(&lab, "amd-dl585-g7", &[]);
     assert_pages_in_place(&measured);
     let seven = target(&measured, 7);
     assert_eq!(seven.neighbours.to_string(), "6");
@@ -217,7 +152,7 @@ fn the_r820_has_its_latencies_and_triads() {
 #[test]
 fn the_r820_has_its_numa_factors() {
     let Some(lab) = Lab::open("the_r820_has_its_numa_factors") else { return };
-    let model = lab.model("intel-r820", &[]);
+    let model = model_of(&lab, "intel-r820", &[]);
     assert_pages_in_place(&model);
     for direction in [Direction::Write, Direction::Read] {
         assert_near(&factors(target(&model, 1), direction), &[1.8, 1.0, 1.81, 2.37], 0.05);
@@ -228,7 +163,7 @@ fn the_r820_has_its_numa_factors() {
 #[test]
 fn the_2p_is_the_same_from_both_packages() {
     let Some(lab) = Lab::open("the_2p_is_the_same_from_both_packages") else { return };
-    let model = lab.model("amd-2p", &[]);
+    let model = model_of(&lab, "amd-2p", &[]);
     assert_pages_in_place(&model);
     for direction in [Direction::Write, Direction::Read] {
         assert_eq!(classes(target(&model, 0), direction), ["0", "1", "2-3"]);
@@ -240,7 +175,7 @@ fn the_2p_is_the_same_from_both_packages() {
 #[test]
 fn memory_without_cpus_is_measured_and_is_no_target() {
     let Some(lab) = Lab::open("memory_without_cpus_is_measured_and_is_no_target") else { return };
-    let model = lab.model("cxl-like", &["--all"]);
+    let model = model_of(&lab, "cxl-like", &["--all"]);
     assert_pages_in_place(&model);
     let targets: Vec<u32> = model.targets.iter().map(|target| target.target.0).collect();
     assert_eq!(targets, [0, 1]);

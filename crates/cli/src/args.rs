@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
+use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
@@ -78,12 +79,16 @@ pub enum Command {
     Compare(crate::commands::compare::CompareArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
+    /// Show near which devices and nodes a file, host, interface, disk or process is
+    Near(crate::commands::near::NearArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
     Report(crate::commands::report::ReportArgs),
     /// Show where tasks should run that use a device, and why
     Place(crate::commands::place::PlaceArgs),
     /// Run a program near its device: CPU affinity and memory policy are set before it starts
     Run(crate::commands::run::RunArgs),
+    /// Show where running programs are, and which are remote to their devices
+    Status(crate::commands::status::StatusArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -254,6 +259,9 @@ pub struct RecordArgs {
     /// Record copies alone, without STREAM and latency
     #[arg(long)]
     pub no_baselines: bool,
+    /// Record also what numaio near needs to resolve this handle; may be given several times
+    #[arg(long, value_name = "HANDLE")]
+    pub near: Vec<Handle>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }

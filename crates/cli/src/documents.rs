@@ -2,13 +2,70 @@
 
 use crate::failure::{self, Failure};
 use crate::input;
-use numaio_schema::Document;
-use std::path::Path;
+use numaio_machine::topology::Identity;
+use numaio_schema::{Document, PlanProblem, Provenance};
+use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
 pub fn read(path: &Path) -> Result<Document, Failure> {
     let text = input::text(path)?;
-    Document::from_json(&text).map_err(|error| failure::not_that_document(path, &error))
+    Document::from_json(&text).map_err(|error| failure::no_document(path, &text, &error))
+}
+
+/// Reads documents, all of one machine.
+pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
+    let mut documents: Vec<(PathBuf, Document)> = Vec::new();
+    for path in paths {
+        let document = read(path)?;
+        if let Some((first_path, first)) = documents.first() {
+            if machine_of(first) != machine_of(&document) {
+                let (found, wanted) = (machine_name(&document), machine_name(first));
+                let what = format!("it is of {found}; {} is of {wanted}", first_path.display());
+                return Err(
+                    Failure::file(path, what).hint("numaio report takes documents of several machines")
+                );
+            }
+        }
+        documents.push((path.clone(), document));
+    }
+    Ok(documents)
+}
+
+/// What was measured, in a word, and where it comes from; none of what was not measured.
+pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
+    match document {
+        Document::Model(model) => Some(("copy model", &model.record.provenance)),
+        Document::Record(record) => Some(("copy model", &record.provenance)),
+        Document::Stream(record) => Some(("STREAM", &record.provenance)),
+        Document::Latency(record) => Some(("latency", &record.provenance)),
+        _ => None,
+    }
+}
+
+/// Seconds since 1970 at which a document was measured or seen; 0 if it does not tell.
+pub fn measured_at(document: &Document) -> u64 {
+    match document {
+        Document::Topology(document) => document.seen_at.unwrap_or(0),
+        Document::View(view) => view.measured_at.unwrap_or(0),
+        _ => provenance(document).map_or(0, |(_, provenance)| provenance.measured_at),
+    }
+}
+
+/// The machine that a document is about, as far as it tells.
+pub fn identity(document: &Document) -> Identity {
+    match (document, provenance(document)) {
+        (Document::Topology(document), _) => document.topology.identity.clone(),
+        (Document::Comparison(comparison), _) => comparison.machine.clone(),
+        (_, Some((_, provenance))) => provenance.machine.clone(),
+        _ => Identity { fingerprint: machine_of(document), ..Identity::default() },
+    }
+}
+
+/// The machine that a document is about, for people: `machine 02ed3230ea9f1989, HP ProLiant DL585 G7 (dl585)`.
+pub fn machine_name(document: &Document) -> String {
+    let identity = identity(document);
+    let Identity { fingerprint, .. } = &identity;
+    format!("machine {fingerprint}, {}", numaio_report::machine_name(&identity))
 }
 
 /// Fingerprint of the machine that a document is about.
@@ -24,5 +81,12 @@ pub fn machine_of(document: &Document) -> String {
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Placement(plan) => plan.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
+        Document::PlanProblem(problem) => fingerprint(problem),
+        Document::Plan(plan) => fingerprint(&plan.problem),
     }
+}
+
+/// Fingerprint of the machine that a problem was made from; empty of none.
+fn fingerprint(problem: &PlanProblem) -> String {
+    problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
 }

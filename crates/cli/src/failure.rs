@@ -1,12 +1,13 @@
 //! Errors in words: the one place where they become message, hint and exit status.
 
 use numaio_linux::cuda::Absent;
+use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::tape::{NotATape, Tape};
 use numaio_measure::CampaignError;
-use numaio_schema::NotThatDocument;
-use std::fmt;
+use numaio_schema::{Document, NotThatDocument};
 use std::path::Path;
+use std::{fmt, io};
 
 /// Exit status after an interrupt, as shells count it.
 pub const INTERRUPTED: u8 = 130;
@@ -40,6 +41,13 @@ impl Failure {
     pub fn file(path: &Path, error: impl fmt::Display) -> Self {
         Self::new(format!("{}: {error}", path.display()))
     }
+
+    fn maybe_hint(self, hint: Option<impl fmt::Display>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
 }
 
 impl From<CampaignError> for Failure {
@@ -57,10 +65,7 @@ impl From<CampaignError> for Failure {
             CampaignError::TooLittleMemory { .. } => failure
                 .hint("free memory on that node (numaio topology shows it), or use fewer cores and so fewer caches by --threads"),
             CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
-            CampaignError::Nothing(why) => match hint_of_probe(&why) {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            },
+            CampaignError::Nothing(why) => failure.maybe_hint(hint_of_probe(&why)),
         }
     }
 }
@@ -111,21 +116,95 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
     }
 }
 
-/// A file that is not the document wanted.
-pub fn not_that_document(path: &Path, error: &NotThatDocument) -> Failure {
-    Failure::file(path, error).hint("numaio model --json writes such a file")
+/// Where documents come from.
+pub const DOCUMENTS: &str = "numaio model, stream, latency, compare and topology write documents with --json";
+
+/// A file that cannot be read.
+pub fn unread(path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::file(path, error);
+    match error.kind() {
+        io::ErrorKind::IsADirectory => failure.hint("name the files in it one by one"),
+        io::ErrorKind::NotFound => failure.hint(DOCUMENTS),
+        _ => failure,
+    }
+}
+
+/// A place that cannot be written to.
+pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "name a file in a folder that is there and can be written"
+        }
+        io::ErrorKind::IsADirectory => "name a file in it",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space there, or name another place"
+        }
+        _ => "name another place",
+    };
+    Failure::file(path, error).hint(hint)
+}
+
+/// A file that is no document; a tape is often meant for one.
+pub fn no_document(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
+    if Tape::parse(text).is_ok() {
+        return Failure::file(path, "it is a tape, and no document")
+            .hint(format!("--machine {} takes it as a machine with all it holds", path.display()));
+    }
+    Failure::file(path, error).hint(match error {
+        NotThatDocument::NotJson(error) if error.is_eof() => {
+            "it was cut short: copy it again, or write it anew"
+        }
+        NotThatDocument::OtherVersion { age: "a newer", .. } => {
+            "use that version of numaio, or measure anew with this one"
+        }
+        _ => DOCUMENTS,
+    })
 }
 
 /// A file that is no model; a tape is often meant for one.
 pub fn no_model(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
-    match Tape::parse(text) {
-        Ok(_) => Failure::file(path, "it is a tape, and no model")
-            .hint(format!("numaio model --machine {} makes a model of it", path.display())),
-        Err(_) => not_that_document(path, error),
+    let tape = || format!("numaio model --machine {} makes a model of it", path.display());
+    match error {
+        _ if Tape::parse(text).is_ok() => Failure::file(path, "it is a tape, and no model").hint(tape()),
+        NotThatDocument::Other { .. } => {
+            Failure::file(path, error).hint("numaio model --json writes such a file")
+        }
+        _ => no_document(path, text, error),
     }
 }
 
-/// A file that is no tape.
-pub fn not_a_tape(name: &str, error: &NotATape) -> Failure {
+/// A handle that leads to no device: an unknown name is wrong usage, a dead end is not.
+pub fn nowhere(found: &Resolved) -> Failure {
+    let finding = found.findings.first();
+    let (what, remedy) = finding.map_or(("", ""), |found| (&found.what, &found.remedy));
+    let what = lower(what.trim_end_matches('.'));
+    let failure = match found.is_unknown() {
+        true => Failure::usage(what),
+        false => Failure::new(format!("{} leads to no device: {what}", found.handle)),
+    };
+    match remedy.trim_end_matches('.') {
+        "" => failure,
+        remedy => failure.hint(lower(remedy)),
+    }
+}
+
+/// A sentence as errors are written: without a capital, unless it begins with a name.
+fn lower(sentence: &str) -> String {
+    let word = sentence.split(' ').next().unwrap_or_default();
+    let is_word = word.chars().skip(1).all(|c| c.is_ascii_lowercase());
+    let mut chars = sentence.chars();
+    match chars.next() {
+        Some(first) if is_word => first.to_lowercase().chain(chars).collect(),
+        _ => sentence.to_owned(),
+    }
+}
+
+/// A file that is no tape; a document is often meant for one.
+pub fn not_a_tape(name: &str, content: &[u8], error: &NotATape) -> Failure {
+    let is_document = std::str::from_utf8(content).is_ok_and(|text| Document::from_json(text).is_ok());
+    if is_document {
+        return Failure::new(format!("{name}: it is a document, and no tape"))
+            .hint("numaio report, export and compare --from take documents");
+    }
     Failure::new(format!("{name}: {error}")).hint("numaio record -o FILE writes a tape")
 }

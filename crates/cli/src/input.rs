@@ -1,6 +1,6 @@
 //! Files that a user names.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -23,6 +23,6 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads a text.
 pub fn text(path: &Path) -> Result<String, Failure> {
-    let content = bytes(path).map_err(|error| Failure::file(path, error))?;
-    String::from_utf8(content).map_err(|_| Failure::file(path, "it is no text"))
+    let content = bytes(path).map_err(|error| failure::unread(path, &error))?;
+    String::from_utf8(content).map_err(|_| Failure::file(path, "it is no text").hint(failure::DOCUMENTS))
 }

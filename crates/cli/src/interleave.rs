@@ -104,7 +104,7 @@ fn keep(path: &Path, receipt: &Receipt) -> Result<(), Failure> {
 fn take_back(common: &Common, kernel: &Kernel, machine: &str, path: &Path) -> Result<(), Failure> {
     let text = input::text(path)?;
     let receipt =
-        Receipt::from_json(&text).map_err(|error| crate::failure::not_that_document(path, &error))?;
+        Receipt::from_json(&text).map_err(|error| crate::failure::no_document(path, &text, &error))?;
     let left = numaio_place::undo(kernel, machine, receipt).map_err(Failure::new)?;
     if let Some(first) = left.first() {
         let what = format!("still in force: {}, and {} more", first.change, left.len() - 1);

@@ -4,6 +4,7 @@ use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
 use numaio_linux::{Kernel, Root};
+use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Replay, Tape};
@@ -67,6 +68,14 @@ impl Machine {
         }
     }
 
+    /// Seconds since 1970 at which it is seen; none of a copied tree, which does not tell.
+    pub fn seen_at(&self) -> Option<u64> {
+        match self {
+            Self::Copied(_) => None,
+            _ => Some(self.time()),
+        }
+    }
+
     /// Whether this is the machine that numaio runs on.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
@@ -83,7 +92,7 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
         })
     };
     let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
-    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &error))?;
+    let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
     if !numaio_machine::see::is_machine(&replay) {
         return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))
@@ -122,6 +131,16 @@ impl Probe for Machine {
             Self::Copied(_) => {
                 Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
             }
+        }
+    }
+}
+
+impl Locate for Machine {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        match self {
+            Self::Live(kernel) => kernel.locate(question),
+            Self::Recorded(replay) => replay.locate(question),
+            Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Standard output and standard error.
 
 use crate::args::{Color, Common};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store;
 use numaio_report::TextStyle;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +13,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write to standard output: {error}")))
+            Err(failure::unwritten(Path::new("standard output"), &error))
         }
         _ => Ok(()),
     }

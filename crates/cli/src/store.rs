@@ -1,6 +1,6 @@
 //! Where documents are kept: `$XDG_STATE_HOME/numaio` (XDG Base Directory Specification).
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
         Ok(Place::File(file)) => replace(&file, content),
         Err(error) => Err(error),
     };
-    written.map_err(|error| Failure::file(path, error))
+    written.map_err(|error| failure::unwritten(path, &error))
 }
 
 /// Finds out, before long work, whether [`write_file`] will be able to.
@@ -38,7 +38,7 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
         }
         Err(error) => Err(error),
     };
-    checked.map_err(|error| Failure::file(path, error))
+    checked.map_err(|error| failure::unwritten(path, &error))
 }
 
 /// What is behind the name of a file to write.
@@ -128,7 +128,7 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
     loop {
         let path = dir.join(format!("{at:012}.json"));
         let same = fs::read(&path).is_ok_and(|there| there == json.as_bytes());
-        if same || create(&path, json.as_bytes()).map_err(|error| Failure::file(&path, error))? {
+        if same || create(&path, json.as_bytes()).map_err(|error| failure::unwritten(&path, &error))? {
             return Ok(path);
         }
         at = at.saturating_add(1);

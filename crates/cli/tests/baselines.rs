@@ -134,6 +134,13 @@ fn operations_and_loops_are_chosen() {
     on_tape(&["stream", "--op", "quad"]).failed(2, &["no operation of STREAM", "triad"]);
     on_tape(&["stream", "--stream-loop", "sse"]).failed(2, &["no loop of STREAM", "ordinary"]);
     on_tape(&["stream", "--threads", "2"]).failed(1, &["not on the tape", "hint"]);
+    // This machine's cores have one hardware thread each, so that the same was measured.
+    let text = on_tape(&["stream", "--hyper-threads"]).ok();
+    assert!(text.contains("a thread on each hardware thread of the CPU"), "{text}");
+    assert_eq!(stream_record(&["--hyper-threads"]).method.scope, StreamScope::HardwareThreads);
+    for other in [&["--threads", "2"][..], &["--per-core"]] {
+        on_tape(&[&["stream", "--hyper-threads"], other].concat()).failed(2, &["cannot be used with"]);
+    }
 }
 
 #[test]

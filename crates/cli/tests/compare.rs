@@ -43,6 +43,7 @@ fn measured_io(machine: &str, target: u32) -> View {
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     }
 }
 

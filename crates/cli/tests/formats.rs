@@ -108,6 +108,7 @@ fn measured_io(machine: &str, direction: Direction, gbit: [f64; 8]) -> View {
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     }
 }
 
@@ -200,4 +201,38 @@ fn hostile_names_stay_text_in_markdown() {
         assert!(seen.text.contains(name), "{name} is not shown as it is");
     }
     assert!(!seen.text.contains(|c: char| c.is_control()));
+}
+
+#[test]
+fn of_machines_and_views_that_tell_their_time_the_newest_counts() {
+    let home = Home::new();
+    let machine = documents::machine("dl585");
+    let fingerprint = machine.identity.fingerprint.clone();
+    let seen = |seen_at: Option<u64>, product: &str| {
+        let mut machine = machine.clone();
+        machine.identity.product = product.into();
+        home.document(&format!("{product}.json"), &TopologyDocument::seen(machine, seen_at))
+    };
+    let measured = |measured_at: u64, gbit: f64| View {
+        measured_at: Some(measured_at),
+        ..measured_io(&fingerprint, Direction::Write, [gbit; 8])
+    };
+    let files = [
+        seen(Some(THEN + 60), "later"),
+        seen(Some(THEN), "earlier"),
+        seen(None, "untold"),
+        home.document("new.json", &measured(THEN + 60, 21.0)),
+        home.document("old.json", &measured(THEN, 11.0)),
+    ];
+    let (mut there, mut back) = (files.each_ref().map(String::as_str), files.each_ref().map(String::as_str));
+    back.reverse();
+    for args in [&mut there, &mut back] {
+        let page = report(&home, "markdown", args.as_slice());
+        assert!(page.contains("later") && !page.contains("earlier") && !page.contains("untold"), "{page}");
+        assert!(page.lines().any(|line| line == "| Seen | 2026-11-18 11:07 UTC |"), "{page}");
+        let lines = report(&home, "csv", args.as_slice());
+        assert!(lines.contains("2625000000") && !lines.contains("1375000000"), "{lines}");
+        let html = report(&home, "html", args.as_slice());
+        assert!(html.contains("as seen ") && html.contains("Measured TCP by eth0: "), "{html}");
+    }
 }

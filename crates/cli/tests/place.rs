@@ -161,6 +161,38 @@ fn signals_reach_the_program() {
 }
 
 #[test]
+fn a_running_program_is_shown_beside_the_device_of_its_file() {
+    let home = Home::new();
+    let file = home.0.join("data");
+    fs::write(&file, "data").expect("a file");
+    let near = home.run(&["near", &file.to_string_lossy()]);
+    let line = format!("exec 3<{}; echo ready; exec sleep 30", file.display());
+    let mut sleeper = std::process::Command::new("sh");
+    let mut sleeper =
+        sleeper.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started");
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(sleeper.stdout.as_mut().expect("its output"), &mut ready).expect("it is ready");
+    let pid = sleeper.id().to_string();
+    let seen = home.run(&["status", &pid, "--json"]);
+    let listed = home.run(&["status", "--all"]);
+    sleeper.kill().expect("killed");
+    sleeper.wait().expect("ended");
+    let status = numaio_schema::Status::from_json(&seen.ok()).expect("a status");
+    let process = &status.processes[0];
+    assert_eq!((process.pid.to_string(), process.threads_on.values().sum::<u32>()), (pid.clone(), 1));
+    let listed = listed.ok();
+    if near.code == Some(0) {
+        assert!(process.devices[0].by_way_of.contains("data"), "{process:?}");
+        assert!(listed.lines().any(|line| line.trim_start().starts_with(&pid)), "{listed}");
+    } else {
+        println!("skipped: the file system of {} leads to no device", file.display());
+    }
+    home.run(&["status", "4194304"]).failed(1, &["no process 4194304", "ps -e"]);
+    home.run(&["status"]).failed(2, &["<PID>"]);
+    home.run(&["status", "--all", "--machine", "amd-2p"]).failed(2, &["nothing runs on a recorded machine"]);
+}
+
+#[test]
 fn wrong_input_is_told_with_a_hint() {
     let home = Home::new();
     let device = device(&home);

@@ -1,7 +1,8 @@
 //! This machine, live.
 
-use crate::{control, cuda, probe, tool, Root};
+use crate::{control, cuda, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
@@ -9,7 +10,7 @@ use numaio_machine::workload::{IoPath, Workload};
 use std::io;
 use std::sync::OnceLock;
 
-/// The Linux kernel this process runs on: to see, to try and to change.
+/// The Linux kernel this process runs on: to see, to try, to ask and to change.
 #[derive(Debug)]
 pub struct Kernel {
     root: Root,
@@ -61,5 +62,11 @@ impl Probe for Kernel {
 impl Control for Kernel {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
         control::apply(&self.root, change)
+    }
+}
+
+impl Locate for Kernel {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        locate::locate(question)
     }
 }

@@ -1,8 +1,8 @@
 //! This Linux kernel.
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
-//! ([`Root`]), running workloads on pinned threads over bound memory and changing settings ([`Kernel`]),
-//! GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings
+//! ([`Kernel`]), GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
 mod control;
@@ -13,6 +13,7 @@ pub mod io;
 mod kernel;
 pub mod launch;
 mod loads;
+mod locate;
 mod memory;
 mod probe;
 mod root;

@@ -73,6 +73,8 @@ fn a_window_gives_its_slices_with_every_loop() {
             continue;
         }
         let outcome = checked(&workload);
+        let library = (copy_loop == CopyLoop::Memcpy).then(copy::c_library);
+        assert_eq!(outcome.c_library, library, "{copy_loop}");
         assert_eq!(outcome.samples.len(), 10, "{copy_loop}");
         assert!(outcome.samples.iter().all(|sample| sample.ns == 4_000_000), "{copy_loop}");
     }

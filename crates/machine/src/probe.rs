@@ -101,6 +101,10 @@ pub struct CopyOutcome {
     pub start_skew_ns: u64,
     /// Where the pages were.
     pub residency: Residency,
+    /// The C library whose `memcpy` copied, with its version where it tells: `glibc 2.36`, `musl`. None of other
+    /// loops, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub c_library: Option<String>,
 }
 
 /// What all threads together copied in one stretch of time.

@@ -4,6 +4,7 @@
 //! append to it; a tape cut short by a crash holds all whole lines before the cut.
 
 use crate::control::{Change, Control, ControlError};
+use crate::locate::{Answer, Answers, Locate, LocateError, Question};
 use crate::probe::{Outcome, Probe, ProbeError};
 use crate::sysfs::{ReadError, Sysfs, WhyUnread};
 use crate::tree::{join, Entry, Tree, LONGEST_PATH};
@@ -48,6 +49,8 @@ enum Line {
     Unreachable { unreachable: String, why: WhyUnread },
     Run { run: Workload, gave: Outcome },
     Failed { run: Workload, failed: ProbeError },
+    Located { locate: Question, told: Answer },
+    NotLocated { locate: Question, untold: LocateError },
 }
 
 impl Line {
@@ -61,7 +64,7 @@ impl Line {
             | Self::Dir { dir: path }
             | Self::Unread { unread: path, .. }
             | Self::Unreachable { unreachable: path, .. } => Some(path),
-            Self::Run { .. } | Self::Failed { .. } => None,
+            Self::Run { .. } | Self::Failed { .. } | Self::Located { .. } | Self::NotLocated { .. } => None,
         }
     }
 }
@@ -77,6 +80,8 @@ pub struct Tape {
     pub changes: BTreeMap<String, Vec<ChangedFile>>,
     /// What was run, in order.
     pub runs: Vec<(Workload, Result<Outcome, ProbeError>)>,
+    /// What was asked of where things are, each question once.
+    pub answers: Answers,
 }
 
 /// What a file held from one reading of it on.
@@ -105,7 +110,13 @@ pub enum NotATape {
 impl Tape {
     /// A tape of nothing.
     pub fn new(header: TapeHeader) -> Self {
-        Self { header, files: Tree::new(), changes: BTreeMap::new(), runs: Vec::new() }
+        Self {
+            header,
+            files: Tree::new(),
+            changes: BTreeMap::new(),
+            runs: Vec::new(),
+            answers: Answers::default(),
+        }
     }
 
     /// Reads a tape as it lies in a file; one that a crash cut within a character loses its last line.
@@ -159,6 +170,8 @@ impl Tape {
         match line {
             Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
             Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
+            Line::Located { locate, told } => self.answers.add(locate, Ok(told)),
+            Line::NotLocated { locate, untold } => self.answers.add(locate, Err(untold)),
             Line::Again { again, read, text } => self.add_change(again, read, text.into_bytes()),
             Line::AgainBytes { again, read, hex } => self.add_change(again, read, bytes_of(&hex)?),
             line => self.add_entry(line)?,
@@ -178,9 +191,12 @@ impl Tape {
             Line::Dir { dir } => self.files.dir(&dir),
             Line::Unread { unread, why } => self.files.unread(&unread, why),
             Line::Unreachable { unreachable, why } => self.files.unreachable(&unreachable, why),
-            Line::Again { .. } | Line::AgainBytes { .. } | Line::Run { .. } | Line::Failed { .. } => {
-                &mut self.files
-            }
+            Line::Again { .. }
+            | Line::AgainBytes { .. }
+            | Line::Run { .. }
+            | Line::Failed { .. }
+            | Line::Located { .. }
+            | Line::NotLocated { .. } => &mut self.files,
         };
         Ok(())
     }
@@ -195,9 +211,16 @@ impl Tape {
             Ok(gave) => Line::Run { run: run.clone(), gave: gave.clone() },
             Err(failed) => Line::Failed { run: run.clone(), failed: failed.clone() },
         });
+        let answers = self.answers.iter().map(|(question, answer)| {
+            let locate = question.clone();
+            match answer.clone() {
+                Ok(told) => Line::Located { locate, told },
+                Err(untold) => Line::NotLocated { locate, untold },
+            }
+        });
         let header = serde_json::to_string(&self.header).unwrap_or_default();
-        let lines =
-            files.chain(changes).chain(runs).map(|line| serde_json::to_string(&line).unwrap_or_default());
+        let lines = files.chain(changes).chain(runs).chain(answers);
+        let lines = lines.map(|line| serde_json::to_string(&line).unwrap_or_default());
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
@@ -310,6 +333,12 @@ impl Probe for Replay {
             Some(index) => self.tape.runs[index].1.clone(),
             None => Err(ProbeError::NotOnTape { what: workload.to_string() }),
         }
+    }
+}
+
+impl Locate for Replay {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        self.tape.answers.locate(question)
     }
 }
 
@@ -502,6 +531,14 @@ impl<M: Probe> Probe for Recording<M> {
             held(&self.tape).runs.push((workload.clone(), result.clone()));
         }
         result
+    }
+}
+
+impl<M: Locate> Locate for Recording<M> {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        let answer = self.machine.locate(question);
+        held(&self.tape).answers.add(question.clone(), answer.clone());
+        answer
     }
 }
 

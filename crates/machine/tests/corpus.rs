@@ -12,9 +12,8 @@ use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::{self, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use support::witness::{self, Witness};
+use support::{machines, say};
 
 /// Differences on purpose: machine, what differs, why.
 ///
@@ -55,32 +54,6 @@ const DELIBERATE: &[(&str, &str, &str)] = &[
     ),
     ("nvidiagpunumanodes", "allowed nodes", "the same: configured 0,8,250-255, effectively 0"),
 ];
-
-/// Writes past the capture of the test harness, so that a test that could not run says so.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// The recorded machines by name, unpacked.
-fn machines() -> Vec<(String, PathBuf)> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hwloc-machines");
-    let corpus = std::env::var_os("NUMAIO_CORPUS").map_or(beside, PathBuf::from);
-    let Ok(entries) = std::fs::read_dir(&corpus) else {
-        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see tests/corpus.rs");
-        return Vec::new();
-    };
-    let mut machines = Vec::new();
-    for archive in entries.flatten().map(|entry| entry.path()) {
-        let name = archive.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let Some(name) = name.strip_suffix(".tar.bz2") else { continue };
-        match support::unpack(&archive, name) {
-            Ok(root) => machines.push((name.to_owned(), root)),
-            Err(why) => say(&format!("skipped: {name}: {why}")),
-        }
-    }
-    machines.sort();
-    machines
-}
 
 #[test]
 fn every_recorded_machine_makes_sense() {

@@ -4,7 +4,7 @@ mod devices_support;
 
 use devices_support::server::{server, two_sockets, Server};
 use devices_support::{machine, named, table, Here};
-use numaio_machine::devices::{self, Device, DeviceKind, LocalitySource, Sriov};
+use numaio_machine::devices::{self, Device, DeviceKind, LocalitySource, NameClass, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::tree::{Entry, Tree};
@@ -180,6 +180,9 @@ fn virtio_and_infiniband_are_what_hangs_below_them() {
     let kinds = ["vda", "sda", "mlx5_0", "efa_0"].map(|name| named(&devices, name).kind);
     assert_eq!(kinds, [DeviceKind::Block, DeviceKind::StorageController, DeviceKind::Rdma, DeviceKind::Rdma]);
     assert_eq!(named(&devices, "mlx5_0").port_bits_per_s, Some(200_000_000_000));
+    let class = |name: &str| named(&devices, name).name_classes.get(name).copied();
+    let (block, infiniband) = (Some(NameClass::Block), Some(NameClass::Infiniband));
+    assert_eq!(["vda", "sda", "mlx5_0", "efa_0"].map(class), [block, block, infiniband, infiniband]);
 }
 
 #[test]

@@ -35,6 +35,7 @@ fn outcome(ns: u64) -> Outcome {
         elapsed_ns: 2 * ns,
         start_skew_ns: 0,
         residency: Residency::default(),
+        c_library: Some("musl".into()),
     })
 }
 
@@ -82,6 +83,7 @@ fn tape() -> Tape {
         header: header(),
         files: tree(),
         changes: [("/proc/4242/status".to_owned(), changes)].into(),
+        answers: Default::default(),
         runs,
     }
 }

@@ -169,6 +169,7 @@ fn method(options: &Options, targets: &[Target], trial: &Trial<CopyLoop>, finish
     Method {
         copy_loop: trial.chosen,
         trials: trial::loop_trials(&trial.trials),
+        c_library: trial.c_library.clone(),
         bus_bytes_per_byte: trial.chosen.bus_bytes_per_byte(),
         bytes_per_thread: targets.iter().map(|target| (target.node, target.bytes_per_thread)).collect(),
         pages: options.pages,

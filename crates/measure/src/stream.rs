@@ -124,6 +124,7 @@ fn rows(
         let threads = match options.scope {
             StreamScope::Node { threads: Some(count) } => Threads::Count(count),
             StreamScope::Node { threads: None } | StreamScope::Core => Threads::Cores,
+            StreamScope::HardwareThreads => Threads::HardwareThreads,
         };
         let cpus = match choose_cpus(topology, cpu_node, threads) {
             Ok(cpus) => cpus,
@@ -138,7 +139,7 @@ fn rows(
             warnings.push(caches_assumed(cpu_node));
         }
         let teams = match options.scope {
-            StreamScope::Node { .. } => vec![cpus],
+            StreamScope::Node { .. } | StreamScope::HardwareThreads => vec![cpus],
             StreamScope::Core => cpus.iter().map(CpuSet::one).collect(),
         };
         rows.extend(teams.into_iter().map(|cpus| {
@@ -273,7 +274,9 @@ impl Cell {
     fn name(&self, options: &StreamOptions) -> String {
         let StreamWorkload { op, memory, placement, .. } = &self.workload;
         match options.scope {
-            StreamScope::Node { .. } => format!("{op} by node {} on {memory}", self.cpu_node),
+            StreamScope::Node { .. } | StreamScope::HardwareThreads => {
+                format!("{op} by node {} on {memory}", self.cpu_node)
+            }
             StreamScope::Core => format!("{op} by CPU {} on {memory}", placement.cpus),
         }
     }

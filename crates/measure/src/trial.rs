@@ -30,6 +30,8 @@ pub struct Trial<L> {
     pub trials: Vec<(L, Option<f64>)>,
     /// Time spent.
     pub elapsed_ns: u64,
+    /// Of copies, the C library whose `memcpy` was among the loops, where the machine tells.
+    pub c_library: Option<String>,
 }
 
 /// What one run of a loop gave: bandwidths in bytes per second, and the time it took in nanoseconds.
@@ -64,7 +66,7 @@ pub fn run<L: Copy>(
     let trials: Vec<(L, Option<f64>)> =
         loops.iter().zip(&seen).map(|(one, values)| (*one, median(values))).collect();
     match choose(&trials, traffic) {
-        Some((chosen, per_s)) => Ok(Trial { chosen, per_s, trials, elapsed_ns }),
+        Some((chosen, per_s)) => Ok(Trial { chosen, per_s, trials, elapsed_ns, c_library: None }),
         None => Err(failure.unwrap_or(ProbeError::Unsupported { what: "loop that works".into() })),
     }
 }
@@ -107,11 +109,14 @@ pub fn copy(
 ) -> Result<Trial<CopyLoop>, ProbeError> {
     let loops = options.copy_loop.map_or_else(|| copy_loops(topology), |chosen| vec![chosen]);
     let flow = Flow { source: target.node, sink: target.node };
+    let mut c_library = None;
     let mut trial = run(&loops, CopyLoop::bus_bytes_per_byte, |copy_loop| {
         let outcome = probe.copy(&target.workload(flow, copy_loop, options.pages, SAMPLING))?;
         let samples = outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect();
+        c_library = outcome.c_library.or_else(|| c_library.take());
         Ok((samples, outcome.elapsed_ns))
     })?;
+    trial.c_library = c_library;
     if options.copy_loop.is_some() {
         trial.trials.clear();
     }

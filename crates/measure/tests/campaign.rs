@@ -64,6 +64,7 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<
                 found_on: Some(NodeId(0)).filter(|_| misplaced > 0),
                 huge_bytes: 1,
             },
+            c_library: (copy.copy_loop == CopyLoop::Memcpy).then(|| "glibc 2.36".into()),
         }))
     }
 }
@@ -151,6 +152,7 @@ fn the_fastest_loop_wins_the_trial_and_is_used() {
     let record = run_on(&machine, &on("0")).expect("a record");
     assert_eq!(record.method.copy_loop, CopyLoop::Avx2);
     assert_eq!(record.method.trials.len(), 2, "this CPU has memcpy and avx2");
+    assert_eq!(record.method.c_library.as_deref(), Some("glibc 2.36"), "of the trial");
     assert!(machine.visits().iter().all(|copy| copy.copy_loop == CopyLoop::Avx2));
 }
 

@@ -14,6 +14,7 @@ use numaio_measure::{stream, CampaignError, Rule, Setting, StreamOptions};
 use numaio_schema::{MachineSource, StreamRecord, StreamScope};
 use numaio_sim::{shapes, Simulated};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Answers in GB/s by a function of the workload.
 struct Scripted<F> {
@@ -152,6 +153,25 @@ fn each_core_alone_reaches_every_node() {
         cell.placement.cpus.len() == 1
             && cell.placement.cpus.first().map(|cpu| cpu.0 / 2) == Some(cell.cpu_node.0)
     }));
+}
+
+#[test]
+fn siblings_run_when_they_are_asked_for() {
+    let mut topology = topology();
+    for cpu in &mut topology.cpus {
+        let first = cpu.id.0 / 2 * 2;
+        cpu.siblings = CpuSet::from_iter([CpuId(first), CpuId(first + 1)]);
+    }
+    let threads = |scope| {
+        let machine = Scripted::new(|_| Ok(10.0));
+        let options = StreamOptions { scope, ..StreamOptions::default() };
+        let record = run_with(&topology, &machine, &options).expect("a record");
+        assert_eq!((record.cells.len(), record.method.scope), (16, scope));
+        let threads: BTreeSet<usize> = record.cells.iter().map(|cell| cell.placement.cpus.len()).collect();
+        (threads, record.method.bytes_per_array[0].1 >> 20)
+    };
+    let (cores, all) = (StreamScope::Node { threads: None }, StreamScope::HardwareThreads);
+    assert_eq!((threads(cores), threads(all)), ((BTreeSet::from([1]), 32), (BTreeSet::from([2]), 16)));
 }
 
 #[test]

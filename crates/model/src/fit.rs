@@ -150,6 +150,7 @@ pub(crate) mod tests {
         let method = Method {
             copy_loop: CopyLoop::Memcpy,
             trials: Vec::new(),
+            c_library: None,
             bus_bytes_per_byte: 3,
             bytes_per_thread: Vec::new(),
             pages: Pages::Base,

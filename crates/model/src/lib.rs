@@ -10,6 +10,7 @@ mod interleave;
 mod io;
 mod pairs;
 mod placement;
+mod plan;
 mod views;
 
 pub use classes::{classify, Point};
@@ -18,7 +19,8 @@ pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use pairs::pair_classes;
-pub use placement::{place, Chosen, Near, NoPlace};
+pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
+pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

@@ -3,8 +3,10 @@
 //! What to change is decided elsewhere. Here it is done wholly or not at all, and remembered in a
 //! [`Receipt`] by which it is taken back, after a crash too.
 
+mod status;
 mod verify;
 
+pub use status::status;
 pub use verify::Watch;
 
 use numaio_machine::control::{Change, Control, ControlError};

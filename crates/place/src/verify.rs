@@ -40,13 +40,13 @@ impl<'a> Watch<'a> {
     /// Where pages lie is only asked for with `pages`: that takes the kernel long for large processes.
     pub fn look(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
         self.looks += 1;
-        for (index, pid) in pids.iter().enumerate() {
-            let (Some(pid), Some(seen), Some(place)) =
-                (pid, self.tasks.get_mut(index), self.plan.tasks.get(index))
-            else {
+        let running: Vec<(usize, u32)> =
+            pids.iter().enumerate().filter_map(|(task, pid)| Some((task, (*pid)?))).collect();
+        let roots: Vec<u32> = running.iter().map(|(_, pid)| *pid).collect();
+        for ((task, _), family) in running.into_iter().zip(process::families(root, &roots)) {
+            let (Some(seen), Some(place)) = (self.tasks.get_mut(task), self.plan.tasks.get(task)) else {
                 continue;
             };
-            let family = process::family(root, *pid);
             let mut processes: Vec<Process> =
                 family.into_iter().filter_map(|one| process::threads(root, one).ok()).collect();
             for process in processes.iter_mut().filter(|_| pages) {

@@ -19,8 +19,10 @@ pub struct Bundle {
 pub struct MachineDocuments {
     /// The machine's fingerprint.
     pub fingerprint: String,
-    /// How it was seen; of several the last one added, as they tell no time.
+    /// How it was seen; of several the newest, and the last one added of those that tell no time.
     pub topology: Option<Topology>,
+    /// Seconds since 1970 at which it was seen so, if that is told.
+    pub seen_at: Option<u64>,
     /// Bandwidth classes.
     pub models: Vec<Model>,
     /// STREAM.
@@ -31,7 +33,7 @@ pub struct MachineDocuments {
     pub ios: Vec<IoRecord>,
     /// Views beside each other.
     pub comparisons: Vec<Comparison>,
-    /// Views alone, the last one added first, as they tell no time.
+    /// Views alone; of those that tell no time the last one added first.
     pub views: Vec<View>,
 }
 
@@ -47,6 +49,9 @@ pub enum Misfit {
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
+    /// A plan, or what is asked of one.
+    #[error("it is a plan, and no report tells of plans")]
+    Plan,
     /// A part of the document is of another machine than the document.
     #[error("field `{field}`: it is of machine {found:?}, and the document of machine {wanted:?}")]
     OtherMachine {
@@ -67,8 +72,10 @@ impl Bundle {
     pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
         match document {
             Document::Topology(it) => {
-                let fingerprint = it.topology.identity.fingerprint.clone();
-                self.of(&fingerprint).topology = Some(it.topology);
+                let machine = self.of(&it.topology.identity.fingerprint);
+                if machine.topology.is_none() || it.seen_at >= machine.seen_at {
+                    (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
+                }
             }
             Document::Model(it) => {
                 let fingerprint = it.record.provenance.machine.fingerprint.clone();
@@ -85,6 +92,7 @@ impl Bundle {
             Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),
+            Document::PlanProblem(_) | Document::Plan(_) => return Err(Misfit::Plan),
         }
         for machine in &mut self.machines {
             machine.sort();
@@ -159,7 +167,7 @@ impl MachineDocuments {
     }
 
     fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
-        let topology = self.topology.iter().map(|it| TopologyDocument::new(it.clone()));
+        let topology = self.topology.iter().map(|it| TopologyDocument::seen(it.clone(), self.seen_at));
         let mut documents: Vec<serde_json::Value> =
             topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
         for model in &self.models {
@@ -190,6 +198,7 @@ impl MachineDocuments {
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
+        self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
     }
 
     fn keep_newest(&mut self) {

@@ -1,31 +1,47 @@
 //! Figures of one kind with as many decimals as all figures of a table have.
 
 use numaio_machine::units::BandwidthUnit;
+use numaio_schema::{Quantity, View};
 
-/// How figures of a table are written.
-#[derive(Debug, Clone, Copy)]
+/// Unit and decimals of the figures of one table or drawing.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figures {
-    /// None of nanoseconds.
-    unit: Option<BandwidthUnit>,
+    quantity: Quantity,
+    /// Of bandwidths.
+    unit: BandwidthUnit,
     decimals: usize,
 }
 
 impl Figures {
     /// Bandwidths, given in bytes per second.
     pub(crate) fn bandwidth(unit: BandwidthUnit, values: impl IntoIterator<Item = f64>) -> Self {
-        let decimals = match values.into_iter().map(|value| unit.of(value)).fold(0.0, f64::max) {
+        Self::new(Quantity::BytesPerS, unit, values)
+    }
+
+    /// Latencies in nanoseconds.
+    pub(crate) fn nanoseconds(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::new(Quantity::NsPerLoad, BandwidthUnit::default(), values)
+    }
+
+    /// The values of a view.
+    pub(crate) fn of_view(view: &View, unit: BandwidthUnit) -> Self {
+        Self::new(view.quantity, unit, view.nodes.iter().map(|node| node.value))
+    }
+
+    fn new(quantity: Quantity, unit: BandwidthUnit, values: impl IntoIterator<Item = f64>) -> Self {
+        let exact = Self { quantity, unit, decimals: 0 };
+        let decimals = match exact.number(greatest(values)) {
             most if most >= 1000.0 => 0,
             most if most >= 100.0 => 1,
             most if most >= 1.0 => 2,
             _ => 3,
         };
-        Self { unit: Some(unit), decimals }
-    }
-
-    /// Latencies in nanoseconds.
-    pub(crate) fn nanoseconds(values: impl IntoIterator<Item = f64>) -> Self {
-        let most = values.into_iter().fold(0.0, f64::max);
-        Self { unit: None, decimals: if most >= 1000.0 { 0 } else { 1 } }
+        let most = match quantity {
+            Quantity::BytesPerS => 3,
+            Quantity::NsPerLoad => 1,
+            Quantity::Distance => 0,
+        };
+        Self { decimals: decimals.min(most), ..exact }
     }
 
     /// With one decimal more.
@@ -33,8 +49,19 @@ impl Figures {
         Self { decimals: self.decimals + 1, ..self }
     }
 
+    /// With fewer decimals, for tables of many columns whose greatest value is `most`.
+    pub(crate) fn compact(self, most: f64) -> Self {
+        let decimals = match self.number(most) {
+            most if most >= 100.0 => 0,
+            most if most >= 10.0 => 1,
+            _ => self.decimals,
+        };
+        Self { decimals: decimals.min(self.decimals), ..self }
+    }
+
+    /// A value as text, without its unit.
     pub(crate) fn of(&self, value: f64) -> String {
-        format!("{:.*}", self.decimals, self.unit.map_or(value, |unit| unit.of(value)))
+        format!("{:.*}", self.decimals, self.number(value))
     }
 
     /// `least - most`, or one figure where they are written alike.
@@ -47,10 +74,32 @@ impl Figures {
         }
     }
 
-    /// The unit's name.
-    pub(crate) fn unit(&self) -> &'static str {
-        self.unit.map_or("ns", BandwidthUnit::name)
+    /// A value in the unit that is shown.
+    pub(crate) fn number(&self, value: f64) -> f64 {
+        match self.quantity {
+            Quantity::BytesPerS => self.unit.of(value),
+            Quantity::NsPerLoad | Quantity::Distance => value,
+        }
     }
+
+    /// The unit's name; empty of distances, which have none.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.quantity {
+            Quantity::BytesPerS => self.unit.name(),
+            Quantity::NsPerLoad => "ns",
+            Quantity::Distance => "",
+        }
+    }
+
+    /// Whether a greater value is better.
+    pub(crate) fn more_is_better(&self) -> bool {
+        self.quantity.more_is_better()
+    }
+}
+
+/// The greatest of some values; 0 of none.
+pub(crate) fn greatest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn write_op(page: &mut Page, record: &StreamRecord, op: StreamOp, cells: &[&Stre
         }
     };
     let who = match record.method.scope {
-        StreamScope::Node { .. } => "threads of a node",
+        StreamScope::Node { .. } | StreamScope::HardwareThreads => "threads of a node",
         StreamScope::Core => "one core alone",
     };
     for (what, of) in [("Median", Reading::median as fn(&Reading) -> Option<f64>), ("Best", best)] {
@@ -100,7 +100,7 @@ fn row_name((node, cpu): &Row) -> String {
 
 fn name(record: &StreamRecord, cell: &StreamCell) -> String {
     let who = match record.method.scope {
-        StreamScope::Node { .. } => format!("node {}", cell.cpu_node),
+        StreamScope::Node { .. } | StreamScope::HardwareThreads => format!("node {}", cell.cpu_node),
         StreamScope::Core => format!("CPU {}", cell.placement.cpus),
     };
     format!("{} by {who} on {}", cell.op, cell.memory_node)
@@ -172,6 +172,7 @@ pub(crate) fn method(record: &StreamRecord) -> String {
     let trial = head::trial_of(tried.len());
     let threads = match method.scope {
         StreamScope::Core => "each core alone".to_owned(),
+        StreamScope::HardwareThreads => "a thread on each hardware thread of the CPU node".to_owned(),
         StreamScope::Node { threads: None } => "a thread on each core of the CPU node".to_owned(),
         StreamScope::Node { threads: Some(threads) } => {
             count(threads as usize, "thread") + " of the CPU node"

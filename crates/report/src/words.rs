@@ -38,8 +38,8 @@ pub(crate) fn device_name(device: &Device) -> String {
     short(&device.name())
 }
 
-/// Product and host: `HP ProLiant DL585 G7 (dl585)`.
-pub(crate) fn machine_name(identity: &Identity) -> String {
+/// Product and host: `HP ProLiant DL585 G7 (dl585)`, or `unnamed machine`.
+pub fn machine_name(identity: &Identity) -> String {
     match (short(&identity.product).as_str(), short(&identity.hostname).as_str()) {
         ("", "") => "unnamed machine".to_owned(),
         ("", host) => host.to_owned(),

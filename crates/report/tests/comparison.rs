@@ -41,6 +41,7 @@ fn view(name: &str, title: &str, quantity: Quantity, noise: f64, values: &[f64])
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     })
 }
 

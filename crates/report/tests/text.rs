@@ -139,3 +139,19 @@ fn a_direction_not_measured_is_not_listed() {
     assert_eq!(model_listing(&models::single()), "Node 0 IO model:\nCPU Centric levels :\n    Class1: 0\n");
     assert_eq!(model_listing(&models::uniform()).matches("\n\nNode 1 IO model:\n").count(), 1);
 }
+
+#[test]
+fn memcpy_is_named_with_its_library_and_other_loops_are_not() {
+    let mut model = models::uniform();
+    model.record.method.c_library = Some("glibc\u{1b} 2.36".into());
+    let words = |model: &numaio_schema::Model| {
+        let page = model_text(model, &TextStyle::default());
+        check(&page, 100);
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(words(&model).contains("copy loop avx2 (chosen"), "{}", words(&model));
+    model.record.method.copy_loop = numaio_machine::workload::CopyLoop::Memcpy;
+    let page = words(&model);
+    let name = page.split_once("copy loop memcpy of glibc").expect("the library").1;
+    assert!(name.split_once(" 2.36 (chosen").is_some_and(|(mark, _)| mark.chars().count() <= 1), "{page}");
+}

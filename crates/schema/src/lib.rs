@@ -8,10 +8,13 @@ mod interleave;
 mod io;
 mod latency;
 mod model;
+mod near;
 mod placement;
+mod plan;
 mod reading;
 mod receipt;
 mod record;
+mod status;
 mod stream;
 mod summary;
 mod topology;
@@ -23,13 +26,20 @@ pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented, IO_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
+pub use near::{NearDocument, NEAR_SCHEMA};
 pub use placement::{
     Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
     PLACEMENT_SCHEMA,
 };
+pub use plan::{
+    Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedWay,
+    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
+    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
+};
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
+pub use status::{DeviceUse, Nearness, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
 pub use stream::{
     PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
 };

@@ -47,6 +47,10 @@ pub struct Method {
     pub copy_loop: CopyLoop,
     /// The trial in which it was chosen; empty if the user chose it.
     pub trials: Vec<LoopTrial>,
+    /// The C library whose `memcpy` is among the loops tried or used, with its version: two programs of which it
+    /// differs copy by different means. None if `memcpy` was not run, or the machine did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub c_library: Option<String>,
     /// Bytes that cross the memory bus for each byte copied with that loop, at most.
     pub bus_bytes_per_byte: u32,
     /// Bytes of each thread's source and again of its sink, by target.

@@ -78,6 +78,8 @@ pub enum StreamScope {
         /// Threads asked for on each; none for one on each core.
         threads: Option<u32>,
     },
+    /// Every hardware thread of one CPU node together.
+    HardwareThreads,
     /// Each core alone.
     Core,
 }

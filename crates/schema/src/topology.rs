@@ -12,15 +12,23 @@ pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
 pub struct TopologyDocument {
     /// [`TOPOLOGY_SCHEMA`].
     pub schema: String,
+    /// Seconds since 1970 at which it was seen; none of a copied tree of files, which does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_at: Option<u64>,
     /// The machine.
     #[serde(flatten)]
     pub topology: Topology,
 }
 
 impl TopologyDocument {
-    /// The document of a machine.
+    /// The document of a machine seen at no known time.
     pub fn new(topology: Topology) -> Self {
-        Self { schema: TOPOLOGY_SCHEMA.to_owned(), topology }
+        Self::seen(topology, None)
+    }
+
+    /// The document of a machine seen at a time, in seconds since 1970.
+    pub fn seen(topology: Topology, seen_at: Option<u64>) -> Self {
+        Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology }
     }
 
     /// Reads a document.

@@ -40,6 +40,9 @@ pub struct View {
     pub classes: Vec<ViewClass>,
     /// Whether it comes from a measurement that was not finished.
     pub incomplete: bool,
+    /// Seconds since 1970 at which it was measured; none of what is stated, or does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_at: Option<u64>,
 }
 
 /// What a view's values are, and in which unit.

@@ -3,6 +3,7 @@
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::locate::Answers;
 use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
@@ -251,4 +252,11 @@ fn a_recorded_simulation_replays() {
     assert_eq!(replay.copy(&copy(0, 0, "99")), failed);
     assert_eq!(replay.list("/sys/devices/system/cpu").expect("a directory"), cpus);
     assert_eq!(replay.text("/proc/self/status").expect("a file"), status);
+}
+
+#[test]
+fn a_table_answers_what_is_asked_of_places() {
+    let mut answers = Answers::default();
+    conformance::fill_answers(|question, answer| answers.add(question, answer));
+    conformance::locate(&machine(|_| ()).with_answers(answers));
 }

@@ -1,6 +1,5 @@
 //! `numaio export`: what was measured, for other programs.
 
-use super::compare::measured_at;
 use super::{json, replayed};
 use crate::args::{node, Common};
 use crate::failure::Failure;
@@ -72,6 +71,9 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
     if args.undo {
         return interleave::undo(common).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(path) = &args.output {
+        output::check(path)?;
+    }
     let found = found(common, args)?;
     let Some(topology) = &found.topology else { return Err(no_topology()) };
     let measured = Measured {
@@ -123,20 +125,13 @@ fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
         return of_machine(common);
     }
     let mut found = Found::default();
-    let mut fingerprint: Option<String> = None;
-    let read = args.documents.iter().map(|path| Ok((path, documents::read(path)?)));
-    let mut read: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
+    let mut read = documents::read_of_one_machine(&args.documents)?;
+    let fingerprint = read.first().map(|(_, document)| documents::machine_of(document));
     // Of several of a kind the newest, which comes last, stays.
-    read.sort_by_key(|(_, document)| measured_at(document));
+    read.sort_by_key(|(_, document)| documents::measured_at(document));
     for (path, document) in read {
-        let of = documents::machine_of(&document);
-        let first = fingerprint.get_or_insert_with(|| of.clone());
-        if *first != of {
-            return Err(Failure::file(path, format!("is of machine {of}, and the others of {first}"))
-                .hint("export one machine at a time"));
-        }
         if !found.add(document) {
-            return Err(Failure::file(path, "holds nothing to export").hint(KINDS));
+            return Err(Failure::file(&path, "it holds nothing to export").hint(KINDS));
         }
     }
     if found.topology.is_none() {

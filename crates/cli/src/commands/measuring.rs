@@ -162,7 +162,7 @@ pub fn save(
 ) -> Result<(), Failure> {
     let (fingerprint, measured_at) = (&provenance.machine.fingerprint, provenance.measured_at);
     let path = store::save(kind, fingerprint, measured_at, &json(document)?)?;
-    let seen = json(&TopologyDocument::new(topology.clone()))?;
+    let seen = json(&TopologyDocument::seen(topology.clone(), Some(measured_at)))?;
     store::save(Kind::Topology, fingerprint, measured_at, &seen)?;
     let what = match kind {
         Kind::Model => "the model",

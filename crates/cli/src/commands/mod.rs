@@ -8,12 +8,14 @@ pub mod latency;
 mod matrix;
 mod measuring;
 mod model;
+pub mod near;
 pub mod place;
 mod placing;
 mod record;
 mod replayed;
 pub mod report;
 pub mod run;
+pub mod status;
 pub mod stream;
 mod topology;
 
@@ -35,6 +37,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Report(command) => report::run(&args.common, command),
         Command::Place(command) => place::run(&args.common, command),
         Command::Run(command) => run::run(&args.common, command),
+        Command::Near(command) => near::run(&args.common, command),
+        Command::Status(command) => status::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

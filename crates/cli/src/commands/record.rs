@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::interrupt;
+use numaio_machine::near::{self, Ground};
 use numaio_machine::see::see;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::size_for_people;
@@ -36,6 +37,10 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     // Before the machine is seen, so that the tape holds the settings it was measured with.
     let paused = pause(common, args.measuring.rounds.pause_balancing, recording.machine(), &fingerprint)?;
     let topology = see(&recording);
+    let ground = Ground { root: &recording, locate: &recording, topology: &topology };
+    for handle in &args.near {
+        near::resolve(ground, handle);
+    }
     let mut measured = Ok(());
     if !args.no_measure {
         let machine = Measured { root: &recording, probe: &recording, topology: &topology, source };

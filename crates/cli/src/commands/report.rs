@@ -2,7 +2,7 @@
 
 use super::replayed;
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{documents, output, store};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -61,6 +61,7 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         [] => of_machine(common)?,
         files => of_files(common, files)?,
     };
+    let to = place(args)?;
     if !args.all {
         bundle.keep_newest();
     }
@@ -71,24 +72,25 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
-    write(common, args, &text)?;
+    if output::write(&to, &text)? {
+        output::remark(common, &format!("the report is in {}", to.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(common: &Common, args: &ReportArgs, text: &str) -> Result<(), Failure> {
+/// Where the report goes, which can be written to.
+fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let name = args.format.file_name();
     let path = match &args.output {
-        Some(path) if path == Path::new("-") => return output::print(text),
         Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
-            fs::create_dir_all(path).map_err(|error| Failure::file(path, error))?;
+            fs::create_dir_all(path).map_err(|error| failure::unwritten(path, &error))?;
             path.join(name)
         }
         Some(path) => path.clone(),
         None => PathBuf::from(name),
     };
-    store::write_file(&path, text.as_bytes())?;
-    output::remark(common, &format!("the report is in {}", path.display()));
-    Ok(())
+    output::check(&path)?;
+    Ok(path)
 }
 
 /// What is known of the machine that the options name: saved documents of this one, everything on a tape.
@@ -96,7 +98,7 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     let machine = Machine::pick(common)?;
     let topology = see(&machine);
     let mut bundle = Bundle::default();
-    add_topology(&mut bundle, &topology)?;
+    add_topology(&mut bundle, &machine, &topology)?;
     match &machine {
         Machine::Recorded(_) => {
             for document in replayed::documents(common, &machine, &topology)? {
@@ -112,8 +114,8 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     Ok(bundle)
 }
 
-fn add_topology(bundle: &mut Bundle, topology: &Topology) -> Result<(), Failure> {
-    let document = TopologyDocument::new(topology.clone());
+fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> Result<(), Failure> {
+    let document = TopologyDocument::seen(topology.clone(), machine.seen_at());
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 
@@ -135,7 +137,8 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     let mut bundle = Bundle::default();
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {
-        add_topology(&mut bundle, &see(&Machine::pick(common)?))?;
+        let machine = Machine::pick(common)?;
+        add_topology(&mut bundle, &machine, &see(&machine))?;
     }
     // Topologies first: a record's classes want to know packages and devices.
     documents.sort_by_key(|(_, document)| !matches!(document, Document::Topology(_)));

@@ -28,8 +28,11 @@ pub struct StreamArgs {
     /// Threads on each CPU node; without it one on each core
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub threads: Option<u32>,
-    /// Each core alone to every node, and whether the cores of one node agree
+    /// One thread on each hardware thread
     #[arg(long, conflicts_with = "threads")]
+    pub hyper_threads: bool,
+    /// Each core alone to every node, and whether the cores of one node agree
+    #[arg(long, conflicts_with_all = ["threads", "hyper_threads"])]
     pub per_core: bool,
     /// Loop: ordinary, avx512, avx2 or stnp; without it the fastest here for each operation
     #[arg(long, value_name = "LOOP", value_parser = stream_loop)]
@@ -52,9 +55,10 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
     let options = StreamOptions {
         ops: args.op.0.clone(),
         around,
-        scope: match args.per_core {
-            true => StreamScope::Core,
-            false => StreamScope::Node { threads: args.threads },
+        scope: match (args.per_core, args.hyper_threads) {
+            (true, _) => StreamScope::Core,
+            (_, true) => StreamScope::HardwareThreads,
+            _ => StreamScope::Node { threads: args.threads },
         },
         stream_loop: args.stream_loop,
         pages: measuring::pages(&args.rounds),

@@ -177,6 +177,7 @@ pub fn model(topology: &Topology, measured_at: u64) -> Model {
         provenance: provenance(topology, measured_at),
         method: Method {
             copy_loop: CopyLoop::Avx2,
+            c_library: None,
             trials: vec![LoopTrial { copy_loop: CopyLoop::Avx2, bytes_copied_per_s: Some(60e9) }],
             bus_bytes_per_byte: 2,
             bytes_per_thread: vec![(NodeId(0), 64 << 20)],
@@ -279,6 +280,7 @@ fn view(topology: &Topology, name: &str, title: &str, target: NodeId, quantity: 
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     }
 }
 

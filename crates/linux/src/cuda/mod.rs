@@ -1,6 +1,8 @@
 //! GPUs, by way of the CUDA driver library, which is loaded when it is first needed (CUDA Driver API, version 11 or
 //! newer). What it moves are SHOC's BusSpeedDownload and BusSpeedReadback: pinned host memory, bound to a node, to and
 //! from the memory of the device by its copy engines.
+//!
+//! It is tested against a driver without a GPU (tests/support/fake_cuda.c); no real GPU has been at hand.
 
 mod absent;
 mod copies;

@@ -8,6 +8,8 @@ use crate::probe::refused;
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::IoWorkload;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 /// Copies in flight of one stream, at most: each has an event.
 const MOST_DEPTH: u32 = 1024;
@@ -23,7 +25,20 @@ pub fn run(
     workload: &IoWorkload,
     device: u32,
 ) -> Result<IoOutcome, ProbeError> {
-    run_by(super::driver()?, root, limit_bytes, workload, device)
+    let driver = super::driver()?;
+    keep(driver, device)?;
+    run_by(driver, root, limit_bytes, workload, device)
+}
+
+/// Keeps a device's context until this process ends: to make one anew takes about as long as a visit.
+fn keep(driver: &Driver, device: u32) -> Result<(), ProbeError> {
+    static KEPT: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !kept.contains(&device) {
+        std::mem::forget(Context::of(driver, device)?);
+        kept.insert(device);
+    }
+    Ok(())
 }
 
 /// As [`run`], by a driver.

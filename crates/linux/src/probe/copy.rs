@@ -1,11 +1,11 @@
 //! Threads that copy from one node to another.
 
 use super::work::{Task, Work};
-use crate::copy::Copier;
+use crate::copy::{c_library, Copier};
 use crate::memory::{self, Buffer, Room, Wanted};
 use crate::Root;
 use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
-use numaio_machine::workload::CopyWorkload;
+use numaio_machine::workload::{CopyLoop, CopyWorkload};
 use std::time::Instant;
 
 /// A thread that copies.
@@ -39,6 +39,7 @@ pub fn copy(
         elapsed_ns: super::nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         residency: ran.residency,
+        c_library: (workload.copy_loop == CopyLoop::Memcpy).then(c_library),
     })
 }
 

@@ -16,6 +16,7 @@ pub(crate) use scan::{Bridges, Scan};
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -26,6 +27,9 @@ pub struct Device {
     pub kind: DeviceKind,
     /// Names a user knows, the most usual first: `eth0`, `nvme0n1`, `mlx5_0`, `cuda:0`. May be empty.
     pub names: Vec<String>,
+    /// What each name stands for, where sysfs tells; documents written before this was kept tell nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub name_classes: BTreeMap<String, NameClass>,
     /// PCI address; none for what is not on PCI.
     pub pci: Option<PciAddress>,
     /// Canonical path in sysfs.
@@ -76,6 +80,27 @@ pub enum DeviceKind {
     Dma,
     /// PCI bridge or switch port; moves nothing of its own.
     Bridge,
+}
+
+/// What a name of a device stands for: the class directory of sysfs that lists it
+/// (`Documentation/admin-guide/sysfs-rules.rst`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NameClass {
+    /// `net`: network interface.
+    Net,
+    /// `block`: disk.
+    Block,
+    /// `nvme`: controller of NVMe namespaces.
+    Nvme,
+    /// `infiniband`: RDMA device, over InfiniBand, Ethernet or what else.
+    Infiniband,
+    /// `drm`: graphics card, or its render node.
+    Drm,
+    /// `accel`, `mic`, `ve`: accelerator.
+    Accelerator,
+    /// `dma`, or the bus `dsa`: DMA engine, or a channel of one.
+    Dma,
 }
 
 /// A PCI address, `0000:3b:00.0`; the domain may have 32 bits.

@@ -1,7 +1,7 @@
 //! Which names users know devices by, from the class directories of sysfs
 //! (`Documentation/admin-guide/sysfs-rules.rst`).
 
-use super::PciAddress;
+use super::{NameClass, PciAddress};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,20 @@ pub(super) enum Role {
     Render,
     /// Channel of a DMA engine.
     DmaChannel,
+}
+
+impl Role {
+    fn class(self) -> NameClass {
+        match self {
+            Self::Net => NameClass::Net,
+            Self::Disk | Self::DiskBehind | Self::NvmePath => NameClass::Block,
+            Self::Accelerator => NameClass::Accelerator,
+            Self::NvmeController => NameClass::Nvme,
+            Self::Rdma => NameClass::Infiniband,
+            Self::Dsa | Self::DmaChannel => NameClass::Dma,
+            Self::Card | Self::Render => NameClass::Drm,
+        }
+    }
 }
 
 /// One name of a device.
@@ -77,6 +91,11 @@ impl Group {
             }
         }
         shown
+    }
+
+    /// What each name stands for; of a name in several directories the first that is shown.
+    pub fn classes(&self) -> BTreeMap<String, NameClass> {
+        self.names.iter().rev().map(|named| (named.name.clone(), named.role.class())).collect()
     }
 }
 

@@ -43,6 +43,7 @@ impl<'a> Reader<'a> {
         Some(Device {
             kind,
             names: group.map(Group::shown).unwrap_or_default(),
+            name_classes: group.map(Group::classes).unwrap_or_default(),
             pci: Some(address),
             ids: card.ids,
             class: card.class,
@@ -106,6 +107,7 @@ pub(super) fn other(root: &dyn Sysfs, path: &str, group: &Group) -> Option<Devic
     };
     Some(Device {
         names: group.shown(),
+        name_classes: group.classes(),
         model: disk_model(root, &group.names),
         driver: pci::driver(root, path),
         port_bits_per_s: port_speed(root, &group.names),
@@ -118,6 +120,7 @@ fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
     Device {
         kind,
         names: Vec::new(),
+        name_classes: BTreeMap::new(),
         pci: None,
         path: path.to_owned(),
         ids: None,

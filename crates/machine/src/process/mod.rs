@@ -77,19 +77,31 @@ pub fn pages(root: &dyn Sysfs, pid: u32) -> Option<Pages> {
     root.optional(&format!("/proc/{pid}/numa_maps")).map(|text| parse_numa_maps(&text))
 }
 
-/// A process and all that descend from it, as they are now; the process itself first.
-pub fn family(root: &dyn Sysfs, pid: u32) -> Vec<u32> {
+/// Of each of these processes itself and all that descend from it, as they are now; the process itself first.
+/// Everything that runs is looked at once, however many are asked for.
+pub fn families(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for one in pids(root) {
+    for one in self::pids(root) {
         if let Ok(stat) = stat_of(root, &format!("/proc/{one}")) {
             children.entry(stat.parent).or_default().push(one);
         }
     }
+    pids.iter().map(|pid| family(&children, *pid)).collect()
+}
+
+fn family(children: &BTreeMap<u32, Vec<u32>>, pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
     let mut next = 0;
     while let Some(parent) = family.get(next).copied() {
-        let born = children.remove(&parent).unwrap_or_default();
-        family.extend(born.into_iter().filter(|child| *child != pid));
+        // Numbers are used again: what is known already is no child of its own.
+        let born: Vec<u32> = children
+            .get(&parent)
+            .into_iter()
+            .flatten()
+            .filter(|child| !family.contains(child))
+            .copied()
+            .collect();
+        family.extend(born);
         next += 1;
     }
     family

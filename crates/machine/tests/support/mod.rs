@@ -3,11 +3,38 @@
 pub mod witness;
 
 use numaio_machine::tree::Tree;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Writes past the capture of the test harness, so that a test that could not run says so.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The recorded machines by name, unpacked.
+pub fn machines() -> Vec<(String, PathBuf)> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hwloc-machines");
+    let corpus = std::env::var_os("NUMAIO_CORPUS").map_or(beside, PathBuf::from);
+    let Ok(entries) = std::fs::read_dir(&corpus) else {
+        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see crates/machine/tests/corpus.rs");
+        return Vec::new();
+    };
+    let mut machines = Vec::new();
+    for archive in entries.flatten().map(|entry| entry.path()) {
+        let name = archive.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(name) = name.strip_suffix(".tar.bz2") else { continue };
+        match unpack(&archive, name) {
+            Ok(root) => machines.push((name.to_owned(), root)),
+            Err(why) => say(&format!("skipped: {name}: {why}")),
+        }
+    }
+    machines.sort();
+    machines
+}
+
 /// Unpacks an archive of a machine below the target directory and gives the root in it.
-pub fn unpack(archive: &Path, name: &str) -> Result<PathBuf, String> {
+fn unpack(archive: &Path, name: &str) -> Result<PathBuf, String> {
     // Tests of one run share the folder; each process unpacks into its own, as they may run at the same time.
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hwloc-machines").join(name);
     if let Some(root) = only_child(&unpacked) {

@@ -100,7 +100,8 @@ fn parse(xml: &str) -> Witness {
     witness
 }
 
-fn attributes(tag: &str) -> BTreeMap<&str, &str> {
+/// The attributes of an XML tag.
+pub fn attributes(tag: &str) -> BTreeMap<&str, &str> {
     let mut attributes = BTreeMap::new();
     let mut rest = tag;
     while let Some((name, after)) = rest.split_once("=\"") {

@@ -21,6 +21,7 @@ fn view_of(name: &str, quantity: Quantity, target: u32, nodes: Vec<NodeValue>) -
         level: 0.1,
         classes: Vec::new(),
         incomplete: false,
+        measured_at: None,
     })
 }
 

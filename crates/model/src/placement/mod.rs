@@ -111,6 +111,14 @@ pub fn place(
     Ok(Chosen { targets, tasks, reasons, rejected, compromises })
 }
 
+/// Nodes that are as good as any for devices on a node, in both directions: the best class of a model, or the node
+/// alone without one.
+pub fn best_nodes(topology: &Topology, node: NodeId, models: &[&Model]) -> NodeSet {
+    let usable = usable_nodes(topology);
+    let (_, nodes) = rank::nodes(topology, node, models, &PlacementRequest::default(), &usable);
+    nodes.iter().filter(|ranked| ranked.rank == 1).map(|ranked| ranked.node).collect()
+}
+
 /// Nodes with cores and memory that this process may use: tasks run where their buffers lie.
 fn usable_nodes(topology: &Topology) -> NodeSet {
     let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);

@@ -4,8 +4,8 @@ use super::{view, Kind, Subject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{
-    Cell, IntervalKind, LatencyRecord, Model, NodeValue, Quantity, Reading, StreamRecord, StreamScope,
-    Summary, View,
+    Cell, IntervalKind, LatencyRecord, Model, NodeValue, Provenance, Quantity, Reading, StreamRecord,
+    StreamScope, Summary, View,
 };
 
 /// From where a view looks.
@@ -54,6 +54,11 @@ impl Centre {
     }
 }
 
+/// Views with the time of their measurement.
+fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<View> {
+    views.map(|view| View { measured_at: Some(provenance.measured_at), ..view }).collect()
+}
+
 /// Latency from the target's CPUs to every memory node (CPU-centric), and from every CPU node to the target's
 /// memory (memory-centric), both idle.
 pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
@@ -77,7 +82,7 @@ pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
         };
         seen(subject, kind, &readings, complete)
     });
-    views.collect()
+    measured(views, &record.provenance)
 }
 
 /// Bandwidth of each operation that was measured: by threads on the target with arrays on every node
@@ -86,8 +91,12 @@ pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
 /// Nothing of a record of single cores: one core fills no path between nodes, so its bandwidth tells of the
 /// core's loads in flight.
 pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
-    let StreamScope::Node { threads } = record.method.scope else { return Vec::new() };
-    let threads = threads.map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
+    let threads = match record.method.scope {
+        StreamScope::Core => return Vec::new(),
+        StreamScope::Node { threads: None } => String::new(),
+        StreamScope::Node { threads: Some(threads) } => format!(" ({threads} threads)"),
+        StreamScope::HardwareThreads => " (all hardware threads)".to_owned(),
+    };
     let complete = record.provenance.complete;
     let kinds = StreamOp::ALL.iter().flat_map(|op| Centre::ALL.map(|centre| (*op, centre)));
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
@@ -110,7 +119,7 @@ pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
         };
         seen(subject, kind, &readings, complete)
     });
-    views.collect()
+    measured(views, &record.provenance)
 }
 
 /// The copy model's device write and device read, whatever rule the model's own classes follow.
@@ -141,7 +150,7 @@ pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
         };
         seen(subject, kind, &readings, complete)
     });
-    views.collect()
+    measured(views, &model.record.provenance)
 }
 
 /// What repeated measurements of one pair of nodes gave, in whichever document.

@@ -46,6 +46,7 @@ fn view(subject: &Subject, kind: Kind, nodes: Vec<NodeValue>, incomplete: bool) 
         level: subject.level,
         classes: Vec::new(),
         incomplete,
+        measured_at: None,
     };
     (!view.nodes.is_empty()).then(|| derived(view))
 }

@@ -257,6 +257,8 @@ fn stream_has_two_views_an_operation() {
     assert_eq!((views[1].nodes[1].factor, views[0].title.as_str()), (Some(2.0), "STREAM copy, CPU-centric"));
     let one = stream_views(&stream(StreamScope::Node { threads: Some(2) }, &cells), &subject(0));
     assert_eq!(one[0].title, "STREAM copy (2 threads), CPU-centric");
+    let all = stream_views(&stream(StreamScope::HardwareThreads, &cells), &subject(0));
+    assert_eq!(all[0].title, "STREAM copy (all hardware threads), CPU-centric");
     assert!(stream_views(&stream(StreamScope::Core, &cells), &subject(0)).is_empty());
 }
 
@@ -283,6 +285,7 @@ fn copies(cells: &[(u32, u32, Option<f64>)]) -> numaio_schema::Model {
     let method = Method {
         copy_loop: CopyLoop::Memcpy,
         trials: Vec::new(),
+        c_library: None,
         bus_bytes_per_byte: 3,
         bytes_per_thread: Vec::new(),
         pages: Pages::Base,

@@ -98,6 +98,7 @@ fn nic(name: &str) -> Device {
     Device {
         kind: DeviceKind::Network,
         names: vec![name.to_owned()],
+        name_classes: Default::default(),
         pci: None,
         path: String::new(),
         ids: None,

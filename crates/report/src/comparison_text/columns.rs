@@ -8,7 +8,7 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{Comparison, NodeValue, Quantity, View};
+use numaio_schema::{Comparison, NodeValue, View};
 
 /// Columns of the page that the nodes' names take, with the indent and the gap after them.
 const NODE_COLUMNS: usize = 2 + 4 + GAP;
@@ -85,18 +85,8 @@ fn factor(value: &NodeValue) -> String {
 
 /// How the values of a view are written.
 pub(super) fn shown(view: &View, unit: BandwidthUnit) -> impl Fn(f64) -> String {
-    let figures = figures(view, unit);
-    move |value| figures.map_or_else(|| value.to_string(), |figures| figures.of(value))
-}
-
-/// None of distances, which are numbers without unit.
-fn figures(view: &View, unit: BandwidthUnit) -> Option<Figures> {
-    let values = view.nodes.iter().map(|value| value.value);
-    match view.quantity {
-        Quantity::BytesPerS => Some(Figures::bandwidth(unit, values)),
-        Quantity::NsPerLoad => Some(Figures::nanoseconds(values)),
-        Quantity::Distance => None,
-    }
+    let figures = Figures::of_view(view, unit);
+    move |value| figures.of(value)
 }
 
 /// Title and unit, in lines no wider than the cells below or the longest word.
@@ -104,7 +94,8 @@ fn head(view: &View, unit: BandwidthUnit, cells: usize) -> Vec<String> {
     let title = clean(&title(view));
     let words = title.split_inclusive(BREAKS).map(|word| columns_of(word.trim_end()));
     let mut lines = wrap(&title, words.max().unwrap_or(0).max(cells).min(WIDEST_TITLE));
-    lines.extend(figures(view, unit).map(|figures| figures.unit().to_owned()));
+    let unit = Figures::of_view(view, unit).unit();
+    lines.extend((!unit.is_empty()).then(|| unit.to_owned()));
     lines
 }
 

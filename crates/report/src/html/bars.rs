@@ -1,6 +1,7 @@
 //! Bars of nodes by class, with intervals: an SVG that is as wide as its place and keeps the size of its texts.
 
-use super::figures::{plus_minus, Figure, Scale};
+use super::figures::{plus_minus, Figure};
+use crate::figures::Figures;
 use maud::{html, Markup};
 
 /// Height of a bar with the blank around it, in pixels.
@@ -27,7 +28,7 @@ pub(super) struct Group {
 }
 
 /// Draws groups of bars from 0 to `most`. `label` says what it shows, `table` is the id of its figures.
-pub(super) fn write(groups: &[Group], scale: &Scale, most: f64, label: &str, table: &str) -> Markup {
+pub(super) fn write(groups: &[Group], scale: &Figures, most: f64, label: &str, table: &str) -> Markup {
     let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
     let bottom = HEAD + bars * ROW + groups.len().saturating_sub(1) * GAP;
     let mut top = HEAD;
@@ -52,7 +53,7 @@ pub(super) fn write(groups: &[Group], scale: &Scale, most: f64, label: &str, tab
                 @for (top, group) in &places { (plot(group, scale, most, *top)) }
             }
             svg.right height=(height) aria-hidden="true" {
-                text.dim.end x="100%" y="12" { (scale.unit) ", 95 % ±" }
+                text.dim.end x="100%" y="12" { (scale.unit()) ", 95 % ±" }
                 @for (top, group) in &places { (values(group, scale, *top)) }
             }
         }
@@ -76,17 +77,17 @@ fn names(group: &Group, top: usize) -> Markup {
 }
 
 /// The figures.
-fn values(group: &Group, scale: &Scale, top: usize) -> Markup {
+fn values(group: &Group, scale: &Figures, top: usize) -> Markup {
     html! {
         @for (index, bar) in group.bars.iter().enumerate() {
             text.end x="100%" y=(top + index * ROW + 15) {
-                (scale.show(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
+                (scale.of(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
             }
         }
     }
 }
 
-fn plot(group: &Group, scale: &Scale, most: f64, top: usize) -> Markup {
+fn plot(group: &Group, scale: &Figures, most: f64, top: usize) -> Markup {
     let class = group.rank.map_or("c0".to_owned(), |rank| format!("c{}", rank.clamp(1, 5)));
     let at = |value: f64| percent(value / most);
     let (least, greatest) = group.range;
@@ -108,7 +109,7 @@ fn plot(group: &Group, scale: &Scale, most: f64, top: usize) -> Markup {
     }
 }
 
-fn axis(scale: &Scale, most: f64, bottom: usize) -> Markup {
+fn axis(scale: &Figures, most: f64, bottom: usize) -> Markup {
     html! {
         @for tick in ticks(scale.number(most)) {
             @let x = percent(tick / scale.number(most));

@@ -1,8 +1,10 @@
 //! Views of one target beside each other, and how far they agree.
 
-use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::method;
 use super::page::Page;
+use crate::figures::Figures;
+use crate::model_text::head::date;
 use crate::words::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
@@ -31,10 +33,14 @@ fn content(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Marku
 /// Views that no comparison holds.
 fn alone_of_target(page: &mut Page, target: NodeId, alone: &[View]) -> Markup {
     let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
+    let dates =
+        views.iter().filter_map(|it| Some(format!("{}: {}", words::short(&it.title), date(it.measured_at?))));
+    let dates = words::joined(dates, "; ");
     let id = page.listed(2, &format!("Views of node {target}"));
     html! {
         section aria-labelledby=(id) {
             (page.heading(2, &id, &format!("Views of target node {target}")))
+            @if !dates.is_empty() { p.how { "Measured " (dates) "." } }
             (table(page, target, &views))
         }
     }
@@ -71,7 +77,7 @@ fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
                 thead { tr {
                     th scope="col" { "Node" }
                     @for (view, grid) in views.iter().zip(&grids) {
-                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit.is_empty() { small { (grid.scale.unit) } } }
+                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit().is_empty() { small { (grid.scale.unit()) } } }
                     }
                 } }
                 tbody {
@@ -105,7 +111,7 @@ fn grid(page: &mut Page, view: &View) -> Grid {
     Grid {
         id: page.id("view"),
         what: view.name.clone(),
-        scale: Scale::of(view.quantity, page.unit, greatest(view.nodes.iter().map(|node| node.value))),
+        scale: Figures::of_view(view, page.unit),
         rows: vec![view.target.0],
         columns: view.nodes.iter().map(|node| node.node.0).collect(),
         cells: view.nodes.iter().map(|node| Some(Figure::stated(node, class(node.node)))).collect(),
@@ -120,7 +126,7 @@ fn cell(view: &View, grid: &Grid, node: NodeId) -> Markup {
             None => td { "–" },
             Some((value, figure)) => {
                 td.{ "c" (figure.class.unwrap_or(0).min(5)) } title=(figure.words(&grid.scale)) {
-                    (grid.scale.show(figure.value))
+                    (grid.scale.of(figure.value))
                     @if let Some(class) = figure.class { i { (class) } }
                     @if let Some(factor) = value.factor { small { "\u{d7}" (format!("{factor:.2}")) } }
                 }
@@ -143,9 +149,9 @@ fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
                     tr {
                         th scope="row" { (words::short(&view.title)) }
                         td.number { (value.node) }
-                        td.number { (grid.scale.show(figure.value)) " " (grid.scale.unit) }
+                        td.number { (grid.scale.of(figure.value)) " " (grid.scale.unit()) }
                         @if value.interval.is_some() {
-                            td.number { (grid.scale.show(figure.low)) " to " (grid.scale.show(figure.high)) }
+                            td.number { (grid.scale.of(figure.low)) " to " (grid.scale.of(figure.high)) }
                             td.number { (plus_minus(figure.half_width())) }
                             td.number { (figure.n) }
                             td.number { (signed_percent(figure.drift)) }

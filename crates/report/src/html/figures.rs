@@ -1,9 +1,9 @@
 //! Figures as they are shown, and grids of them.
 
+use crate::figures::{greatest, Figures};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{median, IntervalKind, NodeValue, Quantity, Reading, Summary};
+use numaio_schema::{median, IntervalKind, NodeValue, Reading, Summary};
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 
@@ -76,16 +76,16 @@ impl Figure {
     }
 
     /// Everything there is to say of it.
-    pub(super) fn words(&self, scale: &Scale) -> String {
+    pub(super) fn words(&self, scale: &Figures) -> String {
         if self.n == 0 {
-            return format!("{} {}, stated", scale.show(self.value), scale.unit).trim().to_owned();
+            return format!("{} {}, stated", scale.of(self.value), scale.unit()).trim().to_owned();
         }
         format!(
             "{} {}, 95 % {} to {}, n {}, drift {}",
-            scale.show(self.value),
-            scale.unit,
-            scale.show(self.low),
-            scale.show(self.high),
+            scale.of(self.value),
+            scale.unit(),
+            scale.of(self.low),
+            scale.of(self.high),
             self.n,
             signed_percent(self.drift)
         )
@@ -112,81 +112,13 @@ pub(super) fn signed_percent(share: f64) -> String {
     format!("{sign}{:.1} %", percent.abs())
 }
 
-/// Unit and decimals of the figures of one table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Scale {
-    pub(super) unit: &'static str,
-    /// From the document's unit to this one.
-    factor: f64,
-    decimals: usize,
-    pub(super) more_is_better: bool,
-}
-
-impl Scale {
-    /// Bandwidth of at most `most` bytes per second.
-    pub(super) fn bandwidth(unit: BandwidthUnit, most: f64) -> Self {
-        let factor = unit.of(1.0);
-        Self { unit: unit.name(), factor, decimals: decimals(most * factor), more_is_better: true }
-    }
-
-    /// Time of at most `most` nanoseconds.
-    pub(super) fn nanoseconds(most: f64) -> Self {
-        let decimals = decimals(most).min(1);
-        Self { unit: "ns", factor: 1.0, decimals, more_is_better: false }
-    }
-
-    /// The scale of a view's values.
-    pub(super) fn of(quantity: Quantity, unit: BandwidthUnit, most: f64) -> Self {
-        match quantity {
-            Quantity::BytesPerS => Self::bandwidth(unit, most),
-            Quantity::NsPerLoad => Self::nanoseconds(most),
-            Quantity::Distance => Self { unit: "", factor: 1.0, decimals: 0, more_is_better: false },
-        }
-    }
-
-    /// The value as text, in this unit.
-    pub(super) fn show(&self, value: f64) -> String {
-        format!("{:.*}", self.decimals, value * self.factor)
-    }
-
-    /// The value in this unit.
-    pub(super) fn number(&self, value: f64) -> f64 {
-        value * self.factor
-    }
-
-    /// With fewer decimals, for tables of many columns.
-    pub(super) fn compact(self, most: f64) -> Self {
-        let decimals = match most * self.factor {
-            most if most >= 100.0 => 0,
-            most if most >= 10.0 => 1,
-            _ => self.decimals,
-        };
-        Self { decimals: decimals.min(self.decimals), ..self }
-    }
-}
-
-/// As many decimals as all figures of a table have, after the greatest.
-fn decimals(most: f64) -> usize {
-    match most {
-        most if most >= 1000.0 => 0,
-        most if most >= 100.0 => 1,
-        most if most >= 1.0 => 2,
-        _ => 3,
-    }
-}
-
-/// The greatest of some values; 0 of none.
-pub(super) fn greatest(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
-}
-
 /// Figures by row and column; what a chart or a matrix shows.
 pub(super) struct Grid {
     /// The id of its table in the page.
     pub(super) id: String,
     /// What the figures are: `STREAM copy`.
     pub(super) what: String,
-    pub(super) scale: Scale,
+    pub(super) scale: Figures,
     /// Ids of rows and columns.
     pub(super) rows: Vec<u32>,
     pub(super) columns: Vec<u32>,
@@ -203,7 +135,7 @@ impl Grid {
     pub(super) fn of_pairs(
         id: String,
         what: String,
-        scale: impl Fn(f64) -> Scale,
+        scale: impl Fn(f64) -> Figures,
         pairs: &[(NodeId, NodeId, Option<Figure>)],
     ) -> Self {
         let rows: BTreeSet<u32> = pairs.iter().map(|(row, ..)| row.0).collect();
@@ -251,7 +183,7 @@ impl Grid {
         json!({
             "id": self.id,
             "what": clean(&self.what),
-            "unit": self.scale.unit,
+            "unit": self.scale.unit(),
             "rows": self.rows,
             "columns": self.columns,
             "value": numbers(&|figure| six_digits(self.scale.number(figure.value))),

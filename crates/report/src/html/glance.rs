@@ -1,8 +1,8 @@
 //! What I/O of each target gets: the section that most readers need.
 
-use super::figures::greatest;
 use super::model::{devices, nodes_of, scale_of};
 use super::page::Page;
+use crate::figures::greatest;
 use crate::model_text::head::date;
 use crate::words::count;
 use maud::{html, Markup};
@@ -80,7 +80,7 @@ fn rows(page: &Page, target: &TargetModel) -> Markup {
                     @for class in &model.classes {
                         li.{ "c" (class.rank.clamp(1, 5)) } {
                             b { (class.rank) } (nodes_of(class, target.target))
-                            small { (scale.show(class.mean_bytes_copied_per_s)) }
+                            small { (scale.of(class.mean_bytes_copied_per_s)) }
                         }
                     }
                 } }

@@ -1,11 +1,12 @@
 //! Latency: a matrix of CPU nodes and memory nodes, and curves of latency under load.
 
 use super::curves::{self, Curve};
-use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::matrix;
 use super::method;
 use super::page::Page;
 use super::stream::AXES;
+use crate::figures::{greatest, Figures};
 use crate::model_text::head::date;
 use crate::words::count;
 use maud::{html, Markup};
@@ -32,7 +33,12 @@ fn idle(page: &mut Page, latency: &LatencyRecord) -> Markup {
     let readings = latency.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
     let pairs: Vec<_> =
         readings.clone().map(|(cpu, memory, reading)| (cpu, memory, Figure::reading(reading))).collect();
-    let grid = Grid::of_pairs(page.id("latency"), "Idle latency".to_owned(), Scale::nanoseconds, &pairs);
+    let grid = Grid::of_pairs(
+        page.id("latency"),
+        "Idle latency".to_owned(),
+        |most| Figures::nanoseconds([most]),
+        &pairs,
+    );
     let caption =
         "Idle latency, ns a load: one thread on the row's node follows pointers on the column's node";
     html! {
@@ -66,9 +72,9 @@ fn heading(page: &mut Page) -> Markup {
 fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
     let loads = curves.iter().flat_map(|curve| &curve.points);
     let most = greatest(loads.filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median)));
-    let bandwidth = Scale::bandwidth(page.unit, most);
+    let bandwidth = Figures::bandwidth(page.unit, [most]);
     let times = curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.ns_per_load.median());
-    let time = Scale::nanoseconds(greatest(times));
+    let time = Figures::nanoseconds(times);
     let id = page.id("loaded");
     for curve in curves {
         keep(page, curve, &bandwidth, &time);
@@ -85,7 +91,7 @@ fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
                 strong { "Threads on node " (node) } " "
                 span.dim { "one follows pointers while the others read the same memory" }
             }
-            (curves::write(&drawn, bandwidth.unit, &label, &id))
+            (curves::write(&drawn, bandwidth.unit(), &label, &id))
             details {
                 summary { "Figures" }
                 div.scroll role="region" aria-label="Figures" tabindex="0" {
@@ -93,7 +99,7 @@ fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
                         caption { "Latency under load, threads on node " (node) }
                         thead { tr {
                             @for title in ["Memory node", "Gap, ns", "Load, GB/s", "Load ±", "Latency, ns", "±", "n", "Drift"] {
-                                th scope="col" { (title.replace("GB/s", bandwidth.unit)) }
+                                th scope="col" { (title.replace("GB/s", bandwidth.unit())) }
                             }
                         } }
                         tbody { @for curve in curves { @for point in &curve.points {
@@ -107,28 +113,29 @@ fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
 }
 
 /// Keeps a curve as two grids of one row: loads and latencies, their columns the gaps.
-fn keep(page: &mut Page, curve: &LoadedCurve, bandwidth: &Scale, time: &Scale) {
+fn keep(page: &mut Page, curve: &LoadedCurve, bandwidth: &Figures, time: &Figures) {
     let path = format!("from node {} to node {}", curve.cpu_node, curve.memory_node);
     let load = |point: &LoadPoint| point.load_bytes_read_per_s.as_ref().map(|it| Figure::of(it, true));
-    let of = |id: String, what: String, scale: &Scale, figure: &dyn Fn(&LoadPoint) -> Option<Figure>| Grid {
-        id,
-        what,
-        scale: *scale,
-        rows: vec![curve.memory_node.0],
-        columns: curve.points.iter().map(|point| point.gap_ns).collect(),
-        cells: curve.points.iter().map(figure).collect(),
-    };
+    let of =
+        |id: String, what: String, scale: &Figures, figure: &dyn Fn(&LoadPoint) -> Option<Figure>| Grid {
+            id,
+            what,
+            scale: *scale,
+            rows: vec![curve.memory_node.0],
+            columns: curve.points.iter().map(|point| point.gap_ns).collect(),
+            cells: curve.points.iter().map(figure).collect(),
+        };
     let (first, second) = (page.id("load"), page.id("load"));
     page.keep(&of(first, format!("load {path}"), bandwidth, &load));
     page.keep(&of(second, format!("latency {path}"), time, &|point| Figure::reading(&point.ns_per_load)));
 }
 
-fn drawn(curve: &LoadedCurve, bandwidth: &Scale, time: &Scale) -> Curve {
+fn drawn(curve: &LoadedCurve, bandwidth: &Figures, time: &Figures) -> Curve {
     let place = if curve.cpu_node == curve.memory_node { ", local" } else { "" };
     let point = |point: &LoadPoint| {
         let load = point.load_bytes_read_per_s.as_ref()?.median;
         let figure = Figure::reading(&point.ns_per_load)?;
-        let words = format!("{} {} at {}", bandwidth.show(load), bandwidth.unit, figure.words(time));
+        let words = format!("{} {} at {}", bandwidth.of(load), bandwidth.unit(), figure.words(time));
         Some((bandwidth.number(load), time.number(figure.value), words))
     };
     Curve {
@@ -137,7 +144,7 @@ fn drawn(curve: &LoadedCurve, bandwidth: &Scale, time: &Scale) -> Curve {
     }
 }
 
-fn row(node: NodeId, point: &LoadPoint, bandwidth: &Scale, time: &Scale) -> Markup {
+fn row(node: NodeId, point: &LoadPoint, bandwidth: &Figures, time: &Figures) -> Markup {
     let load = point.load_bytes_read_per_s.as_ref().map(|summary| Figure::of(summary, true));
     let latency = Figure::reading(&point.ns_per_load);
     html! {
@@ -146,14 +153,14 @@ fn row(node: NodeId, point: &LoadPoint, bandwidth: &Scale, time: &Scale) -> Mark
             td.number { (point.gap_ns) }
             @match load {
                 Some(load) => {
-                    td.number { (bandwidth.show(load.value)) }
+                    td.number { (bandwidth.of(load.value)) }
                     td.number { (plus_minus(load.half_width())) }
                 }
                 None => { td { "–" } td {} }
             }
             @match latency {
                 Some(latency) => {
-                    td.number { (time.show(latency.value)) }
+                    td.number { (time.of(latency.value)) }
                     td.number { (plus_minus(latency.half_width())) }
                     td.number { (latency.n) }
                     td.number { (signed_percent(latency.drift)) }

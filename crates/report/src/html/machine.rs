@@ -2,11 +2,13 @@
 
 use super::figures::MANY;
 use super::page::Page;
+use crate::bundle::MachineDocuments;
+use crate::model_text::head::date;
 use crate::svg::machine_drawing;
 use crate::words::{self, count, SameFindings};
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
-use numaio_machine::topology::{Distances, Identity, Topology};
+use numaio_machine::topology::{Distances, Topology};
 use numaio_machine::units::size_for_people;
 
 /// Devices in the table, at most; a limit for the size of the page.
@@ -19,10 +21,15 @@ const MOST_AT_ONCE: usize = 8;
 const WIDE: i32 = 1600;
 
 /// A few words below the machine's name.
-pub(super) fn lead(identity: Option<&Identity>, topology: Option<&Topology>) -> Markup {
+pub(super) fn lead(machine: &MachineDocuments) -> Markup {
     html! {
-        @if let Some(identity) = identity { p.lead { (words::machine_kind(identity)) } }
-        @if let Some(topology) = topology { p.lead { (words::machine_size(topology)) } }
+        @if let Some(identity) = machine.identity() { p.lead { (words::machine_kind(identity)) } }
+        @if let Some(topology) = &machine.topology {
+            p.lead {
+                (words::machine_size(topology))
+                @if let Some(seconds) = machine.seen_at { ", as seen " (date(seconds)) }
+            }
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn abreast(columns: usize, matrices: &[Markup]) -> Markup {
 
 /// What the cells show; hidden until the script that serves it runs.
 fn choice(grid: &Grid) -> Markup {
-    let shown = [("value", grid.scale.unit), ("interval", "95 % ±"), ("n", "n"), ("drift", "drift")];
+    let shown = [("value", grid.scale.unit()), ("interval", "95 % ±"), ("n", "n"), ("drift", "drift")];
     html! {
         fieldset.show hidden data-grid=(grid.id) {
             legend { "Cells show" }
@@ -95,7 +95,7 @@ fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Sh
         Some(shades) => write!(text, "<td class=h{}>", shades.step(figure.value))?,
         None => write!(text, "<td class=c{}>", figure.class.unwrap_or(0).min(5))?,
     }
-    text.push_str(&grid.scale.show(figure.value));
+    text.push_str(&grid.scale.of(figure.value));
     if let Some(class) = figure.class {
         write!(text, "<i>{class}</i>")?;
     }
@@ -112,7 +112,7 @@ struct Shades {
 
 impl Shades {
     fn of(grid: &Grid) -> Self {
-        let more_is_better = grid.scale.more_is_better;
+        let more_is_better = grid.scale.more_is_better();
         let values = || grid.figures().map(|figure| figure.value);
         let best = match more_is_better {
             true => values().fold(f64::NEG_INFINITY, f64::max),
@@ -143,14 +143,14 @@ fn legend(grid: &Grid) -> Markup {
     let shades = Shades::of(grid);
     let at = |step: u32| {
         let share = 1.0 - shades.span * f64::from(step) / DEEPEST;
-        grid.scale.show(if shades.more_is_better { shades.best * share } else { shades.best / share })
+        grid.scale.of(if shades.more_is_better { shades.best * share } else { shades.best / share })
     };
     html! {
         @if grid.figures().next().is_some() {
             p.legend {
                 "best " (at(0)) " "
                 span aria-hidden="true" { @for step in 0..=9 { i.{ "h" (step) } {} } }
-                " " (at(9)) " " (grid.scale.unit)
+                " " (at(9)) " " (grid.scale.unit())
             }
         }
     }

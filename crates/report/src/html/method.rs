@@ -1,7 +1,7 @@
 //! Where figures come from: source, conditions, doubts, and how it was measured.
 
 use super::page::Page;
-use crate::model_text::head::{conditions, date, percent};
+use crate::model_text::head::{conditions, date, loop_name, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
@@ -87,20 +87,23 @@ pub(super) fn write(page: &mut Page, title: &str, provenance: &Provenance, setti
 
 /// Settings of a campaign of copies.
 pub(super) fn of_model(model: &Model) -> Vec<Setting> {
-    let Method { copy_loop, trials, bytes_per_thread, pages, repetitions, .. } = &model.record.method;
+    let method = &model.record.method;
+    let Method { trials, bytes_per_thread, pages, repetitions, .. } = method;
     let trials = trials.iter().map(|trial| match trial.bytes_copied_per_s {
-        Some(speed) => format!("{} {}", trial.copy_loop, words::bandwidth(speed, Default::default())),
+        Some(speed) => {
+            let name = loop_name(method, trial.copy_loop);
+            format!("{name} {}", words::bandwidth(speed, Default::default()))
+        }
         None => format!("{} not here", trial.copy_loop),
     });
     let trials = words::joined(trials, ", ");
     let chosen = if trials.is_empty() { "chosen by the user".to_owned() } else { format!("trial: {trials}") };
-    let method = &model.record.method;
     let cells = &model.record.cells;
     let visits = cells.iter().flat_map(|cell| &cell.visits);
     let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
     let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.placement.cpus.len()).collect();
     vec![
-        ("Copy loop", format!("{copy_loop} ({chosen})")),
+        ("Copy loop", format!("{} ({chosen})", loop_name(method, method.copy_loop))),
         ("Threads on the target", range(threads)),
         ("Source, and again sink, of a thread", sizes(bytes_per_thread)),
         ("Pages", pages_name(*pages).to_owned()),
@@ -140,6 +143,7 @@ pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
     let threads = match method.scope {
         StreamScope::Node { threads: None } => "one on each core of the CPU node".to_owned(),
         StreamScope::Node { threads: Some(threads) } => threads.to_string(),
+        StreamScope::HardwareThreads => "one on each hardware thread of the CPU node".to_owned(),
         StreamScope::Core => "each core alone".to_owned(),
     };
     let mut settings = vec![

@@ -127,7 +127,7 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> M
     html! {
         article.machine aria-labelledby=(id) {
             (page.heading(0, &id, &name))
-            (machine::lead(machine.identity(), machine.topology.as_ref()))
+            (machine::lead(machine))
             (method::banners(&machine.provenances(), machine.is_incomplete()))
             @for part in parts { (part) }
         }

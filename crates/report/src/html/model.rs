@@ -1,11 +1,12 @@
 //! The copy model: classes of nodes for each target and direction.
 
 use super::bars::{self, Bar, Group};
-use super::figures::{greatest, plus_minus, signed_percent, Figure, Grid, Scale};
+use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::glance::{in_order, worst_of_best};
 use super::matrix::{self, Axes};
 use super::method;
 use super::page::Page;
+use crate::figures::{greatest, Figures};
 use crate::listing::members;
 use crate::model_text::head::{date, percent};
 use crate::words::{self, count};
@@ -63,7 +64,7 @@ fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Marku
     }
     let unit = page.unit;
     let (id, what) = (page.id("copy"), format!("{}, all targets", direction.name()));
-    let grid = Grid::of_pairs(id, what, |most| Scale::bandwidth(unit, most), &pairs);
+    let grid = Grid::of_pairs(id, what, |most| Figures::bandwidth(unit, [most]), &pairs);
     if grid.rows.len() < 2 {
         return html! {};
     }
@@ -100,7 +101,7 @@ fn write_direction(
     model: &Model,
     target: &TargetModel,
     direction: &DirectionModel,
-    scale: &Scale,
+    scale: &Figures,
     most: f64,
 ) -> Markup {
     let nodes = &direction.nodes;
@@ -141,7 +142,7 @@ fn write_direction(
 
 fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel, grid: &Grid) -> Markup {
     let titles =
-        ["Node", grid.scale.unit, "95 % interval", "±", "n", "Drift", "NUMA factor", "Class", "Note"];
+        ["Node", grid.scale.unit(), "95 % interval", "±", "n", "Drift", "NUMA factor", "Class", "Note"];
     let rule = match direction.rule {
         ClassRule::Measured => format!("levels of {} %", percent(direction.level)),
         ClassRule::Paper => format!("as in the paper, then levels of {} %", percent(direction.level)),
@@ -157,8 +158,8 @@ fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel
                         @if let Some(cell) = cell {
                             tr {
                                 th scope="row" { (node.node) }
-                                td.number { (grid.scale.show(cell.value)) }
-                                td.number { (grid.scale.show(cell.low)) " to " (grid.scale.show(cell.high)) }
+                                td.number { (grid.scale.of(cell.value)) }
+                                td.number { (grid.scale.of(cell.low)) " to " (grid.scale.of(cell.high)) }
                                 td.number { (plus_minus(cell.half_width())) }
                                 td.number { (cell.n) }
                                 td.number { (signed_percent(cell.drift)) }
@@ -222,11 +223,11 @@ fn note(
     direction: &DirectionModel,
     node: &NodeBandwidth,
     figure: &Figure,
-    scale: &Scale,
+    scale: &Figures,
 ) -> String {
     let mut notes = vec![place(target, node.node).to_owned()];
     if !node.modes_bytes_copied_per_s.is_empty() {
-        let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.show(*level));
+        let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.of(*level));
         notes.push(format!("bimodal: {}", words::joined(levels, " and ")));
     }
     if !node.settled {
@@ -335,9 +336,9 @@ pub(super) fn devices(target: &TargetModel) -> String {
     }
 }
 
-pub(super) fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Scale {
+pub(super) fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Figures {
     let nodes = models.into_iter().flat_map(|model| &model.nodes);
-    Scale::bandwidth(page.unit, greatest(nodes.map(|node| node.bytes_copied_per_s)))
+    Figures::bandwidth(page.unit, nodes.map(|node| node.bytes_copied_per_s))
 }
 
 fn flow_words(direction: Direction, target: NodeId) -> String {

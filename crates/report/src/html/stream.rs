@@ -1,10 +1,11 @@
 //! STREAM: a matrix of CPU nodes and memory nodes for each operation.
 
-use super::figures::{Figure, Grid, Scale, MANY};
+use super::figures::{Figure, Grid, MANY};
 use super::matrix::{self, Axes};
 use super::method;
 use super::model::capital;
 use super::page::Page;
+use crate::figures::Figures;
 use crate::model_text::head::date;
 use crate::words::count;
 use maud::{html, Markup};
@@ -49,7 +50,7 @@ fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&Str
     let pairs: Vec<_> = cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, figure(cell))).collect();
     let unit = page.unit;
     let (id, what) = (page.id("stream"), format!("STREAM {op}"));
-    let grid = Grid::of_pairs(id, what, |most| Scale::bandwidth(unit, most), &pairs);
+    let grid = Grid::of_pairs(id, what, |most| Figures::bandwidth(unit, [most]), &pairs);
     let alone = stream.method.scope == StreamScope::Core;
     let who = if alone { "each core of the row's node alone" } else { "threads of the row's node together" };
     let caption = format!("{}, {unit}: {who}, arrays on the column's node", capital(op.name()));
@@ -67,7 +68,7 @@ fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&Str
 }
 
 /// Classes of all pairs, best first; nothing where there are none.
-fn class_list(classes: &[PairClass], scale: &Scale) -> Markup {
+fn class_list(classes: &[PairClass], scale: &Figures) -> Markup {
     html! {
         @if !classes.is_empty() {
             p.how { "Classes of all pairs (the small numbers), with their range:" }
@@ -75,7 +76,7 @@ fn class_list(classes: &[PairClass], scale: &Scale) -> Markup {
                 @for class in classes {
                     li.{ "c" (class.rank.clamp(1, 5)) } {
                         b { (class.rank) }
-                        (scale.show(class.min_bytes_per_s)) " to " (scale.show(class.max_bytes_per_s))
+                        (scale.of(class.min_bytes_per_s)) " to " (scale.of(class.max_bytes_per_s))
                         small { (count(class.pairs.len(), "pair")) }
                     }
                 }

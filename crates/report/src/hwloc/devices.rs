@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::tree::{Indexes, Tree};
-use numaio_machine::devices::{Device, DeviceKind, PciAddress};
+use numaio_machine::devices::{Device, DeviceKind, NameClass, PciAddress};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,19 +144,14 @@ fn usual_class(kind: DeviceKind) -> u32 {
     }
 }
 
-/// An object for each name. hwloc has none for the controller of a drive that has a name of its own.
+/// An object for each name. hwloc has none for the controller of NVMe namespaces.
 fn os_devices(indexes: &mut Indexes, device: &Device) -> Vec<Element> {
-    let controller = |name: &str| {
-        let digits = name.strip_prefix("nvme").unwrap_or_default();
-        device.names.len() > 1 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let names = device.names.iter().filter(|name| !controller(name));
-    let named = names.filter_map(|name| {
+    let named = device.names.iter().filter_map(|name| {
         let mut element = Element::new("object")
             .with("type", "OSDev")
             .with("gp_index", indexes.next())
             .with("name", name)
-            .with("osdev_type", os_device_type(device.kind, name)?);
+            .with("osdev_type", os_device_type(device.kind, device.name_classes.get(name).copied())?);
         if !device.model.is_empty() {
             element.add(Element::new("info").with("name", "Model").with("value", &device.model));
         }
@@ -165,23 +160,23 @@ fn os_devices(indexes: &mut Indexes, device: &Device) -> Vec<Element> {
     named.collect()
 }
 
-/// Beginnings of names of RDMA devices, as drivers and rdma-core's renaming give them: an adapter has names of
-/// both kinds.
-const RDMA_NAMES: [&str; 14] = [
-    "mlx", "mthca", "qib", "hfi1_", "irdma", "i40iw", "bnxt_re", "qedr", "cxgb", "efa_", "hns_", "siw",
-    "roce", "ibp",
-];
-
-/// `hwloc_obj_osdev_type_t`; none of a bridge.
-fn os_device_type(kind: DeviceKind, name: &str) -> Option<u32> {
-    let rdma = RDMA_NAMES.iter().any(|beginning| name.starts_with(beginning));
-    Some(match kind {
-        DeviceKind::Nvme | DeviceKind::Block | DeviceKind::StorageController => 0,
-        DeviceKind::Gpu => 1,
-        DeviceKind::Network | DeviceKind::Rdma if rdma => 3,
-        DeviceKind::Network | DeviceKind::Rdma => 2,
-        DeviceKind::Dma => 4,
-        DeviceKind::Accelerator => 5,
-        DeviceKind::Bridge => return None,
-    })
+/// `hwloc_obj_osdev_type_t`: by what the name stands for, or where that is not known by the kind of its device;
+/// none of what hwloc has no object for.
+fn os_device_type(kind: DeviceKind, class: Option<NameClass>) -> Option<u32> {
+    const BLOCK: u32 = 0;
+    const GPU: u32 = 1;
+    const NETWORK: u32 = 2;
+    const OPEN_FABRICS: u32 = 3;
+    const DMA: u32 = 4;
+    const COPROCESSOR: u32 = 5;
+    match (class, kind) {
+        (Some(NameClass::Nvme), _) | (None, DeviceKind::Bridge) => None,
+        (Some(NameClass::Net), _) | (None, DeviceKind::Network) => Some(NETWORK),
+        (Some(NameClass::Infiniband), _) | (None, DeviceKind::Rdma) => Some(OPEN_FABRICS),
+        (Some(NameClass::Drm), _) | (None, DeviceKind::Gpu) => Some(GPU),
+        (Some(NameClass::Accelerator), _) | (None, DeviceKind::Accelerator) => Some(COPROCESSOR),
+        (Some(NameClass::Dma), _) | (None, DeviceKind::Dma) => Some(DMA),
+        (Some(NameClass::Block), _) => Some(BLOCK),
+        (None, DeviceKind::Nvme | DeviceKind::Block | DeviceKind::StorageController) => Some(BLOCK),
+    }
 }

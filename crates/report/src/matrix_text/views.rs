@@ -6,7 +6,7 @@ use crate::style::Page;
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
-use numaio_schema::{Quantity, View, ViewClass};
+use numaio_schema::{View, ViewClass};
 
 /// The views of these targets, one target after the other. A view of one node alone offers no choice.
 pub(crate) fn write(page: &mut Page, views: &[View], targets: &NodeSet) {
@@ -28,11 +28,7 @@ fn write_view(page: &mut Page, view: &View) {
     let incomplete = if view.incomplete { "; INCOMPLETE" } else { "" };
     let levels = percent(view.level);
     page.paragraph(2, 2, &format!("{} (classes: levels of {levels} %{incomplete})", view.title));
-    let values = || view.nodes.iter().map(|node| node.value);
-    let figures = match view.quantity {
-        Quantity::BytesPerS => Figures::bandwidth(page.style().unit, values()),
-        Quantity::NsPerLoad | Quantity::Distance => Figures::nanoseconds(values()),
-    };
+    let figures = Figures::of_view(view, page.style().unit);
     let unit = figures.unit();
     let mut table = Table::new([
         ("CLASS".to_owned(), Align::Right),

@@ -1,10 +1,10 @@
 //! Which machine was measured, how, and what makes the figures doubtful.
 
-use crate::style::Page;
+use crate::style::{clean, Page};
 use crate::words;
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::size_for_people;
-use numaio_machine::workload::Pages;
+use numaio_machine::workload::{CopyLoop, Pages};
 use numaio_schema::{MachineSource, Method, Provenance, Record};
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ pub(crate) fn method(record: &Record) -> String {
     let trial = trial_of(ran);
     words::joined(
         [
-            format!("copy loop {}{trial}", method.copy_loop),
+            format!("copy loop {}{trial}", loop_name(method, method.copy_loop)),
             threads_and_buffers(record),
             pages(method.pages).to_owned(),
             sampling,
@@ -70,6 +70,14 @@ pub(crate) fn method(record: &Record) -> String {
         ],
         "; ",
     )
+}
+
+/// A copy loop by name; `memcpy` with the library that it is of.
+pub(crate) fn loop_name(method: &Method, copy_loop: CopyLoop) -> String {
+    match method.c_library.as_deref().filter(|_| copy_loop == CopyLoop::Memcpy) {
+        Some(library) => format!("{copy_loop} of {}", clean(library)),
+        None => copy_loop.to_string(),
+    }
 }
 
 fn threads_and_buffers(record: &Record) -> String {

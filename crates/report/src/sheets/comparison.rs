@@ -50,12 +50,7 @@ fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
 
 fn cell(view: &View, node: NodeId, unit: BandwidthUnit) -> Text {
     let Some(value) = view.node(node).map(|node| node.value) else { return Text::from("–") };
-    let values = view.nodes.iter().map(|node| node.value);
-    let shown = match view.quantity {
-        Quantity::Distance => value.to_string(),
-        Quantity::NsPerLoad => Figures::nanoseconds(values).of(value),
-        Quantity::BytesPerS => Figures::bandwidth(unit, values).of(value),
-    };
+    let shown = Figures::of_view(view, unit).of(value);
     match view.classes.iter().find(|class| class.nodes.contains(node)) {
         Some(class) => Text { text: format!("{shown} [{}]", class.rank), best: class.rank == 1 },
         None => Text::from(shown),

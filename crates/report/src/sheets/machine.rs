@@ -52,6 +52,7 @@ fn about(machine: &MachineDocuments) -> Sheet {
     }
     if let Some(topology) = &machine.topology {
         row("Size", words::machine_size(topology));
+        row("Seen", machine.seen_at.map(date).unwrap_or_default());
     }
     row("Fingerprint", machine.fingerprint.clone());
     let measurements = measurements(machine);

@@ -85,6 +85,7 @@ pub fn device(kind: DeviceKind, name: &str, pci: &str, on: Option<u32>) -> Devic
     Device {
         kind,
         names: if name.is_empty() { Vec::new() } else { vec![name.into()] },
+        name_classes: Default::default(),
         pci: pci.parse().ok(),
         path: format!("/sys/devices/pci0000:00/{pci}"),
         ids: None,

@@ -120,6 +120,7 @@ pub fn model(machine: &Topology, targets: Vec<TargetModel>) -> Model {
         },
         method: Method {
             copy_loop: CopyLoop::Avx2,
+            c_library: None,
             trials: loops
                 .map(|(copy_loop, bytes_copied_per_s)| LoopTrial { copy_loop, bytes_copied_per_s })
                 .into(),

@@ -40,7 +40,7 @@ impl Simulated {
         let elapsed_ns =
             [sampled_ns, preparation_ns, warm_up_ns, start_skew_ns].into_iter().fold(0, u64::saturating_add);
         self.pass(elapsed_ns, &copy.placement.cpus);
-        Ok(CopyOutcome { samples, elapsed_ns, start_skew_ns, residency })
+        Ok(CopyOutcome { samples, elapsed_ns, start_skew_ns, residency, c_library: None })
     }
 
     fn copy_samples(&self, copy: &CopyWorkload, factor: f64, random: &mut Random) -> Vec<CopySample> {

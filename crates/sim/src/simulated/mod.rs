@@ -11,6 +11,7 @@ use crate::wiring::Wiring;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::interleave;
+use numaio_machine::locate::{Answer, Answers, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};
@@ -31,7 +32,7 @@ const HUGE_TOUCH_BYTES_PER_S: f64 = 6e9;
 const THREAD_NS: u64 = 50_000;
 const PAGE_CHECK_NS: u64 = 100;
 
-/// A simulated machine: seen by its rendered files, tried by computing, changed in itself.
+/// A simulated machine: seen by its rendered files, tried by computing, asked by a table, changed in itself.
 #[derive(Debug)]
 pub struct Simulated {
     spec: Spec,
@@ -40,6 +41,7 @@ pub struct Simulated {
     usage: RefCell<Usage>,
     runs: Cell<u64>,
     balancing: Cell<Option<u32>>,
+    answers: Answers,
 }
 
 impl Simulated {
@@ -56,7 +58,14 @@ impl Simulated {
             runs: Cell::new(0),
             balancing: Cell::new(spec.conditions.numa_balancing),
             spec,
+            answers: Answers::default(),
         })
+    }
+
+    /// The same machine with paths, hosts and processes: the answers it gives to what is asked of them.
+    #[must_use]
+    pub fn with_answers(self, answers: Answers) -> Self {
+        Self { answers, ..self }
     }
 
     /// The description.
@@ -234,6 +243,12 @@ impl Probe for Simulated {
             Workload::Io(io) => Err(ProbeError::Unsupported { what: io.through.name() }),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
         }
+    }
+}
+
+impl Locate for Simulated {
+    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        self.answers.locate(question)
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::documents;
 use crate::failure::Failure;
 use numaio_machine::ids::NodeId;
-use numaio_machine::topology::{Identity, Topology};
+use numaio_machine::topology::Topology;
 use numaio_model::Subject;
-use numaio_schema::{Document, Provenance, View, Warning};
+use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
 /// Beginnings of names of views, in the order of their columns; others come after.
@@ -47,10 +47,10 @@ impl<'a> Collected<'a> {
 
     /// Adds what a document says of the target; false if that is nothing. `path` is its file, if it has one.
     pub fn add(&mut self, path: &Path, document: &Document, again: Again) -> Result<bool, Failure> {
-        let found = documents::machine_of(document);
-        if found != self.subject.machine {
+        if documents::machine_of(document) != self.subject.machine {
             let wanted = self.subject.machine;
-            return Err(Failure::file(path, format!("it is of machine {found}, and {wanted} is compared"))
+            let found = documents::machine_name(document);
+            return Err(Failure::file(path, format!("it is of {found}; machine {wanted} is compared"))
                 .hint("views of one machine are compared; --machine and --from choose which"));
         }
         let subject = &self.subject;
@@ -70,7 +70,9 @@ impl<'a> Collected<'a> {
             | Document::Io(_)
             | Document::Comparison(_)
             | Document::Placement(_)
-            | Document::Receipt(_) => Vec::new(),
+            | Document::Receipt(_)
+            | Document::PlanProblem(_)
+            | Document::Plan(_) => Vec::new(),
         };
         let told = !views.is_empty();
         let before = self.views.clone();
@@ -102,7 +104,7 @@ impl<'a> Collected<'a> {
     }
 
     fn add_provenance(&mut self, document: &Document) {
-        let Some((what, provenance)) = provenance(document) else { return };
+        let Some((what, provenance)) = documents::provenance(document) else { return };
         self.measured_at = self.measured_at.max(provenance.measured_at);
         for warning in &provenance.warnings {
             self.warn(&warning.rule, format!("{what}: {}", warning.what));
@@ -128,31 +130,6 @@ impl<'a> Collected<'a> {
         let mut views = self.views.clone();
         views.sort_by_key(|view| place(view).unwrap_or(ORDER.len()));
         views
-    }
-}
-
-/// What was measured, in a word, and where it comes from; none of what was not measured.
-fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
-    match document {
-        Document::Model(model) => Some(("copy model", &model.record.provenance)),
-        Document::Record(record) => Some(("copy model", &record.provenance)),
-        Document::Stream(record) => Some(("STREAM", &record.provenance)),
-        Document::Latency(record) => Some(("latency", &record.provenance)),
-        _ => None,
-    }
-}
-
-/// Seconds since 1970 at which a document was measured; 0 if it does not tell.
-pub fn measured_at(document: &Document) -> u64 {
-    provenance(document).map_or(0, |(_, provenance)| provenance.measured_at)
-}
-
-/// The machine that a document is about, as far as it tells.
-pub fn identity(document: &Document) -> Identity {
-    match (document, provenance(document)) {
-        (Document::Topology(document), _) => document.topology.identity.clone(),
-        (_, Some((_, provenance))) => provenance.machine.clone(),
-        _ => Identity { fingerprint: documents::machine_of(document), ..Identity::default() },
     }
 }
 

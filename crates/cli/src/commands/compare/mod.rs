@@ -12,7 +12,6 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, output};
 use clap::Args;
-pub use collected::measured_at;
 use collected::{Again, Collected};
 use missing::SOURCES;
 use numaio_machine::ids::NodeId;
@@ -74,7 +73,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     let topology = topology(&machine, common, &from);
     let identity = match (&topology, from.first()) {
         (Some(topology), _) => topology.identity.clone(),
-        (None, Some((_, document))) => collected::identity(document),
+        (None, Some((_, document))) => documents::identity(document),
         (None, None) => Identity::default(),
     };
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
@@ -98,7 +97,8 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
         }
     }
     missing::say(&mut found);
-    let comparison = compared(identity, target, devices, found)?;
+    let comparison = compared(identity, target, devices, found)
+        .map_err(|failure| failure.hint(who_measures(args, &machine)))?;
     let saved = keep.then(|| save(common, &comparison));
     print(common, args, &comparison)?;
     measuring::exit(saved)
@@ -120,12 +120,32 @@ pub fn of_documents(
     compared(identity.clone(), target, devices, found)
 }
 
-/// Documents, the newest first.
+/// Documents that hold views, the newest first.
 fn read(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
-    let read = |path: &PathBuf| Ok((path.clone(), documents::read(path)?));
-    let mut read: Vec<(PathBuf, Document)> = paths.iter().map(read).collect::<Result<_, Failure>>()?;
-    read.sort_by_key(|(_, document)| std::cmp::Reverse(collected::measured_at(document)));
+    let mut read = documents::read_of_one_machine(paths)?;
+    for (path, document) in &read {
+        if matches!(document, Document::Comparison(_) | Document::Receipt(_)) {
+            return Err(Failure::file(path, "it holds nothing to compare").hint(
+                "numaio report shows a comparison; what numaio model, stream and latency write with --json is compared",
+            ));
+        }
+    }
+    read.sort_by_key(|(_, document)| std::cmp::Reverse(documents::measured_at(document)));
     Ok(read)
+}
+
+/// How to come by what is missing.
+fn who_measures(args: &CompareArgs, machine: &Machine) -> &'static str {
+    match machine {
+        _ if !args.from.is_empty() => {
+            "add documents of that machine: numaio latency, stream and model write them with --json"
+        }
+        Machine::Recorded(_) => "record the machine anew, without --no-measure and --no-baselines",
+        Machine::Copied(_) => {
+            "a copied tree tells what is stated; --from adds documents of what was measured"
+        }
+        Machine::Live(_) => "numaio compare --measure measures what is missing",
+    }
 }
 
 /// The machine as it is seen, or as a document among those given holds it; none if they are of another one.
@@ -201,8 +221,7 @@ fn compared(
         return Err(Failure::new(format!(
             "there is nothing to compare: {what} known of node {target}; {}",
             why.join("; ")
-        ))
-        .hint("numaio compare --measure measures what is missing"));
+        )));
     }
     let Collected { warnings, measured_at, .. } = found;
     let numaio = env!("CARGO_PKG_VERSION").to_owned();

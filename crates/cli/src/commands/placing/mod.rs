@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, input, output};
 use clap::{Args, ValueEnum};
+use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, size_for_people};
 use numaio_machine::workload::Direction;
@@ -21,9 +22,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
 pub struct NearArgs {
-    /// What the tasks are to be near: a device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0); may be repeated
+    /// What the tasks are to be near; may be repeated
+    ///
+    /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME), another machine
+    /// (host:NAME) or a process (pid:N); numaio near shows what each leads to.
     #[arg(long, value_name = "HANDLE")]
-    pub near: Vec<String>,
+    pub near: Vec<Handle>,
     /// The direction that matters: write (memory to device), read (device to memory) or both
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Way,
@@ -80,7 +84,7 @@ pub fn plan(
             .hint("name a device by --near, as in --near eth0; numaio topology lists them"));
     }
     let request = PlacementRequest {
-        near: args.near.clone(),
+        near: args.near.iter().map(ToString::to_string).collect(),
         tasks: args.tasks,
         cores_per_task: args.cores,
         direction: args.direction.direction(),
@@ -90,7 +94,7 @@ pub fn plan(
     };
     let mut near = Vec::new();
     for handle in &args.near {
-        near.extend(near::resolve(topology, handle)?);
+        near.extend(near::devices(machine, topology, handle)?);
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
@@ -147,7 +151,7 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
 }
 
 /// Models of this machine: the one given, those that are saved, or what a tape holds.
-fn models(
+pub fn models(
     common: &Common,
     machine: &Machine,
     topology: &Topology,

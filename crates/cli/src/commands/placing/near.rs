@@ -1,48 +1,61 @@
-//! Handles, resolved to devices.
+//! Handles, resolved to devices as placement sees them.
 
-use crate::failure::Failure;
-use numaio_machine::devices::Device;
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use numaio_machine::devices::{Device, Irq};
+use numaio_machine::near::{resolve, Ground, Handle, NearDevice, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::Near;
 
-/// Devices behind a handle.
-pub fn resolve(topology: &Topology, handle: &str) -> Result<Vec<Near>, Failure> {
-    let devices = || topology.devices.iter().filter(|device| device.moves_data());
-    let found = devices().find(|device| device.answers_to(handle));
-    let device = found.ok_or_else(|| {
-        let names: Vec<String> = devices().map(|device| device.name()).collect();
-        let hint = match names.is_empty() {
-            true => "no device was found here".to_owned(),
-            false => format!("there are {}", names.join(", ")),
-        };
-        Failure::usage(format!("there is no device {handle:?}")).hint(hint)
-    })?;
-    Ok(vec![near(handle, Vec::new(), device)])
-}
-
-/// A device as placement sees it.
-fn near(handle: &str, chain: Vec<String>, device: &Device) -> Near {
-    let serving =
-        |irq: &numaio_machine::devices::Irq| irq.effective.clone().unwrap_or_else(|| irq.affinity.clone());
-    // An interrupt that may go to any CPU says nothing of where it goes.
-    let bound = device.irqs.iter().filter(|irq| irq.effective.is_some() || irq.affinity.len() <= MOST_BOUND);
-    let irq_cpus = bound.map(serving).fold(CpuSet::new(), |all, one| all.union(&one));
-    let port = device.port_bits_per_s.map(|bits| bits as f64 / 8.0);
-    let link = device.link.map(|link| link.bytes_per_s());
-    let bytes_per_s = match (port, link) {
-        (Some(port), Some(link)) => Some(port.min(link)),
-        (port, link) => port.or(link),
-    };
-    Near {
-        handle: handle.to_owned(),
-        chain,
-        device: device.name(),
-        node: device.locality.node,
-        irq_cpus,
-        bytes_per_s,
-    }
-}
-
 /// Interrupts that may go to more CPUs than this, and whose effective CPU is not told, are not counted.
 const MOST_BOUND: usize = 4;
+
+/// Devices behind a handle that carry its I/O.
+pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<Near>, Failure> {
+    let found = resolve(Ground { root: machine, locate: machine, topology }, handle);
+    let carrying: Vec<(&NearDevice, &Device)> = found
+        .devices
+        .iter()
+        .filter(|near| near.share > 0.0 || found.devices.len() == 1)
+        .filter_map(|near| Some((near, topology.devices.get(near.index)?)))
+        .collect();
+    if carrying.is_empty() {
+        return Err(failure::nowhere(&found));
+    }
+    // What all of them carry together, of which each has its share.
+    let whole: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
+    let near = carrying.into_iter().map(|(near, device)| Near {
+        handle: found.handle.clone(),
+        chain: steps(&found),
+        device: device.name(),
+        node: near.nodes.first().or(device.locality.node),
+        irq_cpus: irq_cpus(device),
+        bytes_per_s: whole.map(|whole| whole * near.share.max(f64::MIN_POSITIVE)),
+    });
+    Ok(near.collect())
+}
+
+/// The way as one line, and what was looked at on it.
+fn steps(found: &Resolved) -> Vec<String> {
+    let looked = found.chain.iter().filter(|step| !step.looked_at.is_empty());
+    let steps = looked.map(|step| format!("{}: {} says {}", step.what, step.looked_at, step.said));
+    std::iter::once(found.line()).chain(steps).collect()
+}
+
+/// CPUs to which interrupts go. One that may go to any CPU says nothing of where it goes.
+fn irq_cpus(device: &Device) -> CpuSet {
+    let serving = |irq: &Irq| irq.effective.clone().unwrap_or_else(|| irq.affinity.clone());
+    let bound = device.irqs.iter().filter(|irq| irq.effective.is_some() || irq.affinity.len() <= MOST_BOUND);
+    bound.map(serving).fold(CpuSet::new(), |all, one| all.union(&one))
+}
+
+/// What a device can carry: its port's speed or its link's, the lesser.
+fn bytes_per_s(device: &Device) -> Option<f64> {
+    let port = device.port_bits_per_s.map(|bits| bits as f64 / 8.0);
+    let link = device.link.map(|link| link.bytes_per_s());
+    match (port, link) {
+        (Some(port), Some(link)) => Some(port.min(link)),
+        (port, link) => port.or(link),
+    }
+}

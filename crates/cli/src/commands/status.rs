@@ -1,0 +1,85 @@
+//! `numaio status`: where running programs are, and which are remote to their devices.
+
+use super::{json, placing};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::Args;
+use numaio_machine::ids::NodeId;
+use numaio_machine::near::{resolve, Ground, Handle};
+use numaio_machine::process;
+use numaio_machine::see::see;
+use numaio_machine::sysfs::WhyUnread;
+use numaio_machine::topology::Topology;
+use numaio_schema::{Model, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Processes, by number
+    #[arg(value_name = "PID", required_unless_present = "all")]
+    pub pids: Vec<u32>,
+    /// All that use a device and can be seen; those of other users need root
+    #[arg(long, conflicts_with = "pids")]
+    pub all: bool,
+    /// Show what leads each program to its devices
+    #[arg(long, conflicts_with = "json")]
+    pub explain: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    if !machine.is_live() {
+        return Err(Failure::usage("nothing runs on a recorded machine")
+            .hint("leave out --machine and --sysroot to see this one"));
+    }
+    let topology = see(&machine);
+    let models = placing::models(common, &machine, &topology, None)?;
+    let models: Vec<&Model> = models.iter().collect();
+    let best = |node: NodeId| numaio_model::best_nodes(&topology, node, &models);
+    let mut status = Status {
+        schema: STATUS_SCHEMA.to_owned(),
+        machine: topology.identity.fingerprint.clone(),
+        seen_at: machine.time(),
+        processes: Vec::new(),
+        unseen: Vec::new(),
+    };
+    let others = |pid: &u32| *pid != std::process::id();
+    let pids = match args.all {
+        true => process::pids(&machine).into_iter().filter(others).collect(),
+        false => args.pids.clone(),
+    };
+    for pid in pids {
+        match seen(&machine, &topology, pid, &best) {
+            Ok(process) if args.all && process.devices.is_empty() => {}
+            Ok(process) => status.processes.push(process),
+            // Of all programs those that cannot be seen, or that have ended meanwhile, were not asked for.
+            Err(_) if args.all => {}
+            Err(WhyUnread::Absent) => {
+                return Err(Failure::new(format!("there is no process {pid}")).hint("ps -e lists them"));
+            }
+            Err(why) => status.unseen.push(Unseen { pid, why: why.to_string() }),
+        }
+    }
+    let text = match args.json {
+        true => json(&status)?,
+        false => numaio_report::status_text(&status, args.explain, &output::style(common)),
+    };
+    output::print(&text)?;
+    Ok(if status.unseen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn seen(
+    machine: &Machine,
+    topology: &Topology,
+    pid: u32,
+    best: &dyn Fn(NodeId) -> numaio_machine::set::NodeSet,
+) -> Result<ProcessStatus, WhyUnread> {
+    let process = process::read(machine, pid)?;
+    let open = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Process(pid));
+    Ok(numaio_place::status(topology, &process, &open, best))
+}

@@ -1,0 +1,170 @@
+//! What the kernel and the resolver of names tell of paths, hosts and processes.
+
+mod message;
+mod route;
+
+use numaio_machine::locate::{
+    Answer, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, Question,
+};
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, CWD};
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+/// Most open files of a process that are told.
+const MOST_FILES: usize = 1 << 16;
+
+/// Answers a question by asking this machine.
+pub fn locate(question: &Question) -> Result<Answer, LocateError> {
+    let failed = |error: io::Error| error_of(question, &error);
+    match question {
+        Question::Path { path } => path_facts(path).map(Answer::Path).map_err(failed),
+        Question::Addresses { host } => addresses(host).map(Answer::Addresses).map_err(failed),
+        Question::Routes { to } => route::routes(*to).map(Answer::Routes).map_err(|errno| match errno {
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL => {
+                LocateError::NoRoute(*to)
+            }
+            errno => failed(errno.into()),
+        }),
+        Question::Opened { pid } => opened(*pid).map(Answer::Opened).map_err(failed),
+    }
+}
+
+fn error_of(question: &Question, error: &io::Error) -> LocateError {
+    let what = match question {
+        Question::Opened { pid } => format!("process {pid}"),
+        question => question.to_string(),
+    };
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LocateError::Absent(what),
+        io::ErrorKind::PermissionDenied => LocateError::Denied(what),
+        _ => LocateError::Failed { what, why: error.to_string() },
+    }
+}
+
+fn path_facts(path: &str) -> io::Result<PathFacts> {
+    let canonical = fs::canonicalize(path)?;
+    facts(&canonical, canonical.to_string_lossy().into_owned())
+}
+
+/// What is at a path, to be told under a name.
+fn facts(path: &Path, name: String) -> io::Result<PathFacts> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    // What is known here is enough: no server of a network file system need be asked, which may be away.
+    let state = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted)?;
+    let kind = match FileType::from_raw_mode(state.stx_mode.into()) {
+        FileType::RegularFile => PathKind::File,
+        FileType::Directory => PathKind::Directory,
+        FileType::BlockDevice => PathKind::Block,
+        FileType::CharacterDevice => PathKind::Character,
+        _ => PathKind::Other,
+    };
+    let is_device = matches!(kind, PathKind::Block | PathKind::Character);
+    Ok(PathFacts {
+        canonical: name,
+        kind,
+        on: DeviceNumber { major: state.stx_dev_major, minor: state.stx_dev_minor },
+        is: is_device.then_some(DeviceNumber { major: state.stx_rdev_major, minor: state.stx_rdev_minor }),
+        mount: mount_of(&state),
+    })
+}
+
+/// Number of the mount, from Linux 5.8 on.
+fn mount_of(state: &Statx) -> Option<u64> {
+    (state.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(state.stx_mnt_id)
+}
+
+/// Addresses by the resolver (getaddrinfo(3)), which sorts them after RFC 6724; each once.
+fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    for found in (host, 0).to_socket_addrs()? {
+        if !addresses.contains(&found.ip()) {
+            addresses.push(found.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(addresses)
+}
+
+/// What a process has open; a file that is closed meanwhile is left out.
+fn opened(pid: u32) -> io::Result<OpenedFacts> {
+    let folder = format!("/proc/{pid}/fd");
+    let names = fs::read_dir(&folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut numbers: Vec<u32> = names.filter_map(|name| name.parse().ok()).take(MOST_FILES).collect();
+    numbers.sort_unstable();
+    let file = |fd: u32| {
+        let link = format!("{folder}/{fd}");
+        let leads_to = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
+        let canonical = leads_to.trim_end_matches(" (deleted)").to_owned();
+        let facts = leads_to.starts_with('/').then(|| facts(Path::new(&link), canonical).ok()).flatten();
+        Some(OpenFile { fd, leads_to, facts })
+    };
+    let network = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    let same_network = network("self").zip(network(&pid.to_string())).map(|(ours, its)| ours == its);
+    Ok(OpenedFacts { files: numbers.into_iter().filter_map(file).collect(), same_network })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::conformance;
+    use numaio_machine::locate::{Locate, LocateExt};
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream};
+
+    struct Live;
+
+    impl Locate for Live {
+        fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+            locate(question)
+        }
+    }
+
+    #[test]
+    fn this_machine_keeps_the_rules_of_the_seam() {
+        conformance::locate(&Live);
+    }
+
+    #[test]
+    fn a_mount_is_the_one_that_mountinfo_has() {
+        let Some(mount) = Live.path("/proc").expect("a folder").mount else { return };
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let line = mounts.lines().find(|line| line.starts_with(&format!("{mount} "))).expect("the mount");
+        assert!(line.contains(" /proc "), "{line}");
+    }
+
+    #[test]
+    fn what_this_process_has_open() {
+        let path = std::env::temp_dir().join(format!("numaio-open-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let opened = Live.opened(std::process::id()).expect("this process");
+        let is_it = |open: &&OpenFile| open.leads_to == path.to_string_lossy();
+        let found = opened.files.iter().find(is_it).expect("the file");
+        let facts = found.facts.as_ref().expect("its facts");
+        assert_eq!(
+            (facts.kind, facts.on),
+            (PathKind::File, Live.path("/tmp").map_or(facts.on, |_| facts.on))
+        );
+        let sockets = opened.files.iter().filter(|open| open.leads_to.starts_with("socket:[")).count();
+        assert!(sockets >= 2, "{:?}", opened.files);
+        assert_eq!(opened.same_network, Some(true));
+        drop((file, stream));
+        drop(fs::remove_file(path));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_cannot_be_asked() {
+        let absent = |error| matches!(error, LocateError::Absent(_));
+        assert!(absent(Live.path("/proc/version/x").expect_err("below a file")));
+        assert!(absent(Live.path("").expect_err("no path")));
+        assert!(Live.path("/x\0").is_err());
+        assert!(Live.addresses("no such host").is_err());
+        assert!(Live.addresses("").is_err());
+    }
+}

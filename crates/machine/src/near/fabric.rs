@@ -1,0 +1,112 @@
+//! Disks that lie across a network: NVMe over fabrics, iSCSI, network block devices.
+
+use super::handle::split_port;
+use super::walk::{At, Thing, Walk};
+use crate::sysfs::SysfsExt;
+
+/// Follows a disk that lies across a network, or behind several NVMe controllers; tells whether it does.
+pub(super) fn follow(walk: &mut Walk, at: At, name: &str, path: &str) -> bool {
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    if parent.contains("/nvme-fabrics/") {
+        let controller = parent.rsplit('/').next().unwrap_or_default().to_owned();
+        walk.go(at, Thing::Nvme(controller), parent, "");
+        return true;
+    }
+    if parent.contains("/nvme-subsystem/") {
+        return through_controllers(walk, at, parent);
+    }
+    if let Some(session) = session_of(path) {
+        return through_session(walk, at, &session);
+    }
+    let served_by = format!("{path}/pid");
+    match walk.text(&served_by).and_then(|pid| pid.parse().ok()).filter(|_| name.starts_with("nbd")) {
+        Some(pid) => walk.go(at, Thing::Process(pid), &served_by, "the process that serves it"),
+        None => return false,
+    }
+    true
+}
+
+/// Through the controllers of a subsystem, each a path to the same namespaces.
+fn through_controllers(walk: &mut Walk, at: At, subsystem: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(is_number);
+    let controllers: Vec<String> = walk.root().names(subsystem).into_iter().filter(is_controller).collect();
+    let found = !controllers.is_empty();
+    let said = format!("controllers: {}", controllers.join(" "));
+    walk.go_all(at, controllers.into_iter().map(Thing::Nvme).collect(), subsystem, &said);
+    found
+}
+
+/// Follows an NVMe controller, on PCI or across a network (`drivers/nvme/host/fabrics.c`: `transport`, `address`).
+pub(super) fn nvme(walk: &mut Walk, at: At, name: &str) {
+    let entry = format!("/sys/class/nvme/{name}");
+    let path = walk.root().resolve(&entry).unwrap_or_default();
+    if let Some(device) = walk.device_at(&path) {
+        return walk.reach(at, device, &path);
+    }
+    let transport = walk.text(&format!("{entry}/transport")).unwrap_or_default();
+    let looked_at = format!("{entry}/address");
+    let address = walk.text(&looked_at).unwrap_or_default();
+    let field = |field: &str| {
+        address
+            .split(',')
+            .find_map(|part| part.trim().strip_prefix(field)?.strip_prefix('=').map(str::to_owned))
+    };
+    let said = format!("{transport} {address}");
+    match (transport.as_str(), field("host_iface"), field("traddr"), field("host_traddr")) {
+        ("tcp" | "rdma", Some(interface), ..) => walk.go(at, Thing::Net(interface), &looked_at, &said),
+        ("tcp" | "rdma", _, Some(target), _) => walk.go(at, Thing::Host(target), &looked_at, &said),
+        ("fc", _, _, Some(port)) => through_fibre_channel(walk, at, name, &port),
+        _ => {
+            let what = "The kernel does not tell which device leads to this controller.";
+            walk.dead_end(
+                at,
+                "near-no-device",
+                name,
+                what,
+                "Name the network interface, or the target as host:NAME.",
+            );
+        }
+    }
+}
+
+/// By the port of this machine, `nn-0x...:pn-0x...` (`Documentation/ABI/testing/sysfs-class-fc_host`, `port_name`).
+fn through_fibre_channel(walk: &mut Walk, at: At, name: &str, port: &str) {
+    const HOSTS: &str = "/sys/class/fc_host";
+    let wanted = port.rsplit("pn-").next().unwrap_or_default();
+    let has_port = |host: &String| walk.text(&format!("{HOSTS}/{host}/port_name")).as_deref() == Some(wanted);
+    let host = walk.root().names(HOSTS).into_iter().find(has_port);
+    let path = host.and_then(|host| walk.root().resolve(&format!("{HOSTS}/{host}")).ok());
+    match path.and_then(|path| Some((walk.device_at(&path)?, path))) {
+        Some((device, path)) => walk.reach(at, device, &path),
+        None => {
+            let what = format!("No Fibre Channel port here is {port}.");
+            walk.dead_end(at, "near-no-device", name, &what, "Name the adapter by its PCI address.");
+        }
+    }
+}
+
+/// The folder of the iSCSI session that a disk came by (`/sys/devices/platform/host3/session1`).
+fn session_of(path: &str) -> Option<String> {
+    let start = path.find("/session")?;
+    let end = path[start + 1..].find('/').map_or(path.len(), |length| start + 1 + length);
+    Some(path[..end].to_owned())
+}
+
+/// Through the connections of an iSCSI session, by the address that each has, or was configured with.
+fn through_session(walk: &mut Walk, at: At, session: &str) -> bool {
+    let connections = walk.root().names(session);
+    let connections = connections.iter().filter(|name| name.starts_with("connection"));
+    let target = |connection: &String| {
+        let folder = format!("{session}/{connection}/iscsi_connection/{connection}");
+        ["address", "persistent_address"].iter().find_map(|file| walk.text(&format!("{folder}/{file}")))
+    };
+    let hosts: Vec<String> = connections
+        .filter_map(target)
+        .map(|host| split_port(&host).map_or_else(|| host.clone(), |(name, _)| name.to_owned()))
+        .collect();
+    let found = !hosts.is_empty();
+    let said = format!("iSCSI of {}", hosts.join(" "));
+    walk.go_all(at, hosts.into_iter().map(Thing::Host).collect(), session, &said);
+    found
+}

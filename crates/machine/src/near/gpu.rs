@@ -1,0 +1,72 @@
+//! GPUs, by CUDA's number or by UUID.
+
+use super::walk::{At, Walk};
+use super::UNKNOWN;
+use crate::devices::PciAddress;
+use crate::sysfs::SysfsExt;
+
+/// Where NVIDIA's driver tells of its GPUs (its README, "The /proc File System Interface").
+const GPUS: &str = "/proc/driver/nvidia/gpus";
+
+/// A GPU by its number.
+pub(super) fn cuda(walk: &mut Walk, number: u32) {
+    let name = format!("cuda:{number}");
+    let devices = walk.devices_named(&name);
+    let at = walk.begin_named(&name);
+    match devices.first() {
+        None => unknown(walk, at, &name),
+        Some(device) => {
+            walk.reach(at, *device, "the order of PCI addresses");
+            let what = "GPUs are counted by PCI address; CUDA counts so with CUDA_DEVICE_ORDER=PCI_BUS_ID alone, and only those in CUDA_VISIBLE_DEVICES.";
+            let remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPU by its UUID (nvidia-smi -L).";
+            walk.note(at, "near-cuda-order", &name, what, remedy);
+        }
+    }
+}
+
+/// A GPU by its UUID or the beginning of it, as `CUDA_VISIBLE_DEVICES` takes them.
+pub(super) fn uuid(walk: &mut Walk, uuid: &str) {
+    let at = walk.begin_named(uuid);
+    let has = |line: &&str| line.trim().starts_with(uuid);
+    let found = of_driver(walk, "GPU UUID", |value| has(&value));
+    match found.as_slice() {
+        [] => unknown(walk, at, uuid),
+        [(device, file)] => walk.reach(at, *device, file),
+        several => {
+            let what = format!("{} GPUs have a UUID that begins so.", several.len());
+            walk.dead_end(at, "near-ambiguous", uuid, &what, "Give more of it.");
+        }
+    }
+}
+
+/// The GPU of /dev/nvidia0 and so on, by the minor number of that device file.
+pub(super) fn of_minor(walk: &Walk, minor: u32) -> Option<(usize, String)> {
+    of_driver(walk, "Device Minor", |value| value.parse() == Ok(minor)).pop()
+}
+
+/// GPUs of which the driver tells something in a line `name: value`, and the file that tells it.
+fn of_driver(walk: &Walk, name: &str, is_it: impl Fn(&str) -> bool) -> Vec<(usize, String)> {
+    let of_gpu = |folder: String| {
+        let file = format!("{GPUS}/{folder}/information");
+        let text = walk.text(&file)?;
+        let told =
+            text.lines().filter_map(|line| line.split_once(':')).find(|(known, _)| known.trim() == name);
+        told.filter(|(_, value)| is_it(value.trim()))?;
+        let address: PciAddress = folder.parse().ok()?;
+        let device = walk.ground.topology.devices.iter().position(|device| device.pci == Some(address))?;
+        Some((device, file))
+    };
+    walk.root().names(GPUS).into_iter().filter_map(of_gpu).collect()
+}
+
+fn unknown(walk: &mut Walk, at: At, name: &str) {
+    let cuda = |name: &&String| name.starts_with("cuda:");
+    let devices = &walk.ground.topology.devices;
+    let known: Vec<&str> =
+        devices.iter().filter_map(|device| device.names.iter().find(cuda)).map(String::as_str).collect();
+    let remedy = match known.as_slice() {
+        [] => "No GPU here has the driver of NVIDIA's; name others by PCI address.".to_owned(),
+        names => format!("There are {}.", names.join(", ")),
+    };
+    walk.dead_end(at, UNKNOWN, name, &format!("There is no GPU {name:?}."), &remedy);
+}

@@ -1,0 +1,103 @@
+//! What a process has open: files, devices, connections.
+
+use super::host::unanswered;
+use super::walk::{At, Thing, Walk};
+use super::{file, sockets};
+use crate::locate::{DeviceNumber, LocateExt, OpenFile, OpenedFacts, PathFacts, PathKind};
+use crate::sysfs::SysfsExt;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// Most open files that are looked at.
+const MOST_FILES: usize = 1 << 16;
+/// Most places and peers that are followed.
+const MOST_PLACES: usize = 256;
+/// Where its connections stand.
+const SOCKETS: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
+
+/// Where open files lie: a device file by its own number, others by their file system.
+type Place = (DeviceNumber, Option<DeviceNumber>, Option<u64>);
+
+/// What one process has open, each place and peer once.
+#[derive(Default)]
+struct Open<'f> {
+    places: BTreeMap<Place, (&'f OpenFile, &'f PathFacts, usize)>,
+    peers: BTreeMap<IpAddr, usize>,
+    /// Pipes, event queues and the like.
+    others: usize,
+}
+
+/// Follows a process.
+pub(super) fn follow(walk: &mut Walk, at: At, pid: u32) {
+    let subject = format!("process {pid}");
+    let opened = match walk.ground.locate.opened(pid) {
+        Ok(opened) => opened,
+        Err(error) => return unanswered(walk, at, &subject, &error),
+    };
+    let Open { places, peers, mut others } = sort(&opened, &peers_of(walk, pid));
+    let mountinfo = format!("/proc/{pid}/mountinfo");
+    let all = places.values().map(|(_, _, count)| count).chain(peers.values()).sum::<usize>().max(1);
+    let part = |count: usize| at.part(count as f64 / all as f64);
+    for (open, facts, count) in places.into_values().take(MOST_PLACES) {
+        let mark = walk.mark();
+        let said = if count > 1 { format!("and {} more on it", count - 1) } else { String::new() };
+        let looked_at = format!("/proc/{pid}/fd/{}", open.fd);
+        let at = walk.step(part(count), &open.leads_to, &looked_at, &said);
+        file::follow_facts(walk, at, &open.leads_to, facts, &mountinfo);
+        others += if walk.kept(&mark) { 0 } else { count };
+    }
+    let connected = !peers.is_empty();
+    for (peer, count) in peers.into_iter().take(MOST_PLACES) {
+        let mark = walk.mark();
+        walk.go(
+            part(count),
+            Thing::Address(peer),
+            &format!("/proc/{pid}/net"),
+            &format!("{count} connections"),
+        );
+        others += if walk.kept(&mark) { 0 } else { count };
+    }
+    tell_rest(walk, at, &subject, others, connected && opened.same_network == Some(false));
+}
+
+fn tell_rest(walk: &mut Walk, at: At, subject: &str, others: usize, other_network: bool) {
+    if walk.is_nowhere() {
+        let what = format!("None of its {others} open files and connections leads to a device.");
+        walk.dead_end(at, "near-nothing-open", subject, &what, "Name what it will open.");
+    } else if others > 0 {
+        let what = format!("{others} others of its open files and connections lead to no device: pipes, terminals, memory, itself.");
+        walk.note(at, "near-others-open", subject, &what, "");
+    }
+    if other_network {
+        let what =
+            "It is in another network namespace; its connections were followed by the routes of this one.";
+        walk.note(at, "near-other-namespace", subject, what, "Name its network interface on the host.");
+    }
+}
+
+/// Inodes of its connected sockets, and their peers.
+fn peers_of(walk: &Walk, pid: u32) -> HashMap<u64, IpAddr> {
+    let text = |file: &&str| walk.root().optional(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+    SOCKETS.iter().flat_map(|file| sockets::parse(&text(file))).collect()
+}
+
+fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {
+    let mut open = Open::default();
+    for file in opened.files.iter().take(MOST_FILES) {
+        let inode =
+            file.leads_to.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+        let peer = inode.and_then(|inode: u64| peers.get(&inode));
+        match (peer, &file.facts) {
+            (Some(peer), _) => *open.peers.entry(*peer).or_default() += 1,
+            (None, Some(facts)) if file.leads_to.starts_with('/') && facts.kind != PathKind::Other => {
+                let place = match facts.is {
+                    Some(number) => (number, Some(number), None),
+                    None => (facts.on, None, facts.mount),
+                };
+                open.places.entry(place).or_insert((file, facts, 0)).2 += 1;
+            }
+            _ => open.others += 1,
+        }
+    }
+    open
+}

@@ -1,0 +1,132 @@
+//! Servers of network file systems, by what a mount says of itself.
+
+use super::handle::split_port;
+use super::mounts::Mount;
+use super::walk::Walk;
+use crate::sysfs::SysfsExt;
+use std::collections::BTreeSet;
+
+/// Most servers of one file system that are followed.
+const MOST: usize = 64;
+
+/// The servers of a mounted network file system; none if it is no such, or does not tell.
+pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
+    let source = mount.source.as_str();
+    let told = |names: &[&str]| names.iter().find_map(|name| mount.option(name)).map(str::to_owned);
+    let one = |option: Option<String>| option.or_else(|| before_path(source).map(str::to_owned));
+    let servers: Vec<String> = match mount.kind.as_str() {
+        // nfs(5): mountinfo has the address that the name was resolved to.
+        "nfs" | "nfs4" => one(told(&["addr"])).into_iter().collect(),
+        "cifs" | "smb3" | "smbfs" => {
+            let share = source.trim_start_matches('/').split(['/', '\\']).next().map(str::to_owned);
+            told(&["addr", "ip"]).or(share).into_iter().collect()
+        }
+        "ceph" => ceph(mount),
+        "lustre" => lustre(walk, source),
+        "glusterfs" | "fuse.glusterfs" | "fuse.sshfs" => one(None).into_iter().collect(),
+        "9p" if mount.option("trans") == Some("tcp") => vec![source.to_owned()],
+        // tcp://server:3334/name
+        "pvfs2" | "orangefs" => source.split('/').nth(2).map(str::to_owned).into_iter().collect(),
+        _ => Vec::new(),
+    };
+    let mut servers: Vec<String> = servers.iter().map(|server| without_port(server)).collect();
+    servers.retain(|server| !server.is_empty());
+    servers.truncate(MOST);
+    servers
+}
+
+/// What stands before `:/path`, without the user that ssh would have before `@`.
+fn before_path(source: &str) -> Option<&str> {
+    let end = source.find(":/").or_else(|| source.rfind(':').filter(|_| !source.starts_with('/')))?;
+    let server = &source[..end];
+    Some(server.rsplit_once('@').map_or(server, |(_, server)| server))
+}
+
+/// Monitors of Ceph (mount.ceph(8)), by option or in the source. The data servers are others, of which the kernel
+/// tells in debugfs alone; they lie in the monitors' network as a rule.
+fn ceph(mount: &Mount) -> Vec<String> {
+    let in_source = || before_path(&mount.source).filter(|source| !source.contains('=')).unwrap_or_default();
+    let monitors = mount.option("mon_addr").unwrap_or_else(in_source);
+    monitors.split(['/', ',']).filter(|monitor| !monitor.is_empty()).map(str::to_owned).collect()
+}
+
+/// Servers of Lustre's data, which its object storage clients tell (`ost_conn_uuid`, a network id as
+/// `10.0.0.5@o2ib`); else those of its configuration, in the source.
+fn lustre(walk: &Walk, source: &str) -> Vec<String> {
+    const CLIENTS: &str = "/sys/fs/lustre/osc";
+    let (nids, name) = source.split_once(":/").unwrap_or((source, ""));
+    let name = name.split('/').next().unwrap_or_default();
+    let of_this = |client: &String| !name.is_empty() && client.starts_with(&format!("{name}-OST"));
+    let clients = walk.root().names(CLIENTS).into_iter().filter(of_this);
+    let nid = |client: String| walk.text(&format!("{CLIENTS}/{client}/ost_conn_uuid"));
+    let data: BTreeSet<String> = clients.filter_map(nid).collect();
+    let address = |nid: &str| nid.split('@').next().unwrap_or_default().to_owned();
+    match data.is_empty() {
+        true => nids.split([':', ',']).map(address).collect(),
+        false => data.iter().map(|nid| address(nid)).collect(),
+    }
+}
+
+fn without_port(server: &str) -> String {
+    split_port(server).map_or(server, |(name, _)| name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate::{Answers, DeviceNumber};
+    use crate::near::Ground;
+    use crate::topology::Topology;
+    use crate::tree::Tree;
+
+    fn servers(tree: &Tree, kind: &str, source: &str, options: &str) -> Vec<String> {
+        let [kind, source, options] = [kind, source, options].map(str::to_owned);
+        let on = DeviceNumber { major: 0, minor: 50 };
+        let mount = Mount { id: 1, on, root: "/".into(), place: "/m".into(), kind, source, options };
+        let (locate, topology) = (Answers::default(), Topology::default());
+        of(&Walk::new(Ground { root: tree, locate: &locate, topology: &topology }), &mount)
+    }
+
+    #[test]
+    fn each_kind_tells_its_servers() {
+        for (kind, source, options, wanted) in [
+            ("nfs4", "store1:/home", "rw,addr=10.0.0.9,clientaddr=10.0.0.2", &["10.0.0.9"][..]),
+            ("nfs", "store1:/home", "rw", &["store1"]),
+            ("nfs4", "[fd00::9]:/home", "rw", &["fd00::9"]),
+            ("cifs", "//store1/share", "rw,addr=10.0.0.9", &["10.0.0.9"]),
+            ("cifs", "//store1/share", "rw", &["store1"]),
+            ("ceph", "10.0.0.1:6789,10.0.0.2:6789:/", "rw,name=admin", &["10.0.0.1", "10.0.0.2"]),
+            ("ceph", "[fd00::1]:6789:/", "", &["fd00::1"]),
+            ("ceph", "admin@1-2.fs=/", "mon_addr=10.0.0.1:3300/10.0.0.2:3300", &["10.0.0.1", "10.0.0.2"]),
+            ("ceph", "admin@1-2.fs=/", "", &[]),
+            (
+                "lustre",
+                "10.0.0.1@o2ib,10.0.0.2@tcp:10.0.0.3@o2ib:/scratch",
+                "",
+                &["10.0.0.1", "10.0.0.2", "10.0.0.3"],
+            ),
+            ("fuse.sshfs", "me@store1:/home", "", &["store1"]),
+            ("fuse.sshfs", "me@store1:", "", &["store1"]),
+            ("fuse.glusterfs", "store1:/vol", "", &["store1"]),
+            ("9p", "10.0.0.9", "trans=tcp", &["10.0.0.9"]),
+            ("9p", "share", "trans=virtio", &[]),
+            ("orangefs", "tcp://store1:3334/fs", "", &["store1"]),
+            ("ext4", "/dev/sda1", "", &[]),
+        ] {
+            assert_eq!(servers(&Tree::new(), kind, source, options), wanted, "{kind} {source} {options}");
+        }
+    }
+
+    #[test]
+    fn lustre_tells_the_servers_of_its_data() {
+        let mut tree = Tree::new();
+        for (client, nid) in [
+            ("scratch-OST0000-osc-ffff", "10.0.1.5@o2ib\n"),
+            ("scratch-OST0001-osc-ffff", "10.0.1.6@o2ib\n"),
+            ("home-OST0000-osc-ffff", "10.0.2.1@tcp\n"),
+        ] {
+            tree.file(&format!("/sys/fs/lustre/osc/{client}/ost_conn_uuid"), nid);
+        }
+        assert_eq!(servers(&tree, "lustre", "10.0.0.1@o2ib:/scratch/sub", ""), ["10.0.1.5", "10.0.1.6"]);
+    }
+}

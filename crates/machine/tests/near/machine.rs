@@ -1,0 +1,275 @@
+//! A machine of two nodes in memory, on which stacks are built as Linux shows them.
+
+use numaio_machine::locate::{
+    Answer, Answers, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, Question,
+    RouteFacts,
+};
+use numaio_machine::near::{resolve, Ground, Handle, Resolved};
+use numaio_machine::see::see;
+use numaio_machine::tree::Tree;
+
+/// A machine under construction.
+pub struct Machine {
+    pub tree: Tree,
+    pub answers: Answers,
+    mounts: String,
+    interfaces: u32,
+}
+
+fn number(text: &str) -> DeviceNumber {
+    let (major, minor) = text.split_once(':').expect("a number");
+    DeviceNumber { major: major.parse().expect("a number"), minor: minor.parse().expect("a number") }
+}
+
+impl Machine {
+    /// Two nodes of two CPUs, without devices.
+    pub fn new() -> Self {
+        let mut tree = Tree::new();
+        tree.file("/sys/devices/system/node/online", "0-1\n")
+            .file("/sys/devices/system/cpu/online", "0-3\n")
+            .file("/sys/devices/system/cpu/present", "0-3\n");
+        for (node, cpus, distances) in [(0, "0-1", "10 21"), (1, "2-3", "21 10")] {
+            let folder = format!("/sys/devices/system/node/node{node}");
+            tree.file(&format!("{folder}/cpulist"), format!("{cpus}\n"))
+                .file(&format!("{folder}/distance"), format!("{distances}\n"))
+                .file(&format!("{folder}/meminfo"), format!("Node {node} MemTotal: 1048576 kB\n"));
+        }
+        Self { tree, answers: Answers::default(), mounts: String::new(), interfaces: 1 }
+    }
+
+    fn file(&mut self, path: &str, content: &str) {
+        self.tree.file(path, format!("{content}\n"));
+    }
+
+    /// A PCI function on a node (-1 for one that does not tell), and its path.
+    pub fn pci(&mut self, address: &str, class: &str, node: i32) -> String {
+        let path = format!("/sys/devices/pci0000:00/{address}");
+        for (file, content) in [("class", class), ("vendor", "0x15b3"), ("device", "0x1017")] {
+            self.file(&format!("{path}/{file}"), content);
+        }
+        self.file(&format!("{path}/numa_node"), &node.to_string());
+        self.tree.link(&format!("/sys/bus/pci/devices/{address}"), &path);
+        path
+    }
+
+    /// A network card with an interface, and the interface's path.
+    pub fn nic(&mut self, address: &str, name: &str, node: i32) -> String {
+        let function = self.pci(address, "0x020000", node);
+        let path = self.interface(&format!("{function}/net/{name}"), 1);
+        self.tree.link(&format!("{path}/device"), &function);
+        path
+    }
+
+    /// An interface that software makes, and its path.
+    pub fn virtual_interface(&mut self, name: &str) -> String {
+        self.interface(&format!("/sys/devices/virtual/net/{name}"), 1)
+    }
+
+    fn interface(&mut self, path: &str, kind: u32) -> String {
+        self.interfaces += 1;
+        let (index, name) = (self.interfaces.to_string(), path.rsplit('/').next().expect("a name"));
+        self.file(&format!("{path}/ifindex"), &index);
+        self.file(&format!("{path}/iflink"), &index);
+        self.file(&format!("{path}/type"), &kind.to_string());
+        self.file(&format!("{path}/uevent"), &format!("INTERFACE={name}\nIFINDEX={index}"));
+        self.tree.link(&format!("/sys/class/net/{name}"), path);
+        path.to_owned()
+    }
+
+    pub fn loopback(&mut self) {
+        self.interface("/sys/devices/virtual/net/lo", 772);
+    }
+
+    /// Sets an attribute of an interface.
+    pub fn net(&mut self, name: &str, file: &str, content: &str) {
+        self.file(&format!("/sys/class/net/{name}/{file}"), content);
+    }
+
+    /// Puts one interface upon another, as the kernel links them.
+    pub fn upon(&mut self, upper: &str, lower: &str) {
+        self.tree.link(&format!("/sys/class/net/{upper}/lower_{lower}"), &format!("/sys/class/net/{lower}"));
+        self.tree.link(&format!("/sys/class/net/{lower}/upper_{upper}"), &format!("/sys/class/net/{upper}"));
+    }
+
+    /// Puts a port below a bridge or bond.
+    pub fn enslave(&mut self, master: &str, port: &str) {
+        self.upon(master, port);
+        self.tree.link(&format!("/sys/class/net/{port}/master"), &format!("/sys/class/net/{master}"));
+    }
+
+    /// A bridge and its ports.
+    pub fn bridge(&mut self, name: &str, ports: &[&str]) {
+        self.virtual_interface(name);
+        self.net(name, "uevent", "DEVTYPE=bridge");
+        self.net(name, "bridge/stp_state", "0");
+        for port in ports {
+            self.enslave(name, port);
+            self.tree.link(
+                &format!("/sys/class/net/{name}/brif/{port}"),
+                &format!("/sys/class/net/{port}/brport"),
+            );
+            self.net(port, "brport/port_no", "0x1");
+        }
+    }
+
+    /// A pair, both ends here.
+    pub fn pair(&mut self, one: &str, other: &str) {
+        let (first, second) = (self.interfaces + 1, self.interfaces + 2);
+        self.virtual_interface(one);
+        self.virtual_interface(other);
+        self.net(one, "iflink", &second.to_string());
+        self.net(other, "iflink", &first.to_string());
+    }
+
+    /// A block device below a path, with its number.
+    fn disk_at(&mut self, path: &str, at: &str) {
+        let name = path.rsplit('/').next().expect("a name");
+        self.file(&format!("{path}/dev"), at);
+        self.file(&format!("{path}/size"), "2048");
+        self.tree.link(&format!("/sys/class/block/{name}"), path);
+        self.tree.link(&format!("/sys/dev/block/{at}"), path);
+        self.device_file(&format!("/dev/{name}"), PathKind::Block, at);
+    }
+
+    /// An NVMe drive with one namespace.
+    pub fn nvme(&mut self, address: &str, index: u32, node: i32) {
+        let function = self.pci(address, "0x010802", node);
+        let controller = format!("{function}/nvme/nvme{index}");
+        self.file(&format!("{controller}/model"), "Fast");
+        self.file(&format!("{controller}/transport"), "pcie");
+        self.tree.link(&format!("{controller}/device"), &function);
+        self.tree.link(&format!("/sys/class/nvme/nvme{index}"), &controller);
+        self.disk_at(&format!("{controller}/nvme{index}n1"), &format!("259:{}", index * 16));
+    }
+
+    /// A partition of a disk.
+    pub fn partition(&mut self, disk: &str, name: &str, at: &str) {
+        let path = format!("/sys/class/block/{disk}/{name}");
+        self.file(&format!("{path}/partition"), "1");
+        let path = numaio_machine::sysfs::Sysfs::resolve(&self.tree, &path).expect("a partition");
+        self.disk_at(&path, at);
+    }
+
+    /// A block device that software makes, upon others.
+    pub fn stacked(&mut self, name: &str, at: &str, below: &[&str]) {
+        let path = format!("/sys/devices/virtual/block/{name}");
+        self.disk_at(&path, at);
+        for disk in below {
+            self.tree.link(&format!("{path}/slaves/{disk}"), &format!("/sys/class/block/{disk}"));
+        }
+    }
+
+    /// Names a mapping, as `dm/name` and `dm/uuid` do.
+    pub fn mapped(&mut self, disk: &str, name: &str, uuid: &str) {
+        self.file(&format!("/sys/class/block/{disk}/dm/name"), name);
+        self.file(&format!("/sys/class/block/{disk}/dm/uuid"), uuid);
+        let at = numaio_machine::sysfs::SysfsExt::text(&self.tree, &format!("/sys/class/block/{disk}/dev"));
+        self.device_file(&format!("/dev/mapper/{name}"), PathKind::Block, &at.expect("a number"));
+    }
+
+    pub fn device_file(&mut self, path: &str, kind: PathKind, at: &str) -> PathFacts {
+        let facts = PathFacts {
+            canonical: path.into(),
+            kind,
+            on: number("0:6"),
+            is: Some(number(at)),
+            mount: Some(24),
+        };
+        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts.clone())));
+        facts
+    }
+
+    /// Mounts a file system; options as mountinfo shows them at the end.
+    pub fn mount(&mut self, id: u64, at: &str, place: &str, kind: &str, source: &str, options: &str) {
+        let place = place.replace(' ', "\\040");
+        self.mounts += &format!("{id} 1 {at} / {place} rw,relatime shared:1 - {kind} {source} rw{options}\n");
+    }
+
+    /// A file or directory on a mount.
+    pub fn place(&mut self, path: &str, kind: PathKind, on: &str, mount: u64) -> PathFacts {
+        let facts = PathFacts { canonical: path.into(), kind, on: number(on), is: None, mount: Some(mount) };
+        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts.clone())));
+        facts
+    }
+
+    pub fn folder(&mut self, path: &str, on: &str, mount: u64) {
+        self.place(path, PathKind::Directory, on, mount);
+    }
+
+    pub fn absent(&mut self, path: &str) {
+        let why = LocateError::Absent(format!("path {path}"));
+        self.answers.add(Question::Path { path: path.into() }, Err(why));
+    }
+
+    /// The addresses of a host.
+    pub fn host(&mut self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
+        self.answers.add(Question::Addresses { host: name.into() }, Ok(Answer::Addresses(addresses)));
+    }
+
+    /// An address and the interfaces that lead to it, with weights.
+    pub fn route(&mut self, to: &str, by: &[(&str, u32)]) {
+        self.host(to, &[to]);
+        let to = to.parse().expect("an address");
+        let way = |(interface, weight): &(&str, u32)| {
+            let interface = (*interface).to_owned();
+            RouteFacts { interface, gateway: None, source: None, table: 254, weight: *weight }
+        };
+        self.answers.add(Question::Routes { to }, Ok(Answer::Routes(by.iter().map(way).collect())));
+    }
+
+    pub fn no_route(&mut self, to: &str) {
+        self.host(to, &[to]);
+        let to = to.parse().expect("an address");
+        self.answers.add(Question::Routes { to }, Err(LocateError::NoRoute(to)));
+    }
+
+    /// What a process has open: what its links say, and what it is.
+    pub fn opened(&mut self, pid: u32, same_network: bool, files: &[(&str, Option<PathFacts>)]) {
+        let file = |(fd, (leads_to, facts)): (usize, &(&str, Option<PathFacts>))| OpenFile {
+            fd: fd as u32,
+            leads_to: (*leads_to).to_owned(),
+            facts: facts.clone(),
+        };
+        let files = files.iter().enumerate().map(file).collect();
+        let opened = OpenedFacts { files, same_network: Some(same_network) };
+        self.answers.add(Question::Opened { pid }, Ok(Answer::Opened(opened)));
+    }
+
+    pub fn resolve(&self, handle: &str) -> Resolved {
+        let handle: Handle = handle.parse().unwrap_or_else(|error| panic!("{error}"));
+        let mut tree = self.tree.clone();
+        tree.link("/proc/self", "1").file("/proc/1/mountinfo", self.mounts.as_str());
+        tree.file("/proc/77/mountinfo", self.mounts.as_str());
+        let topology = see(&tree);
+        resolve(Ground { root: &tree, locate: &self.answers, topology: &topology }, &handle)
+    }
+
+    /// The chain of a handle in one line.
+    pub fn line(&self, handle: &str) -> String {
+        self.resolve(handle).line()
+    }
+
+    /// Where a handle leads no further: the rules of its findings, and that it leads to no device.
+    pub fn dead_end(&self, handle: &str) -> Vec<String> {
+        let resolved = self.resolve(handle);
+        assert!(resolved.devices.is_empty() && resolved.nodes.is_empty(), "{resolved:#?}");
+        assert!(resolved.findings.iter().all(|finding| !finding.what.is_empty()), "{resolved:#?}");
+        rules(&resolved)
+    }
+}
+
+/// Names and shares of devices.
+pub fn shares(resolved: &Resolved) -> Vec<(&str, f64)> {
+    let rounded = |share: f64| (share * 1000.0).round() / 1000.0;
+    resolved.devices.iter().map(|device| (device.name.as_str(), rounded(device.share))).collect()
+}
+
+/// Nodes and shares.
+pub fn nodes(resolved: &Resolved) -> Vec<(u32, f64)> {
+    resolved.nodes.iter().map(|near| (near.node.0, (near.share * 1000.0).round() / 1000.0)).collect()
+}
+
+pub fn rules(resolved: &Resolved) -> Vec<String> {
+    resolved.findings.iter().map(|finding| finding.rule.clone()).collect()
+}

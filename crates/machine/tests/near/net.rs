@@ -1,0 +1,188 @@
+//! Network interfaces, hosts and routes.
+
+use crate::machine::{nodes, rules, shares, Machine};
+
+fn two_cards() -> Machine {
+    let mut machine = Machine::new();
+    machine.nic("0000:3b:00.0", "eth0", 1);
+    machine.nic("0000:17:00.0", "eth1", 0);
+    machine.loopback();
+    machine
+}
+
+fn bond(machine: &mut Machine, mode: &str, active: &str) {
+    machine.virtual_interface("bond0");
+    machine.net("bond0", "uevent", "DEVTYPE=bond");
+    machine.net("bond0", "bonding/mode", mode);
+    machine.net("bond0", "bonding/active_slave", active);
+    machine.net("bond0", "bonding/slaves", "eth0 eth1");
+    machine.enslave("bond0", "eth0");
+    machine.enslave("bond0", "eth1");
+}
+
+#[test]
+fn a_card_by_its_name_or_address() {
+    let machine = two_cards();
+    assert_eq!(machine.line("eth0"), "eth0 -> 0000:3b:00.0 -> node 1");
+    assert_eq!(machine.line("3b:00.0"), "0000:3b:00.0 -> node 1");
+    let resolved = machine.resolve("0000:17:00.0");
+    assert_eq!((shares(&resolved), nodes(&resolved)), (vec![("eth1", 1.0)], vec![(0, 1.0)]));
+    assert!(resolved.findings.is_empty());
+}
+
+#[test]
+fn a_bond_divides_by_speed_and_what_stands_by_has_no_share() {
+    let mut machine = two_cards();
+    bond(&mut machine, "802.3ad 4", "");
+    machine.net("eth0", "speed", "25000");
+    machine.net("eth1", "speed", "100000");
+    let resolved = machine.resolve("bond0");
+    assert_eq!(resolved.line(), "bond0 -> eth0, eth1 -> 0000:3b:00.0, 0000:17:00.0 -> node 1, node 0");
+    assert_eq!(shares(&resolved), [("eth0", 0.2), ("eth1", 0.8)]);
+    assert_eq!(nodes(&resolved), [(0, 0.8), (1, 0.2)]);
+    machine.net("eth1", "speed", "-1");
+    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.5), ("eth1", 0.5)]);
+
+    let mut machine = two_cards();
+    bond(&mut machine, "active-backup 1", "eth1");
+    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.0), ("eth1", 1.0)]);
+}
+
+#[test]
+fn a_vlan_upon_a_bond_and_a_macvlan_upon_that() {
+    let mut machine = two_cards();
+    bond(&mut machine, "balance-rr 0", "");
+    for (upper, lower, kind) in [("bond0.5", "bond0", "vlan"), ("mv0", "bond0.5", "macvlan")] {
+        machine.virtual_interface(upper);
+        machine.net(upper, "uevent", &format!("DEVTYPE={kind}"));
+        machine.upon(upper, lower);
+    }
+    assert!(machine.line("mv0").starts_with("mv0 -> bond0.5 -> bond0 -> eth0, eth1 -> "));
+    assert_eq!(nodes(&machine.resolve("mv0")), [(0, 0.5), (1, 0.5)]);
+}
+
+#[test]
+fn a_vlan_of_an_old_kernel_is_found_by_its_link() {
+    let mut machine = two_cards();
+    machine.virtual_interface("eth0.5");
+    machine.net("eth0.5", "iflink", "2");
+    machine.tree.file("/proc/net/vlan/eth0.5", "eth0.5  VID: 5\nDevice: eth0\n");
+    assert_eq!(machine.line("eth0.5"), "eth0.5 -> eth0 -> 0000:3b:00.0 -> node 1");
+}
+
+#[test]
+fn a_containers_interface_goes_through_its_bridge() {
+    let mut machine = two_cards();
+    machine.pair("in0", "veth1");
+    machine.pair("in1", "veth2");
+    machine.virtual_interface("tap0");
+    machine.net("tap0", "tun_flags", "0x1002");
+    machine.bridge("br0", &["eth0", "veth1", "veth2", "tap0"]);
+    assert_eq!(machine.line("br0"), "br0 -> eth0 -> 0000:3b:00.0 -> node 1");
+    assert_eq!(machine.line("in0"), "in0 -> veth1 -> br0 -> eth0 -> 0000:3b:00.0 -> node 1");
+    assert_eq!(machine.line("veth2"), "veth2 -> br0 -> eth0 -> 0000:3b:00.0 -> node 1");
+    assert_eq!(machine.line("tap0"), "tap0 -> br0 -> eth0 -> 0000:3b:00.0 -> node 1");
+}
+
+#[test]
+fn an_open_vswitch_is_a_bridge_too() {
+    let mut machine = two_cards();
+    machine.pair("in0", "veth1");
+    machine.virtual_interface("ovs-system");
+    machine.enslave("ovs-system", "eth1");
+    machine.enslave("ovs-system", "veth1");
+    assert_eq!(machine.line("veth1"), "veth1 -> ovs-system -> eth1 -> 0000:17:00.0 -> node 0");
+}
+
+#[test]
+fn a_virtual_function_is_near_its_node() {
+    let mut machine = two_cards();
+    let function = machine.pci("0000:3b:00.2", "0x020000", 1);
+    machine.tree.link(&format!("{function}/physfn"), "../0000:3b:00.0");
+    let net = format!("{function}/net/eth0v0");
+    machine.tree.file(&format!("{net}/ifindex"), "9\n").link("/sys/class/net/eth0v0", &net);
+    machine.tree.link(&format!("{net}/device"), &function);
+    let resolved = machine.resolve("eth0v0");
+    assert_eq!(resolved.line(), "eth0v0 -> 0000:3b:00.2 -> node 1");
+    assert!(resolved.chain[1].said.contains("virtual function of 0000:3b:00.0"), "{:?}", resolved.chain[1]);
+}
+
+#[test]
+fn rdma_of_a_card_of_a_bond_and_of_software() {
+    let mut machine = two_cards();
+    bond(&mut machine, "802.3ad 4", "");
+    let rdma = |machine: &mut Machine, name: &str, path: &str, interface: &str| {
+        machine.tree.file(&format!("{path}/ports/1/gid_attrs/ndevs/0"), format!("{interface}\n"));
+        machine.tree.link(&format!("/sys/class/infiniband/{name}"), path);
+    };
+    rdma(&mut machine, "mlx5_0", "/sys/devices/pci0000:00/0000:3b:00.0/infiniband/mlx5_0", "eth0");
+    rdma(&mut machine, "mlx5_bond_0", "/sys/devices/pci0000:00/0000:17:00.0/infiniband/mlx5_bond_0", "bond0");
+    rdma(&mut machine, "rxe0", "/sys/devices/virtual/infiniband/rxe0", "eth1");
+    assert_eq!(machine.line("mlx5_0"), "mlx5_0 -> 0000:3b:00.0 -> node 1");
+    assert_eq!(nodes(&machine.resolve("mlx5_bond_0")), [(0, 0.5), (1, 0.5)]);
+    assert_eq!(machine.line("rxe0"), "rxe0 -> eth1 -> 0000:17:00.0 -> node 0");
+}
+
+#[test]
+fn interfaces_that_lead_nowhere_say_why() {
+    let mut machine = two_cards();
+    machine.virtual_interface("dummy0");
+    machine.virtual_interface("c0");
+    machine.net("c0", "iflink", "70");
+    // By chance the other end has the number that a card has here.
+    machine.virtual_interface("c1");
+    machine.net("c1", "iflink", "2");
+    machine.pair("a", "b");
+    machine.bridge("inside", &["c0"]);
+    assert_eq!(machine.dead_end("lo"), ["near-loopback"]);
+    assert_eq!(machine.dead_end("dummy0"), ["near-software"]);
+    assert_eq!(machine.dead_end("c1"), ["near-other-namespace"]);
+    assert_eq!(machine.dead_end("a"), ["near-routed"]);
+    assert_eq!(machine.dead_end("inside"), ["near-bridge-inside"]);
+    assert_eq!(machine.dead_end("c0"), ["near-bridge-inside"]);
+}
+
+#[test]
+fn unknown_names_offer_the_nearest() {
+    let machine = two_cards();
+    let resolved = machine.resolve("eth2");
+    assert!(resolved.is_unknown());
+    assert_eq!(resolved.findings[0].remedy, "There are eth0, eth1.");
+    for handle in ["0000:99:00.0", "nvme7n1", "cuda:0", "GPU-12", "/dev/sdq"] {
+        let mut machine = two_cards();
+        machine.absent("/dev/sdq");
+        assert!(machine.resolve(handle).is_unknown(), "{handle}");
+    }
+}
+
+#[test]
+fn a_device_whose_node_is_not_told_is_a_device_all_the_same() {
+    let mut machine = Machine::new();
+    machine.nic("0000:3b:00.0", "eth0", -1);
+    let resolved = machine.resolve("eth0");
+    assert_eq!((shares(&resolved), nodes(&resolved)), (vec![("eth0", 1.0)], vec![]));
+    assert_eq!(rules(&resolved), ["near-node-unknown"]);
+}
+
+#[test]
+fn hosts_by_name_address_and_zone() {
+    let mut machine = two_cards();
+    machine.host("store1", &["fd00::9", "10.0.0.9"]);
+    machine.no_route("fd00::9");
+    machine.route("10.0.0.9", &[("eth1", 1)]);
+    assert_eq!(machine.line("host:store1:2049"), "store1 -> 10.0.0.9 -> eth1 -> 0000:17:00.0 -> node 0");
+    assert_eq!(machine.line("host:10.0.0.9"), "10.0.0.9 -> eth1 -> 0000:17:00.0 -> node 0");
+    assert_eq!(machine.line("host:[fe80::1%eth0]:80"), "fe80::1%eth0 -> eth0 -> 0000:3b:00.0 -> node 1");
+    machine.route("10.0.1.9", &[("eth0", 1), ("eth1", 3)]);
+    assert_eq!(nodes(&machine.resolve("host:10.0.1.9")), [(0, 0.75), (1, 0.25)]);
+}
+
+#[test]
+fn hosts_that_lead_nowhere_say_why() {
+    let mut machine = two_cards();
+    machine.route("127.0.0.1", &[("lo", 1)]);
+    machine.no_route("10.9.9.9");
+    assert_eq!(machine.dead_end("host:127.0.0.1"), ["near-loopback"]);
+    assert_eq!(machine.dead_end("host:10.9.9.9"), ["near-no-route"]);
+    assert_eq!(machine.dead_end("host:unheard-of"), ["near-not-on-tape"]);
+}

@@ -1,0 +1,51 @@
+//! Processes.
+
+use crate::machine::{nodes, rules, Machine};
+use numaio_machine::locate::PathKind;
+
+#[test]
+fn files_devices_and_peers_of_a_process() {
+    let mut machine = Machine::new();
+    machine.nvme("0000:3b:00.0", 0, 1);
+    machine.nic("0000:18:00.0", "eth0", 0);
+    machine.loopback();
+    machine.mount(27, "259:0", "/", "ext4", "/dev/nvme0n1", "");
+    machine.mount(30, "0:6", "/dev", "devtmpfs", "udev", "");
+    machine.route("10.0.0.9", &[("eth0", 1)]);
+    machine.route("127.0.0.1", &[("lo", 1)]);
+    let null = machine.device_file("/dev/null", PathKind::Character, "1:3");
+    let files: Vec<_> = ["/data/a", "/data/b", "/data/c"]
+        .map(|path| (path, Some(machine.place(path, PathKind::File, "259:0", 27))))
+        .to_vec();
+    let head =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+    let row = |peer: &str, inode: u32| {
+        format!("   0: 0200000A:A1B2 {peer}:0801 01 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1\n")
+    };
+    let word = |address: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(address));
+    let rows = [row(&word([10, 0, 0, 9]), 500), row(&word([127, 0, 0, 1]), 501)].concat();
+    machine.tree.file("/proc/77/net/tcp", format!("{head}{rows}"));
+    let others = [
+        ("/dev/null", Some(null)),
+        ("socket:[500]", None),
+        ("socket:[501]", None),
+        ("pipe:[9]", None),
+        ("anon_inode:[eventpoll]", None),
+    ];
+    machine.opened(77, true, &[files, others.to_vec()].concat());
+    let resolved = machine.resolve("pid:77");
+    // Six are looked at: three files, a device file of the kernel's own, two connections, one of them to itself.
+    assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
+    assert_eq!(rules(&resolved), ["near-others-open"]);
+    assert!(resolved.findings[0].what.starts_with("4 others"), "{:?}", resolved.findings);
+    assert!(resolved.chain.iter().all(|step| step.what != "lo"), "{:#?}", resolved.chain);
+    assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.said == "and 2 more on it"));
+}
+
+#[test]
+fn a_process_that_has_nothing_or_is_not_there() {
+    let mut machine = Machine::new();
+    machine.opened(5, true, &[("pipe:[9]", None)]);
+    assert_eq!(machine.dead_end("pid:5"), ["near-nothing-open"]);
+    assert_eq!(machine.dead_end("pid:6"), ["near-not-on-tape"]);
+}

@@ -1,0 +1,86 @@
+//! What handles stand for, as text.
+
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Table};
+use crate::words;
+use numaio_machine::near::{NearDevice, NearNode, Resolved, Step};
+
+/// For each handle its chain in one line, or with `explain` every step with what was looked at and what that said;
+/// then devices, nodes, and where it led no further.
+pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    for resolved in handles {
+        page.blank();
+        match explain {
+            true => steps(&mut page, &resolved.chain),
+            false => page.paragraph(0, 2, &resolved.line()),
+        }
+        devices(&mut page, &resolved.devices);
+        page.paragraph(2, 2, &nodes(&resolved.nodes));
+        for finding in &resolved.findings {
+            let severity = words::severity(finding.severity);
+            page.paragraph(
+                2,
+                4,
+                &format!("{severity}: {}: {} [{}]", finding.subject, finding.what, finding.rule),
+            );
+            if !finding.remedy.is_empty() {
+                page.paragraph(6, 2, &format!("remedy: {}", finding.remedy));
+            }
+        }
+    }
+    page.into_text()
+}
+
+/// Steps as a tree; below each what told it.
+fn steps(page: &mut Page, chain: &[Step]) {
+    let mut depths: Vec<usize> = Vec::with_capacity(chain.len());
+    for step in chain {
+        let depth = step.from.and_then(|from| depths.get(from)).map_or(0, |depth| depth + 1);
+        depths.push(depth);
+        let indent = 2 * depth;
+        let arrow = if depth > 0 { "-> " } else { "" };
+        page.paragraph(indent, 2, &format!("{arrow}{}", step.what));
+        let evidence = words::joined([&step.looked_at, &step.said], ": ");
+        if !evidence.is_empty() {
+            page.paragraph(indent + 5, 2, &evidence);
+        }
+    }
+}
+
+/// A table where there is a choice of devices or shares; for one device the chain says it all.
+fn devices(page: &mut Page, devices: &[NearDevice]) {
+    if devices.len() < 2 {
+        return;
+    }
+    let titles = [("DEVICE", Align::Left), ("KIND", Align::Left), ("PCI", Align::Left)];
+    let mut table = Table::new(titles.into_iter().chain([("NODE", Align::Right), ("SHARE", Align::Right)]));
+    for device in devices {
+        let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_default();
+        let node = if device.nodes.is_empty() { "unknown".to_owned() } else { device.nodes.to_string() };
+        let share = percent(device.share);
+        table.row([
+            device.name.clone().into(),
+            device.kind.name().into(),
+            pci.into(),
+            node.into(),
+            share.into(),
+        ]);
+    }
+    page.table(2, &table.without_empty_columns());
+}
+
+fn nodes(nodes: &[NearNode]) -> String {
+    match nodes {
+        [] => "Near no node that is known.".to_owned(),
+        [only] => format!("Near node {}.", only.node),
+        several => {
+            let each = several.iter().map(|near| format!("{} ({})", near.node, percent(near.share)));
+            format!("Near nodes {}.", each.collect::<Vec<String>>().join(", "))
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

@@ -1,0 +1,84 @@
+//! Running programs beside their devices, for people.
+
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words;
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::size_for_people;
+use numaio_schema::{ProcessStatus, Status};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// A line for each program, those that are remote to a device first; with `ways`, what leads to each device.
+pub fn status_text(status: &Status, ways: bool, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let mut processes: Vec<&ProcessStatus> = status.processes.iter().collect();
+    processes.sort_by_key(|process| (!is_remote(process), process.pid));
+    if processes.is_empty() {
+        page.paragraph(0, 2, "No program that can be seen uses a device.");
+    } else {
+        page.table(0, &table(&processes));
+    }
+    for process in processes.iter().filter(|_| ways) {
+        for device in process.devices.iter().filter(|device| !device.by_way_of.is_empty()) {
+            page.paragraph(2, 2, &format!("{}: {}", process.pid, device.by_way_of));
+        }
+    }
+    let remote = processes.iter().filter(|process| is_remote(process)).count();
+    if remote > 0 {
+        page.blank();
+        page.paragraph(0, 2, &format!("{} remote to a device in use.", words::count(remote, "program")));
+    }
+    for unseen in &status.unseen {
+        page.paragraph(0, 2, &format!("process {}: {}", unseen.pid, unseen.why));
+    }
+    page.into_text()
+}
+
+fn is_remote(process: &ProcessStatus) -> bool {
+    process.nearness.as_ref().is_some_and(|nearness| nearness.is_remote())
+}
+
+fn table(processes: &[&ProcessStatus]) -> Table {
+    let columns = [
+        ("PID", Align::Right),
+        ("NAME", Align::Left),
+        ("THREADS", Align::Left),
+        ("MEMORY", Align::Left),
+        ("DEVICES", Align::Left),
+        ("NEAR", Align::Left),
+        ("THREADS NEAR", Align::Right),
+        ("MEMORY NEAR", Align::Right),
+    ];
+    let mut table = Table::new(columns.map(|(title, align)| (title.to_owned(), align)));
+    for process in processes {
+        let devices = process.devices.iter().map(|device| match device.node {
+            Some(node) => format!("{} (node {node})", words::short(&device.device)),
+            None => words::short(&device.device),
+        });
+        let nearness = process.nearness.as_ref();
+        let percent =
+            |share: Option<f64>| share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default();
+        table.row([
+            Cell::from(process.pid.to_string()),
+            Cell::from(words::short(&process.name)),
+            Cell::from(by_node(&process.threads_on, |count| count.to_string())),
+            Cell::from(
+                process
+                    .bytes_on
+                    .as_ref()
+                    .map_or("not seen".to_owned(), |on| by_node(on, |bytes| size_for_people(*bytes))),
+            ),
+            Cell::from(words::joined(devices, ", ")),
+            Cell::from(nearness.map(|it| it.near.to_string()).unwrap_or_default()),
+            Cell::from(percent(nearness.and_then(|it| it.threads))),
+            Cell::from(percent(nearness.and_then(|it| it.memory))),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+/// `0: 3, 1: 5`: an amount on each node.
+fn by_node<T, D: Display>(amounts: &BTreeMap<NodeId, T>, show: impl Fn(&T) -> D) -> String {
+    words::joined(amounts.iter().map(|(node, amount)| format!("{node}: {}", show(amount))), ", ")
+}

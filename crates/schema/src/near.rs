@@ -1,0 +1,34 @@
+//! What handles stand for.
+
+use crate::NotThatDocument;
+use numaio_machine::near::Resolved;
+use serde::{Deserialize, Serialize};
+
+/// Version of [`NearDocument`].
+pub const NEAR_SCHEMA: &str = "numaio/near/1";
+
+/// Handles, resolved to devices and nodes, as `numaio near --json` tells them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NearDocument {
+    /// [`NEAR_SCHEMA`].
+    pub schema: String,
+    /// Fingerprint of the machine.
+    pub machine: String,
+    /// The handles, in the order in which they were given.
+    pub handles: Vec<Resolved>,
+}
+
+impl NearDocument {
+    /// The document of a machine's handles.
+    pub fn new(machine: String, handles: Vec<Resolved>) -> Self {
+        Self { schema: NEAR_SCHEMA.to_owned(), machine, handles }
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// If the text is no such document, or one of another version.
+    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+        crate::read(text, NEAR_SCHEMA)
+    }
+}

@@ -1,0 +1,75 @@
+//! The lab in tests: a machine at a time, a command on it, and what comes back.
+
+// Each test program uses what it needs of this.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One machine at a time: two would take each other's processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub struct Lab {
+    _turn: MutexGuard<'static, ()>,
+    pub root: PathBuf,
+    binary: String,
+}
+
+impl Lab {
+    /// The lab, or none where it cannot run, which is counted.
+    pub fn open(test: &str) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
+            skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+            return None;
+        };
+        let check = Command::new(root.join("lab/run")).arg("--check").output();
+        match check {
+            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, binary }),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+                skip(test, why.trim());
+                None
+            }
+            Err(error) => {
+                skip(test, &format!("lab/run: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Runs a command on a machine; what it writes below /out comes back into the folder.
+    pub fn run(&self, machine: &str, folder: &Path, command: &[&str]) -> Output {
+        let mut lab = Command::new(self.root.join("lab/run"));
+        lab.args([machine, "--timeout", "900", "--bin", &self.binary, "--get"]).arg(folder).arg("--");
+        let output = lab.args(command).output().expect("lab/run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() != Some(125), "the lab failed: {said}");
+        output
+    }
+}
+
+/// Says that a test did not run, past the capture of the test harness: `tools/test` counts these lines.
+pub fn skip(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {}", why.replace('\n', "; "));
+}
+
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
