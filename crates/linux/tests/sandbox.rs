@@ -176,3 +176,16 @@ fn without_populating_every_page_is_touched() {
         }
     });
 }
+
+#[test]
+fn where_io_uring_is_forbidden_linux_aio_takes_its_place() {
+    const FORBIDDEN: [&[libc::c_long]; 2] = [&[libc::SYS_io_uring_setup], &[libc::SYS_io_uring_register]];
+    for forbidden in FORBIDDEN {
+        refused(forbidden, libc::EPERM, |errno| {
+            let (method, why) = numaio_linux::io::best_method();
+            assert_eq!(method, numaio_machine::workload::DiskMethod::Aio);
+            let why = why.expect("a reason");
+            assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
+        });
+    }
+}

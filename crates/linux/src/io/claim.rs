@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes written at once when a file is filled.
@@ -23,6 +24,9 @@ const LEFT_FREE: u64 = 64;
 
 /// Claims of this process: name, and descriptor by which it is held.
 static CLAIMS: Mutex<Vec<(String, RawFd)>> = Mutex::new(Vec::new());
+
+/// Files that this process has made.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Something that this process may write; given up when dropped.
 #[derive(Debug)]
@@ -91,7 +95,11 @@ impl Claim {
     pub fn file(place: &Path, bytes: u64) -> Result<Self, ClaimError> {
         let folder = place.is_dir();
         let path = match folder {
-            true => place.join(format!(".numaio-bench-{}", std::process::id())),
+            true => place.join(format!(
+                ".numaio-bench-{}-{}",
+                std::process::id(),
+                NUMBER.fetch_add(1, Ordering::Relaxed)
+            )),
             false => place.to_owned(),
         };
         let name = path.display().to_string();
@@ -105,7 +113,7 @@ impl Claim {
         })?;
         rustix::fs::unlink(&path).map_err(|error| refused("unlink", error))?;
         let file = File::from(file);
-        check_space(&file, &name, bytes)?;
+        check_space(&file, place, bytes)?;
         fill(&file, &name, bytes)?;
         Ok(Self::register(name, file, bytes))
     }
@@ -182,7 +190,8 @@ pub(super) fn open(path: &str, write: bool, more: OFlags) -> Result<OwnedFd, Err
     }
 }
 
-fn check_space(file: &File, path: &str, needed_bytes: u64) -> Result<(), ClaimError> {
+fn check_space(file: &File, place: &Path, needed_bytes: u64) -> Result<(), ClaimError> {
+    let path = place.display().to_string();
     let found = rustix::fs::fstatvfs(file).map_err(|why| ClaimError::Refused {
         what: format!("ask for free space of {path}"),
         why: why.into(),
@@ -190,7 +199,7 @@ fn check_space(file: &File, path: &str, needed_bytes: u64) -> Result<(), ClaimEr
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let free_bytes = free - free / LEFT_FREE;
     match needed_bytes > free_bytes {
-        true => Err(ClaimError::NoSpace { path: path.to_owned(), needed_bytes, free_bytes }),
+        true => Err(ClaimError::NoSpace { path, needed_bytes, free_bytes }),
         false => Ok(()),
     }
 }

@@ -22,6 +22,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Its name in errors and notes.
+const IO_URING: &str = "io_uring";
+
 /// Part of a disk that one lane reads or writes, with its buffer.
 struct Part {
     file: Arc<OwnedFd>,
@@ -79,16 +82,33 @@ pub fn run(
     workload: &IoWorkload,
     path: &DiskPath,
 ) -> Result<IoOutcome, ProbeError> {
-    let parts = if path.method == DiskMethod::Threads { workload.depth } else { 1 };
+    match run_by(path.method, root, limit_bytes, workload, path) {
+        // Not for every stream there may be memory that can be locked, or a ring at all.
+        Err(ProbeError::Refused { what, why }) if what == IO_URING => {
+            let mut outcome = run_by(DiskMethod::Aio, root, limit_bytes, workload, path)?;
+            outcome.notes.push(format!("{IO_URING}: {why}; Linux AIO in its place"));
+            Ok(outcome)
+        }
+        result => result,
+    }
+}
+
+fn run_by(
+    method: DiskMethod,
+    root: &Root,
+    limit_bytes: Option<u64>,
+    workload: &IoWorkload,
+    path: &DiskPath,
+) -> Result<IoOutcome, ProbeError> {
+    let parts = if method == DiskMethod::Threads { workload.depth } else { 1 };
     streams::within_limits(workload, parts)?;
     let disk = Opened::new(root, workload, path)?;
     let lanes = streams::lanes(workload, parts);
     let places = (workload.depth / parts).max(1);
     let part = |lane: &Lane, buffer: &mut Buffer| disk.part(lane, buffer, workload, places);
-    let mut outcome = match path.method {
+    let mut outcome = match method {
         DiskMethod::Uring => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
-            let (queue, note) = uring::Uring::new(part(lane, buffer)?).map_err(cannot("io_uring"))?;
-            Ok((queue, note))
+            uring::Uring::new(part(lane, buffer)?).map_err(cannot(IO_URING))
         }),
         DiskMethod::Aio => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
             Ok((aio::Aio::new(part(lane, buffer)?).map_err(cannot("Linux AIO"))?, None))
