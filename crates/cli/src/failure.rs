@@ -1,5 +1,6 @@
 //! Errors in words: the one place where they become message, hint and exit status.
 
+use numaio_linux::cuda::Absent;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::tape::{NotATape, Tape};
@@ -65,6 +66,32 @@ impl From<CampaignError> for Failure {
                 .hint("free memory on that node (numaio topology shows it), or use fewer cores and so fewer caches by --threads"),
             CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
             CampaignError::Nothing(why) => failure.maybe_hint(hint_of_probe(&why)),
+        }
+    }
+}
+
+impl From<Absent> for Failure {
+    fn from(absent: Absent) -> Self {
+        let failure = Self::new(&absent);
+        match absent {
+            Absent::Static => failure.hint(
+                "use the build that is linked dynamically (make build), or put nvbandwidth on PATH \
+                 (https://github.com/NVIDIA/nvbandwidth)",
+            ),
+            Absent::NoLibrary { .. } => failure.hint(
+                "install NVIDIA's driver, of which libcuda.so.1 is a part; into a container it comes with the NVIDIA \
+                 container toolkit (docker run --gpus all). Only GPUs of NVIDIA can be measured",
+            ),
+            Absent::Incomplete { .. } => failure.hint("install a newer driver"),
+            Absent::NoDevice { .. } => failure.hint(
+                "nvidia-smi tells whether the kernel's driver sees one; CUDA_VISIBLE_DEVICES may hide it, and a \
+                 container gets none by default",
+            ),
+            Absent::NoPermission { .. } => failure.hint(
+                "run as root or as a user who may open the device files, often by a group as video or render; a \
+                 container must be given them",
+            ),
+            Absent::Failed { .. } => failure.hint("nvidia-smi, and dmesg for lines with NVRM, tell more"),
         }
     }
 }

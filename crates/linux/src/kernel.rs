@@ -1,7 +1,7 @@
 //! This machine, live.
 
 use crate::io::tcp::Peer;
-use crate::{control, locate, probe, tool, Root};
+use crate::{control, cuda, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -74,6 +74,7 @@ impl Probe for Kernel {
                 IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
                 IoPath::Tcp(path) => self.peer(&path.peer)?.run(self, io, path).map(Outcome::Io),
                 IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
+                IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
                 other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
             },
             Workload::Tool(tool) => match &tool.peer {

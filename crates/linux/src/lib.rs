@@ -1,12 +1,13 @@
 //! This Linux kernel.
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
-//! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings ([`Kernel`]),
-//! other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings
+//! ([`Kernel`]), GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod affinity;
 mod control;
 pub mod copy;
+pub mod cuda;
 pub mod interrupt;
 pub mod io;
 mod kernel;

@@ -215,6 +215,7 @@ fn model() -> Model {
             provenance: record.provenance,
             method: numaio_schema::Method {
                 copy_loop: numaio_machine::workload::CopyLoop::Memcpy,
+                c_library: None,
                 trials: Vec::new(),
                 bus_bytes_per_byte: 3,
                 bytes_per_thread: Vec::new(),

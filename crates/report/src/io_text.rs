@@ -10,19 +10,14 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
-use numaio_schema::{IoCell, IoDevice, IoRecord, Represented};
+use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented};
 use std::collections::BTreeSet;
 
 /// A table for each direction, operation and block size: nodes by rows, numbers of streams by columns; or block sizes by
 /// columns where there are several and one number of streams. `ranks` are the classes of the cells, in their order; cells
 /// have their colours. Mixes come last.
 pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    let what = format!("I/O of {} on", device_name(&record.device));
-    head::write(&mut page, &what, &record.provenance, &[method(record), device(&record.device)]);
-    for note in &record.method.notes {
-        page.paragraph(0, 2, &format!("Note: {note}"));
-    }
+    let mut page = begin(record, style);
     let cells: Vec<Ranked> = record
         .cells
         .iter()
@@ -38,6 +33,17 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
     write_notes(&mut page, record.cells.iter().map(|cell| (name(cell), &cell.bytes_per_s)));
     write_processor_time(&mut page, record);
     page.into_text()
+}
+
+/// A page that begins with what was measured, and how.
+pub(crate) fn begin(record: &IoRecord, style: &TextStyle) -> Page {
+    let mut page = Page::new(style);
+    let what = format!("I/O of {} on", device_name(&record.device));
+    head::write(&mut page, &what, &record.provenance, &[method(record), device(&record.device)]);
+    for note in &record.method.notes {
+        page.paragraph(0, 2, &format!("Note: {note}"));
+    }
+    page
 }
 
 /// How far two engines agree on the cells that both measured; empty without such cells.
@@ -68,10 +74,10 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
 }
 
 /// A cell and the rank of its class.
-type Ranked<'a> = (&'a IoCell, Option<u32>);
+pub(crate) type Ranked<'a> = (&'a IoCell, Option<u32>);
 
 /// Nodes of CPUs and of buffers, if they are the same for all groups of a cell.
-fn place(cell: &IoCell) -> Option<(NodeId, NodeId)> {
+pub(crate) fn place(cell: &IoCell) -> Option<(NodeId, NodeId)> {
     let first = (*cell.cpu_nodes.first()?, cell.groups.first()?.memory);
     let mut all = cell.cpu_nodes.iter().copied().zip(cell.groups.iter().map(|group| group.memory));
     let streams = cell.groups.first()?.streams;
@@ -87,7 +93,7 @@ fn way(cell: &IoCell) -> String {
     format!("{}{both}{}", directions.join(" and "), operation.collect::<String>())
 }
 
-fn streams(cell: &IoCell) -> u32 {
+pub(crate) fn streams(cell: &IoCell) -> u32 {
     cell.groups.first().map_or(0, |group| group.streams)
 }
 
@@ -151,13 +157,13 @@ fn write_table(page: &mut Page, cells: &[Ranked], by_block: bool) {
     page.table(2, &table);
 }
 
-fn stands_for(class: &Represented) -> String {
+pub(crate) fn stands_for(class: &Represented) -> String {
     let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
     format!("Node {} stands for {}: one class of the model.", class.by, joined(others, ", "))
 }
 
 /// What one node for each class saved.
-fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
+pub(crate) fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
     let saved: usize = record
         .method
         .represented
@@ -185,7 +191,7 @@ fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
     }
 }
 
-fn write_mixes(page: &mut Page, cells: &[Ranked]) {
+pub(crate) fn write_mixes(page: &mut Page, cells: &[Ranked]) {
     let unit = page.style().unit;
     page.heading(&format!("Mixes of streams: median of all together in {unit}, and of each part"));
     let figures = Figures::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
@@ -206,7 +212,7 @@ fn write_mixes(page: &mut Page, cells: &[Ranked]) {
     page.table(2, &table);
 }
 
-fn write_processor_time(page: &mut Page, record: &IoRecord) {
+pub(crate) fn write_processor_time(page: &mut Page, record: &IoRecord) {
     // Nanoseconds a byte are seconds a gigabyte.
     let costs: Vec<f64> = record.cells.iter().filter_map(|cell| cell.cpu_ns_per_byte).collect();
     let (least, most) =
@@ -224,7 +230,7 @@ fn write_processor_time(page: &mut Page, record: &IoRecord) {
 }
 
 /// The streams of a cell, for people.
-fn name(cell: &IoCell) -> String {
+pub(crate) fn name(cell: &IoCell) -> String {
     let part = |(group, cpu_node): (&StreamGroup, &NodeId)| {
         let on = match group.memory == *cpu_node {
             true => format!("node {cpu_node}"),
@@ -264,7 +270,7 @@ fn method(record: &IoRecord) -> String {
         [
             engine(record),
             how.unwrap_or_default(),
-            format!("{} in flight for each stream", count(method.depth as usize, "request")),
+            in_flight(method),
             method.area_bytes.map(|bytes| format!("{} touched", size_for_people(bytes))).unwrap_or_default(),
             head::until(method.rounds.rounds, method.rounds.precision),
             visits,
@@ -272,6 +278,14 @@ fn method(record: &IoRecord) -> String {
         ],
         "; ",
     )
+}
+
+/// What is in flight; nvbandwidth decides by itself.
+fn in_flight(method: &IoMethod) -> String {
+    match method.engine {
+        IoEngine::Nvbandwidth => String::new(),
+        _ => format!("{} in flight for each stream", count(method.depth as usize, "request")),
+    }
 }
 
 fn device_name(device: &IoDevice) -> String {

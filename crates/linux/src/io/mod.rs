@@ -6,7 +6,7 @@ mod claim;
 mod disk;
 mod random;
 mod slices;
-mod streams;
+pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
 pub(crate) use disk::run as disk;

@@ -4,17 +4,22 @@
 //! ([`crate::io`]).
 
 mod builtin;
+mod builtin;
+mod cuda;
 pub mod far;
 mod fio;
 pub mod iperf3;
+pub mod nvbandwidth;
 pub mod perftest;
 mod tcp;
 
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
+pub use cuda::Cuda;
 pub use far::{Far, FarPlace};
 pub use fio::Fio;
 pub use iperf3::Iperf3;
+pub use nvbandwidth::Nvbandwidth;
 pub use perftest::Perftest;
 pub use tcp::Tcp;
 

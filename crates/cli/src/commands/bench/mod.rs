@@ -4,6 +4,7 @@
 pub mod disk;
 pub mod net;
 pub mod rdma;
+pub mod gpu;
 mod shared;
 mod target;
 
@@ -26,6 +27,8 @@ pub enum BenchCommand {
     Net(net::NetArgs),
     /// Measure RDMA between this host and another one, by perftest
     Rdma(rdma::RdmaArgs),
+    /// Measure copies between memory and a GPU: download, readback, both at once
+    Gpu(gpu::GpuArgs),
 }
 
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
@@ -33,5 +36,6 @@ pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
         BenchCommand::Net(command) => net::run(common, command),
         BenchCommand::Rdma(command) => rdma::run(common, command),
         BenchCommand::Disk(command) => disk::run(common, command),
+        BenchCommand::Gpu(command) => gpu::run(common, command),
     }
 }

@@ -1,0 +1,227 @@
+//! `numaio bench gpu`: copies between memory on each node and a GPU.
+
+use super::shared::{self, BoundsArgs, PlacesArgs};
+use crate::args::{count, Common, Directions};
+use crate::commands::measuring;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use clap::{Args, ValueEnum};
+use numaio_linux::cuda::{self, Absent};
+use numaio_machine::devices::PciAddress;
+use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
+use numaio_machine::units::parse_size;
+use numaio_measure::engine::nvbandwidth::{self, ListedGpu};
+use numaio_measure::engine::{Cuda, Engine, Nvbandwidth};
+use numaio_measure::io::Matrix;
+use numaio_measure::IoOptions;
+use numaio_model::{io_ranks, Rule};
+use numaio_report::TextStyle;
+use numaio_schema::{IoDevice, IoRecord};
+use std::process::ExitCode;
+
+/// Largest block.
+const LARGEST: u64 = 16 << 30;
+/// Sizes at most.
+const MOST_SIZES: usize = 64;
+
+#[derive(Debug, Args)]
+#[command(mut_arg("streams", |streams| streams.default_value("1")))]
+pub struct GpuArgs {
+    /// The GPU: cuda:0, or its PCI address; without it cuda:0
+    #[arg(long, short, value_name = "DEV")]
+    pub device: Option<String>,
+    /// Only both directions at once; without it each alone too
+    #[arg(long, conflicts_with = "direction")]
+    pub both_at_once: bool,
+    /// Bytes of one copy: sizes as 64K,64M, or 1K..512M for every power of two between, as SHOC's
+    #[arg(long, value_name = "SIZE,...", default_value = "64M", value_parser = sizes)]
+    pub sizes: Sizes,
+    /// Copies of a stream in flight; 1 waits for each, as SHOC does
+    #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
+    pub depth: u32,
+    /// What moves the data; without it cuda, or nvbandwidth where numaio is linked statically
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<EngineArg>,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+    #[command(flatten)]
+    pub bounds: BoundsArgs,
+}
+
+/// What moves the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    /// Our own, by the CUDA driver
+    Cuda,
+    /// nvbandwidth; it has one stream, sizes of whole MiB, and chooses how much is in flight
+    Nvbandwidth,
+    /// Both, to check each other
+    All,
+}
+
+/// Sizes of copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes(Vec<u64>);
+
+pub fn run(common: &Common, args: &GpuArgs) -> Result<ExitCode, Failure> {
+    let machine = measuring::pick(common)?;
+    let topology = see(&machine);
+    let (gpus, engine) = match machine.is_live() {
+        true => live(common, &machine, args.engine)?,
+        false => (recorded(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
+    };
+    let gpu = choose(common, &topology, &gpus, args.device.as_deref())?;
+    let device = device(&topology, gpu);
+    let options = IoOptions {
+        block_bytes: args.sizes.0.clone(),
+        depth: args.depth,
+        ..args.bounds.options(matrix(common, args, &topology, &device), machine.time())
+    };
+    let engines = engines(engine, gpu.index);
+    let show = |records: &[IoRecord]| text(records, &output::style(common));
+    let asked = (engines.as_slice(), &device, &options);
+    shared::bench(common, &machine, &topology, &args.bounds, asked, show)
+}
+
+/// The GPUs of this machine, and the engine that can reach them.
+fn live(
+    common: &Common,
+    machine: &Machine,
+    engine: Option<EngineArg>,
+) -> Result<(Vec<ListedGpu>, EngineArg), Failure> {
+    let absent = match cuda::gpus() {
+        Ok(gpus) => return Ok((gpus.iter().map(listed).collect(), engine.unwrap_or(EngineArg::Cuda))),
+        Err(absent) => absent,
+    };
+    // A static binary cannot ask the driver, but nvbandwidth can.
+    if absent != Absent::Static || engine == Some(EngineArg::Cuda) {
+        return Err(absent.into());
+    }
+    let gpus = nvbandwidth::gpus(machine).map_err(|error| match error {
+        numaio_machine::probe::ProbeError::Unsupported { .. } => absent.clone().into(),
+        error => Failure::new(error),
+    })?;
+    output::remark(common, &format!("{absent}: nvbandwidth measures"));
+    Ok((gpus, EngineArg::Nvbandwidth))
+}
+
+fn listed(gpu: &cuda::Gpu) -> ListedGpu {
+    ListedGpu { index: gpu.index, name: gpu.name.clone(), pci: gpu.pci.parse().ok() }
+}
+
+/// On a tape: the name as it was given.
+fn recorded(args: &GpuArgs) -> Result<Vec<ListedGpu>, Failure> {
+    let name = args.device.as_deref().unwrap_or("cuda:0");
+    let index = index(name).ok_or_else(|| {
+        Failure::usage(format!("{name:?} is no GPU of a recorded machine")).hint("name it as cuda:0")
+    })?;
+    Ok(vec![ListedGpu { index, name: String::new(), pci: None }])
+}
+
+/// `0` of `cuda:0`.
+fn index(name: &str) -> Option<u32> {
+    name.strip_prefix("cuda:")?.parse().ok()
+}
+
+/// The GPU that is meant.
+fn choose<'a>(
+    common: &Common,
+    topology: &Topology,
+    gpus: &'a [ListedGpu],
+    wanted: Option<&str>,
+) -> Result<&'a ListedGpu, Failure> {
+    let names = || gpus.iter().map(|gpu| format!("cuda:{}", gpu.index)).collect::<Vec<String>>().join(", ");
+    let Some(name) = wanted else {
+        if gpus.len() > 1 {
+            output::remark(common, &format!("there are {}; --device names another than the first", names()));
+        }
+        return gpus.first().ok_or_else(|| Failure::new("no GPU found: nvbandwidth lists none"));
+    };
+    let address =
+        || topology.devices.iter().find(|device| device.answers_to(name)).and_then(|found| found.pci);
+    let pci: Option<PciAddress> = name.parse().ok().or_else(address);
+    let is_meant = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
+    gpus.iter().find(is_meant).ok_or_else(|| {
+        Failure::usage(format!("{name:?} is no GPU that the CUDA driver finds; there are {}", names()))
+    })
+}
+
+/// Where it hangs, by its PCI address.
+fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
+    let found = topology.devices.iter().find(|device| gpu.pci.is_some() && device.pci == gpu.pci);
+    let known = found.map(|found| numaio_measure::io::device(found, None));
+    let (node, irqs) = known.map_or_else(Default::default, |known| (known.node, known.irqs));
+    IoDevice {
+        name: format!("cuda:{}", gpu.index),
+        model: gpu.name.clone(),
+        pci: gpu.pci.map(|pci| pci.to_string()),
+        node,
+        by_way_of: None,
+        irqs,
+    }
+}
+
+fn matrix(common: &Common, args: &GpuArgs, topology: &Topology, device: &IoDevice) -> Matrix {
+    let matrix = args.places.matrix(common, topology, device);
+    let both_at_once = args.places.direction == Directions::Both;
+    let directions = if args.both_at_once { Vec::new() } else { matrix.directions };
+    Matrix { both_at_once, directions, ..matrix }
+}
+
+fn engines(engine: EngineArg, device: u32) -> Vec<Box<dyn Engine>> {
+    let cuda = || Box::new(Cuda { device }) as Box<dyn Engine>;
+    let nvbandwidth = || Box::new(Nvbandwidth { device }) as Box<dyn Engine>;
+    match engine {
+        EngineArg::Cuda => vec![cuda()],
+        EngineArg::Nvbandwidth => vec![nvbandwidth()],
+        EngineArg::All => vec![cuda(), nvbandwidth()],
+    }
+}
+
+/// A page for each engine, and how far they agree.
+fn text(records: &[IoRecord], style: &TextStyle) -> String {
+    let page = |record: &IoRecord| {
+        let ranks = io_ranks(record, Rule::default());
+        numaio_report::gpu_text(record, &ranks, style)
+    };
+    let mut pages: Vec<String> = records.iter().map(page).collect();
+    if let [one, other] = records {
+        pages.push(numaio_report::io_agreement(one, other, style));
+    }
+    pages.join("\n")
+}
+
+/// Sizes, each alone or `FIRST..LAST`: every power of two times the first one up to the last.
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once("..").unwrap_or((part, part));
+        let (first, last) = (parse_size(first)?, parse_size(last)?);
+        if first == 0 || last > LARGEST || first > last {
+            return Err(format!("{part:?}: sizes go from 1 byte to 16 GiB, the smaller one first"));
+        }
+        let doubled = std::iter::successors(Some(first), |size| Some(size * 2));
+        sizes.extend(doubled.take_while(|size| *size <= last));
+    }
+    match sizes.len() > MOST_SIZES {
+        true => Err(format!("{} sizes; up to {MOST_SIZES} can be had", sizes.len())),
+        false => Ok(Sizes(sizes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_single_or_every_power_of_two_between() {
+        assert_eq!(sizes("1K..8K"), Ok(Sizes(vec![1024, 2048, 4096, 8192])));
+        assert_eq!(sizes("1K..512M").map(|sizes| sizes.0.len()), Ok(20), "as SHOC's");
+        assert_eq!(sizes("64M,3K..7K"), Ok(Sizes(vec![64 << 20, 3072, 6144])));
+        for wrong in ["", "0", "1K..", "..1K", "2K..1K", "17G", "x", "1K,,2K", "-1", "1..8G,1..8G"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! One stream of copies between a buffer and a device.
+
+use super::driver::{Address, Raw, NOT_READY};
+use super::objects::{Context, Owned};
+use crate::io::streams::Queue;
+use crate::memory::Buffer;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::workload::Direction;
+use std::ffi::c_void;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a copy is watched busily: longer than a small one takes.
+const WATCH: Duration = Duration::from_micros(100);
+/// How long is then slept between two looks; another copy is in flight meanwhile.
+const NAP: Duration = Duration::from_micros(50);
+/// How long a turn waits: then the caller looks whether to go on.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Copies of equal blocks, one after the other, some of them in flight. The buffer holds a block for each that is in
+/// flight; the device's memory holds one, as copies of a stream follow each other.
+pub struct Copies<'c> {
+    context: &'c Context<'c>,
+    direction: Direction,
+    block: usize,
+    /// Slot of the oldest copy in flight.
+    oldest: usize,
+    in_flight: usize,
+    /// One for each block in flight: it comes when the copy is done.
+    events: Vec<Owned<'c, Raw>>,
+    // What follows is given back in this order: nothing goes while a copy may still use it.
+    stream: Owned<'c, Raw>,
+    device: Owned<'c, Address>,
+    host: Owned<'c, *mut c_void>,
+}
+
+impl<'c> Copies<'c> {
+    /// Prepares copies from or to a buffer of `depth` blocks, whose pages are there. The context must be the calling
+    /// thread's.
+    ///
+    /// # Safety
+    /// The buffer must outlive what is given back, and nobody else may use it meanwhile.
+    pub unsafe fn new(
+        context: &'c Context<'c>,
+        buffer: &Buffer,
+        depth: usize,
+        direction: Direction,
+    ) -> Result<Self, ProbeError> {
+        let block = buffer.bytes() / depth.max(1);
+        // SAFETY: the caller's promise.
+        let host = unsafe { context.register(buffer.start(), buffer.bytes()) }?;
+        let device = context.allocate(block)?;
+        let stream = context.stream()?;
+        let events = (0..depth.max(1)).map(|_| context.event()).collect::<Result<_, _>>()?;
+        Ok(Self { context, direction, block, oldest: 0, in_flight: 0, events, stream, device, host })
+    }
+
+    /// Puts a copy of a slot's block into the stream. The slot's copy before must be done.
+    fn submit(&self, slot: usize) -> Result<(), ProbeError> {
+        let of = &self.context.driver.functions;
+        let (block, stream, device) = (self.block, self.stream.raw, self.device.raw);
+        // SAFETY: there are as many slots as blocks in the buffer.
+        let host = unsafe { self.host.raw.byte_add(slot * block) };
+        // SAFETY: both ranges are as long as the block, registered or allocated, and outlive the copy: the drop waits
+        // for it.
+        let (what, code) = unsafe {
+            match self.direction {
+                Direction::Write => {
+                    ("copy to the GPU (cuMemcpyHtoDAsync)", (of.to_device)(device, host, block, stream))
+                }
+                Direction::Read => {
+                    ("copy from the GPU (cuMemcpyDtoHAsync)", (of.to_host)(host, device, block, stream))
+                }
+            }
+        };
+        self.context.driver.check(what, code)?;
+        // SAFETY: event and stream are alive.
+        let code = unsafe { (of.record)(self.events[slot].raw, stream) };
+        self.context.driver.check("cuEventRecord", code)
+    }
+
+    /// Whether a slot's copy is done.
+    fn is_done(&self, slot: usize) -> Result<bool, ProbeError> {
+        // SAFETY: the event is alive.
+        match unsafe { (self.context.driver.functions.query)(self.events[slot].raw) } {
+            NOT_READY => Ok(false),
+            code => self.context.driver.check("wait for the GPU (cuEventQuery)", code).map(|()| true),
+        }
+    }
+
+    /// Waits for a slot's copy, for a turn at most; whether it is done.
+    fn wait(&self, slot: usize) -> Result<bool, ProbeError> {
+        let began = Instant::now();
+        while !self.is_done(slot)? {
+            let waited = began.elapsed();
+            if waited > TURN {
+                return Ok(false);
+            }
+            // With one copy in flight, the device would wait for us to wake up.
+            match self.events.len() > 1 && waited > WATCH {
+                true => thread::sleep(NAP),
+                false => std::hint::spin_loop(),
+            }
+        }
+        Ok(true)
+    }
+
+    fn next(&mut self) -> Result<u64, ProbeError> {
+        let depth = self.events.len();
+        while self.in_flight < depth {
+            self.submit((self.oldest + self.in_flight) % depth)?;
+            self.in_flight += 1;
+        }
+        if !self.wait(self.oldest)? {
+            return Ok(0);
+        }
+        self.oldest = (self.oldest + 1) % depth;
+        self.in_flight -= 1;
+        Ok(self.block as u64)
+    }
+}
+
+impl Queue for Copies<'_> {
+    fn turn(&mut self) -> Result<u64, String> {
+        self.next().map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Copies<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the stream is alive. A device that is lost makes no copies any more; its error was told where it was
+        // met.
+        unsafe { (self.context.driver.functions.synchronize)(self.stream.raw) };
+    }
+}

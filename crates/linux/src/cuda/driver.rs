@@ -1,0 +1,199 @@
+//! The driver library: loading it, its functions, and its errors by name.
+
+use super::{Absent, Gpu};
+use numaio_machine::probe::ProbeError;
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::fs::OpenOptions;
+use std::ptr;
+
+/// `CUresult`; 0 is success.
+pub type Code = c_int;
+/// `CUDA_ERROR_NOT_READY`: what is asked for is still under way.
+pub const NOT_READY: Code = 600;
+/// Most GPUs that are listed; the driver numbers no more.
+const MOST_GPUS: c_int = 256;
+/// Room for a device's name, its end included.
+const NAME_BYTES: usize = 256;
+/// Room for a PCI address, its end included.
+const PCI_BYTES: usize = 64;
+
+/// A handle of the driver: context, stream or event.
+pub type Raw = *mut c_void;
+/// An address in a device's memory (`CUdeviceptr`).
+pub type Address = u64;
+
+/// Declares the driver's functions, and how they are found in the library.
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
+        /// The functions that are used (CUDA Driver API, "Modules"), by their names in the library.
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($argument),*) -> Code,)*
+        }
+
+        impl Functions {
+            /// Finds them all. `find` gives the address of a function, or null.
+            ///
+            /// # Safety
+            /// Under each name the library must have the driver's function of that name, for as long as this lives.
+            unsafe fn found(find: impl Fn(&CStr) -> *mut c_void) -> Result<Self, Absent> {
+                Ok(Self {
+                    $($name: {
+                        let symbol = find($symbol);
+                        if symbol.is_null() {
+                            return Err(Absent::Incomplete { function: $symbol.to_string_lossy().into_owned() });
+                        }
+                        // SAFETY: the caller's promise; the signature is that of the driver's header.
+                        unsafe {
+                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> Code>(symbol)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    init: c"cuInit"(c_uint);
+    error_name: c"cuGetErrorName"(Code, *mut *const c_char);
+    device_count: c"cuDeviceGetCount"(*mut c_int);
+    device: c"cuDeviceGet"(*mut c_int, c_int);
+    device_name: c"cuDeviceGetName"(*mut c_char, c_int, c_int);
+    pci_bus_id: c"cuDeviceGetPCIBusId"(*mut c_char, c_int, c_int);
+    retain: c"cuDevicePrimaryCtxRetain"(*mut Raw, c_int);
+    release: c"cuDevicePrimaryCtxRelease_v2"(c_int);
+    set_current: c"cuCtxSetCurrent"(Raw);
+    register: c"cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+    unregister: c"cuMemHostUnregister"(*mut c_void);
+    allocate: c"cuMemAlloc_v2"(*mut Address, usize);
+    free: c"cuMemFree_v2"(Address);
+    to_device: c"cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Raw);
+    to_host: c"cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Raw);
+    create_stream: c"cuStreamCreate"(*mut Raw, c_uint);
+    synchronize: c"cuStreamSynchronize"(Raw);
+    destroy_stream: c"cuStreamDestroy_v2"(Raw);
+    create_event: c"cuEventCreate"(*mut Raw, c_uint);
+    record: c"cuEventRecord"(Raw, Raw);
+    query: c"cuEventQuery"(Raw);
+    destroy_event: c"cuEventDestroy_v2"(Raw);
+}
+
+/// The driver, started.
+pub struct Driver {
+    pub functions: Functions,
+}
+
+impl Driver {
+    /// Loads a library by its file name and starts it.
+    pub fn load(library: &str) -> Result<Self, Absent> {
+        let library = open(library)?;
+        // SAFETY: a library that bears the driver's name or, in tests, is written after it; it is never closed.
+        let functions = unsafe { Functions::found(|symbol| find(library, symbol)) }?;
+        let driver = Self { functions };
+        // SAFETY: the first call of every user of the driver; it takes no memory of ours.
+        let code = unsafe { (driver.functions.init)(0) };
+        driver.start("cuInit", code)?;
+        Ok(driver)
+    }
+
+    /// The GPUs, by the driver's index.
+    pub fn gpus(&self) -> Result<Vec<Gpu>, Absent> {
+        let mut count = 0;
+        // SAFETY: the pointer is to a value that lives through the call.
+        self.start("cuDeviceGetCount", unsafe { (self.functions.device_count)(&raw mut count) })?;
+        if count <= 0 {
+            return Err(Absent::NoDevice { name: "it counts none".to_owned() });
+        }
+        (0..count.min(MOST_GPUS)).map(|index| self.gpu(index)).collect()
+    }
+
+    fn gpu(&self, index: c_int) -> Result<Gpu, Absent> {
+        let mut device = 0;
+        // SAFETY: the pointer is to a value that lives through the call.
+        self.start("cuDeviceGet", unsafe { (self.functions.device)(&raw mut device, index) })?;
+        let mut name = [0 as c_char; NAME_BYTES];
+        let mut pci = [0 as c_char; PCI_BYTES];
+        let of = &self.functions;
+        // SAFETY: the driver writes at most as many bytes as it is told, into an array that has them; the last one
+        // is kept for the end.
+        let code = unsafe { (of.device_name)(name.as_mut_ptr(), NAME_BYTES as c_int - 1, device) };
+        self.start("cuDeviceGetName", code)?;
+        // SAFETY: as above.
+        let code = unsafe { (of.pci_bus_id)(pci.as_mut_ptr(), PCI_BYTES as c_int - 1, device) };
+        self.start("cuDeviceGetPCIBusId", code)?;
+        Ok(Gpu { index: index.unsigned_abs(), name: text(&name), pci: text(&pci) })
+    }
+
+    /// Whether a call that looks for devices succeeded.
+    fn start(&self, call: &str, code: Code) -> Result<(), Absent> {
+        let open = |file: &str| OpenOptions::new().read(true).write(true).open(file).map(drop);
+        match code {
+            0 => Ok(()),
+            code => Err(Absent::of_code(call, code, self.name(code), open)),
+        }
+    }
+
+    /// Whether a call succeeded; `what` was asked for.
+    pub fn check(&self, what: &str, code: Code) -> Result<(), ProbeError> {
+        match code {
+            0 => Ok(()),
+            code => Err(ProbeError::Refused { what: what.to_owned(), why: self.name(code) }),
+        }
+    }
+
+    /// The driver's name of an error, as `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub fn name(&self, code: Code) -> String {
+        let mut name = ptr::null();
+        // SAFETY: the pointer is to a value that lives through the call.
+        let found = unsafe { (self.functions.error_name)(code, &raw mut name) };
+        if found != 0 || name.is_null() {
+            return format!("CUDA error {code}");
+        }
+        // SAFETY: the driver gave the address of a text that ends with a zero and lasts as long as the library.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+}
+
+/// The text up to the first zero.
+fn text(bytes: &[c_char]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// Loads a library (dlopen(3)).
+#[cfg(not(target_feature = "crt-static"))]
+fn open(library: &str) -> Result<*mut c_void, Absent> {
+    let missing = |why: String| Absent::NoLibrary { why };
+    let name = std::ffi::CString::new(library).map_err(|error| missing(error.to_string()))?;
+    // SAFETY: the name ends with a zero and lives through the call. What the library runs when it is loaded is the
+    // driver's own.
+    let opened = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if !opened.is_null() {
+        return Ok(opened);
+    }
+    // SAFETY: dlerror gives null or a text that stays until the next call of this thread.
+    let why = unsafe { libc::dlerror() };
+    if why.is_null() {
+        return Err(missing(library.to_owned()));
+    }
+    // SAFETY: as above.
+    Err(missing(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned()))
+}
+
+/// A static C library has a dlopen in name only.
+#[cfg(target_feature = "crt-static")]
+fn open(_library: &str) -> Result<*mut c_void, Absent> {
+    Err(Absent::Static)
+}
+
+/// The address of a function, or null.
+#[cfg(not(target_feature = "crt-static"))]
+fn find(library: *mut c_void, symbol: &CStr) -> *mut c_void {
+    // SAFETY: the library is open, and the name ends with a zero and lives through the call.
+    unsafe { libc::dlsym(library, symbol.as_ptr()) }
+}
+
+#[cfg(target_feature = "crt-static")]
+fn find(_library: *mut c_void, _symbol: &CStr) -> *mut c_void {
+    ptr::null_mut()
+}

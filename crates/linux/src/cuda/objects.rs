@@ -1,0 +1,124 @@
+//! What the driver makes for us, given back when dropped.
+
+use super::driver::{Address, Code, Driver, Raw};
+use numaio_machine::probe::ProbeError;
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+
+/// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for every context.
+const PORTABLE: u32 = 1;
+/// `CU_STREAM_NON_BLOCKING`: waits for no other stream.
+const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DISABLE_TIMING`: only tells whether it has come.
+const NO_TIMING: u32 = 2;
+
+/// The primary context of a device.
+pub struct Context<'d> {
+    pub driver: &'d Driver,
+    device: c_int,
+    raw: Raw,
+}
+
+// SAFETY: the driver's contexts may be used by every thread (CUDA Driver API, "Difference between the driver and
+// runtime APIs" and cuCtxSetCurrent); nothing else is in here that is not shared anyway.
+unsafe impl Sync for Context<'_> {}
+
+impl<'d> Context<'d> {
+    /// Of the device with that index.
+    pub fn of(driver: &'d Driver, index: u32) -> Result<Self, ProbeError> {
+        let what = format!("GPU cuda:{index}");
+        let index = c_int::try_from(index).unwrap_or(c_int::MAX);
+        let of = &driver.functions;
+        let mut device = 0;
+        // SAFETY: the pointer is to a value that lives through the call.
+        driver.check(&what, unsafe { (of.device)(&raw mut device, index) })?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: as above.
+        driver.check(&what, unsafe { (of.retain)(&raw mut raw, device) })?;
+        Ok(Self { driver, device, raw })
+    }
+
+    /// Makes it the calling thread's.
+    pub fn enter(&self) -> Result<(), ProbeError> {
+        // SAFETY: the context is alive.
+        let code = unsafe { (self.driver.functions.set_current)(self.raw) };
+        self.driver.check("cuCtxSetCurrent", code)
+    }
+
+    /// Pins memory and lets the device reach it.
+    ///
+    /// # Safety
+    /// The memory must be mapped until what is given back is dropped.
+    pub unsafe fn register(
+        &self,
+        start: *mut u8,
+        bytes: usize,
+    ) -> Result<Owned<'_, *mut c_void>, ProbeError> {
+        let what = format!("pin {bytes} bytes for the GPU (cuMemHostRegister)");
+        let of = &self.driver.functions;
+        let start: *mut c_void = start.cast();
+        // SAFETY: the caller's promise.
+        self.driver.check(&what, unsafe { (of.register)(start, bytes, PORTABLE) })?;
+        Ok(Owned { raw: start, end: of.unregister, context: PhantomData })
+    }
+
+    /// Memory of the device.
+    pub fn allocate(&self, bytes: usize) -> Result<Owned<'_, Address>, ProbeError> {
+        let of = &self.driver.functions;
+        let make = |made: &mut Address| {
+            // SAFETY: the pointer is to a value that lives through the call; so in all calls below.
+            unsafe { (of.allocate)(&raw mut *made, bytes) }
+        };
+        self.make(&format!("{bytes} bytes of the GPU's memory (cuMemAlloc)"), 0, make, of.free)
+    }
+
+    /// A stream: what is put into it is done one after the other.
+    pub fn stream(&self) -> Result<Owned<'_, Raw>, ProbeError> {
+        let of = &self.driver.functions;
+        // SAFETY: as in `allocate`.
+        let make = |made: &mut Raw| unsafe { (of.create_stream)(&raw mut *made, NON_BLOCKING) };
+        self.make("cuStreamCreate", ptr::null_mut(), make, of.destroy_stream)
+    }
+
+    /// An event, which tells whether a stream has come to it.
+    pub fn event(&self) -> Result<Owned<'_, Raw>, ProbeError> {
+        let of = &self.driver.functions;
+        // SAFETY: as in `allocate`.
+        let make = |made: &mut Raw| unsafe { (of.create_event)(&raw mut *made, NO_TIMING) };
+        self.make("cuEventCreate", ptr::null_mut(), make, of.destroy_event)
+    }
+
+    fn make<T: Copy>(
+        &self,
+        what: &str,
+        nothing: T,
+        make: impl Fn(&mut T) -> Code,
+        end: unsafe extern "C" fn(T) -> Code,
+    ) -> Result<Owned<'_, T>, ProbeError> {
+        let mut made = nothing;
+        self.driver.check(what, make(&mut made))?;
+        Ok(Owned { raw: made, end, context: PhantomData })
+    }
+}
+
+impl Drop for Context<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once, by `of`. An error cannot be told here; so in the drop below.
+        unsafe { (self.driver.functions.release)(self.device) };
+    }
+}
+
+/// One thing that the driver made.
+pub struct Owned<'c, T: Copy> {
+    pub raw: T,
+    end: unsafe extern "C" fn(T) -> Code,
+    context: PhantomData<&'c Context<'c>>,
+}
+
+impl<T: Copy> Drop for Owned<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the driver made it for us and it ends only here; the context it belongs to outlives it.
+        unsafe { (self.end)(self.raw) };
+    }
+}

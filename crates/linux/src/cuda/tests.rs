@@ -1,0 +1,264 @@
+//! The engine against a driver without a GPU (tests/support/fake_cuda.c), and what is done without one.
+
+use super::driver::Driver;
+use super::objects::Context;
+use super::run::run_by;
+use super::Absent;
+use crate::Root;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::probe::{IoGroupOutcome, IoOutcome, ProbeError};
+use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::workload::{Direction, IoPath, IoWorkload, Sampling, StreamGroup};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A fake driver, compiled with some definitions; removed when dropped.
+struct Fake {
+    path: PathBuf,
+}
+
+impl Fake {
+    /// None, with the reason told, where it cannot be built or loaded.
+    fn new(definitions: &[&str]) -> Option<Self> {
+        if cfg!(target_feature = "crt-static") {
+            say("skipped: a static program loads no library");
+            return None;
+        }
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("numaio-fake-cuda-{}-{}.so", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/fake_cuda.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-pthread", "-O1", "-o"]).arg(&path).arg(source);
+        cc.args(definitions.iter().map(|definition| format!("-D{definition}")));
+        let Ok(output) = cc.output() else {
+            say("skipped: no C compiler to build a driver without a GPU");
+            return None;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(Self { path })
+    }
+
+    fn load(&self) -> Result<Driver, Absent> {
+        Driver::load(self.path.to_str().expect("a name in UTF-8"))
+    }
+
+    /// What the driver made and did not get back, or got back while a copy used it.
+    fn objects(&self) -> i32 {
+        let path = std::ffi::CString::new(self.path.to_str().expect("UTF-8")).expect("no zero");
+        // SAFETY: the library is loaded already, and has this function with this signature.
+        unsafe {
+            let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            let function = libc::dlsym(library, c"fake_objects".as_ptr());
+            std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> i32>(function)()
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// To standard error, whatever captures the output of tests.
+fn say(what: &str) {
+    use std::io::Write;
+    drop(writeln!(std::io::stderr(), "{what}"));
+}
+
+fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
+    let root = Root::live().expect("/");
+    let status = root.text("/proc/self/status").expect("a status");
+    let of = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
+        CpuSet::parse_list(line.trim()).expect("a list")
+    };
+    let memory = NodeId(of("Mems_allowed_list:").iter().next().unwrap_or(CpuId(0)).0);
+    let group = |(streams, direction): &(u32, Direction)| StreamGroup {
+        cpus: of("Cpus_allowed_list:"),
+        memory,
+        streams: *streams,
+        direction: *direction,
+    };
+    IoWorkload {
+        through: IoPath::Gpu { device: 0 },
+        groups: groups.iter().map(group).collect(),
+        block_bytes: 1 << 20,
+        depth: 2,
+        sampling: Sampling::Window { milliseconds: 200, slices: 4 },
+        most_bytes: None,
+    }
+}
+
+fn run(fake: &Fake, io: &IoWorkload, device: u32) -> Result<IoOutcome, ProbeError> {
+    let root = Root::live().expect("/");
+    run_by(&fake.load().expect("a driver"), &root, None, io, device)
+}
+
+fn bytes_per_s(group: &IoGroupOutcome) -> f64 {
+    let bytes: u64 = group.samples.iter().map(|sample| sample.bytes).sum();
+    bytes as f64 * 1e9 / group.samples.iter().map(|sample| sample.ns).sum::<u64>() as f64
+}
+
+use Direction::{Read, Write};
+
+#[test]
+fn devices_are_listed_with_their_addresses() {
+    let Some(fake) = Fake::new(&[]) else { return };
+    let gpus = fake.load().expect("a driver").gpus().expect("two");
+    let found: Vec<(u32, &str, &str)> =
+        gpus.iter().map(|gpu| (gpu.index, gpu.name.as_str(), gpu.pci.as_str())).collect();
+    assert_eq!(found, [(0, "Fake GPU A", "0000:F0:00.0"), (1, "Fake GPU B", "0000:F1:00.0")]);
+}
+
+#[test]
+fn each_direction_has_its_rate_and_all_is_given_back() {
+    let Some(fake) = Fake::new(&["WRITE_RATE=200e6", "READ_RATE=40e6"]) else { return };
+    for (direction, rate, streams) in [(Write, 200e6, 1), (Read, 40e6, 1), (Write, 200e6, 3)] {
+        let outcome = run(&fake, &workload(&[(streams, direction)]), 1).expect("copies");
+        let [group] = &outcome.groups[..] else { panic!("one group") };
+        assert_eq!((group.samples.len(), outcome.cut.as_deref()), (4, None));
+        // The fake's engine never moves more; a machine that is busy may move less.
+        let measured = bytes_per_s(group);
+        assert!(measured > 0.0 && measured < 1.1 * rate, "{measured} of {rate}");
+        assert_eq!(group.requests, group.samples.iter().map(|sample| sample.bytes).sum::<u64>() >> 20);
+        assert_eq!(group.residency.pages_misplaced, 0);
+        assert!(group.residency.pages_checked.is_none_or(|pages| pages > 0));
+        assert!(outcome.cpu_ns > 0 && outcome.elapsed_ns >= 250_000_000);
+    }
+    assert_eq!(fake.objects(), 0);
+}
+
+#[test]
+fn both_directions_at_once_share_their_stretches() {
+    let Some(fake) = Fake::new(&["WRITE_RATE=200e6", "READ_RATE=40e6"]) else { return };
+    let outcome = run(&fake, &workload(&[(1, Write), (2, Read)]), 0).expect("copies");
+    let [write, read] = &outcome.groups[..] else { panic!("two groups") };
+    let ns = |group: &IoGroupOutcome| group.samples.iter().map(|sample| sample.ns).collect::<Vec<u64>>();
+    assert_eq!((ns(write), ns(read)), (vec![50_000_000; 4], vec![50_000_000; 4]));
+    assert!(bytes_per_s(read) < 44e6 && bytes_per_s(write) < 220e6);
+}
+
+#[test]
+fn a_lost_device_cuts_the_run_and_what_was_measured_is_kept() {
+    // 70 MiB are 180 ms at this rate: the warm-up and two slices. A busy machine needs longer, and has time enough.
+    let Some(fake) = Fake::new(&["WRITE_RATE=400e6", "LOST_AFTER=70"]) else { return };
+    let sampling = Sampling::Window { milliseconds: 10_000, slices: 200 };
+    let io = IoWorkload { sampling, ..workload(&[(2, Write)]) };
+    let outcome = run(&fake, &io, 0).expect("what was measured");
+    let cut = outcome.cut.expect("a reason");
+    assert!(cut.contains("the GPU (cu") && cut.contains("): CUDA_ERROR_UNKNOWN"), "{cut}");
+    let slices = outcome.groups[0].samples.len();
+    assert!((1..200).contains(&slices), "{slices}");
+    let bytes: u64 = outcome.groups[0].samples.iter().map(|sample| sample.bytes).sum();
+    assert!(bytes > 0 && bytes <= 70 << 20, "{bytes}");
+    assert_eq!(fake.objects(), 0);
+}
+
+#[test]
+fn a_device_lost_at_once_gives_no_sample() {
+    let Some(fake) = Fake::new(&["LOST_AFTER=1"]) else { return };
+    let outcome = run(&fake, &workload(&[(1, Write), (1, Read)]), 0).expect("nothing");
+    assert!(outcome.cut.is_some() && outcome.groups.iter().all(|group| group.samples.is_empty()));
+}
+
+#[test]
+fn a_limit_of_bytes_ends_the_run_and_is_kept() {
+    let Some(fake) = Fake::new(&["WRITE_RATE=200e6"]) else { return };
+    for most in [3u64, 24] {
+        let io = IoWorkload { most_bytes: Some(most << 20), ..workload(&[(1, Write)]) };
+        let outcome = run(&fake, &io, 0).expect("some");
+        assert_eq!(outcome.cut, None);
+        let samples = &outcome.groups[0].samples;
+        let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
+        assert!((1..=4).contains(&samples.len()) && bytes > 0 && bytes <= most << 20, "{samples:?}");
+    }
+}
+
+#[test]
+fn what_the_driver_refuses_has_its_name() {
+    let Some(fake) = Fake::new(&["DEVICE_BYTES=1000"]) else { return };
+    let error = run(&fake, &workload(&[(1, Write)]), 0).expect_err("no room").to_string();
+    assert_eq!(error, "1048576 bytes of the GPU's memory (cuMemAlloc): CUDA_ERROR_OUT_OF_MEMORY");
+    let error = run(&fake, &workload(&[(1, Write)]), 2).expect_err("no such device").to_string();
+    assert_eq!(error, "GPU cuda:2: CUDA_ERROR_INVALID_DEVICE");
+    let Some(fake) = Fake::new(&["PIN_CODE=12345"]) else { return };
+    let error = run(&fake, &workload(&[(2, Write)]), 0).expect_err("not pinned").to_string();
+    assert_eq!(error, "pin 2097152 bytes for the GPU (cuMemHostRegister): CUDA error 12345");
+    assert_eq!(fake.objects(), 0);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let Some(fake) = Fake::new(&[]) else { return };
+    let good = workload(&[(1, Write)]);
+    let mut no_cpus = good.clone();
+    no_cpus.groups[0].cpus = CpuSet::new();
+    for bad in [
+        workload(&[]),
+        workload(&[(0, Write)]),
+        workload(&[(u32::MAX, Write), (7, Read)]),
+        no_cpus,
+        IoWorkload { depth: 0, ..good.clone() },
+        IoWorkload { depth: u32::MAX, ..good.clone() },
+        IoWorkload { block_bytes: 0, ..good.clone() },
+        IoWorkload { sampling: Sampling::Repetitions { count: 3 }, ..good.clone() },
+        IoWorkload { sampling: Sampling::Window { milliseconds: 0, slices: 1 }, ..good.clone() },
+    ] {
+        assert!(matches!(run(&fake, &bad, 0), Err(ProbeError::Refused { .. })), "{bad}");
+    }
+    for block_bytes in [1 << 60, u64::MAX] {
+        let vast = IoWorkload { block_bytes, ..good.clone() };
+        assert!(matches!(run(&fake, &vast, 0), Err(ProbeError::NoMemory { .. })));
+    }
+}
+
+#[test]
+fn data_comes_back_as_it_went() {
+    let Some(fake) = Fake::new(&[]) else { return };
+    let driver = fake.load().expect("a driver");
+    let context = Context::of(&driver, 0).expect("a device");
+    context.enter().expect("entered");
+    let mut memory = (0..64u8).collect::<Vec<u8>>();
+    let of = &driver.functions;
+    {
+        // SAFETY: the memory outlives the registration.
+        let pinned = unsafe { context.register(memory.as_mut_ptr(), 64) }.expect("pinned");
+        let device = context.allocate(32).expect("memory");
+        let stream = context.stream().expect("a stream");
+        // SAFETY: both halves lie in the pinned memory, the device's has 32 bytes, and the stream is waited for.
+        let codes = unsafe {
+            let to = (of.to_device)(device.raw, pinned.raw, 32, stream.raw);
+            let back = (of.to_host)(pinned.raw.byte_add(32), device.raw, 32, stream.raw);
+            [to, back, (of.synchronize)(stream.raw)]
+        };
+        assert_eq!(codes, [0; 3]);
+        // SAFETY: more than was allocated; the fake looks before it copies.
+        assert_ne!(unsafe { (of.to_device)(device.raw, pinned.raw, 33, stream.raw) }, 0);
+    }
+    assert_eq!(memory[..32], memory[32..]);
+    drop(context);
+    assert_eq!(fake.objects(), 0);
+}
+
+#[test]
+fn without_a_gpu_it_is_said_why() {
+    let Err(missing) = Driver::load("no-such-library-of-ours.so") else { panic!("there is one") };
+    let said = missing.to_string();
+    let words =
+        if cfg!(target_feature = "crt-static") { "linked statically" } else { "no CUDA driver library" };
+    assert!(said.contains(words), "{said}");
+    let Some(fake) = Fake::new(&["DEVICES=0"]) else { return };
+    let Err(none) = fake.load().expect("a driver").gpus() else { panic!("there is one") };
+    assert!(none.to_string().contains("finds no device"), "{none}");
+    let Some(fake) = Fake::new(&["INIT_CODE=800"]) else { return };
+    let Err(refused) = fake.load() else { panic!("permitted") };
+    assert!(refused.to_string().contains("no permission") && refused.to_string().contains("NOT_PERMITTED"));
+    let Some(fake) = Fake::new(&["cuEventQuery=cuEventAsk"]) else { return };
+    let Err(incomplete) = fake.load() else { panic!("complete") };
+    assert!(incomplete.to_string().contains("no cuEventQuery"), "{incomplete}");
+}

@@ -1,0 +1,27 @@
+//! Our own streams to and from a GPU, by its driver.
+
+use super::{streams, Asked, Engine, Moved};
+use numaio_machine::probe::{Outcome, ProbeError};
+use numaio_machine::workload::{IoPath, Workload};
+use numaio_schema::IoEngine;
+
+/// A GPU. A device write is SHOC's download, a device read its readback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cuda {
+    /// The driver's index.
+    pub device: u32,
+}
+
+impl Engine for Cuda {
+    fn engine(&self) -> IoEngine {
+        IoEngine::Cuda
+    }
+
+    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+        Ok(streams(IoPath::Gpu { device: self.device }, asked))
+    }
+
+    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+        Moved::of_io(outcome)
+    }
+}

@@ -1,0 +1,128 @@
+//! Measured copies to and from a GPU as text: download, readback, and both at once, by node.
+
+use crate::figures::Figures;
+use crate::io_text::{self, Ranked};
+use crate::matrix_text::{figure, write_notes};
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use numaio_machine::ids::NodeId;
+use numaio_machine::units::size_for_people;
+use numaio_machine::workload::Direction;
+use numaio_schema::{IoCell, IoRecord};
+use std::collections::BTreeSet;
+
+/// One table: rows are places of CPUs and buffers, sizes and numbers of streams where there are several. `ranks` are the
+/// classes of the cells, in their order; cells have their colours.
+pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
+    let mut page = io_text::begin(record, style);
+    let rank = |index: usize| ranks.get(index).copied().flatten();
+    let cells: Vec<Ranked> =
+        record.cells.iter().enumerate().map(|(index, cell)| (cell, rank(index))).collect();
+    let (places, mixes): (Vec<Ranked>, Vec<Ranked>) =
+        cells.into_iter().partition(|(cell, _)| io_text::place(cell).is_some());
+    let unit = page.style().unit;
+    let at_once = match places.iter().any(|(cell, _)| cell.groups.len() > 1) {
+        true => "; BOTH is download and readback at once",
+        false => "",
+    };
+    page.heading(&format!("Download (device write) and readback (device read): median in {unit}{at_once}"));
+    write_table(&mut page, &places);
+    for class in record.method.represented.iter().filter(|class| class.nodes.len() > 1) {
+        let of = format!("{}: {}", class.direction.name(), io_text::stands_for(class));
+        page.paragraph(2, 2, &of);
+    }
+    io_text::write_saving(&mut page, record, &places);
+    if !mixes.is_empty() {
+        io_text::write_mixes(&mut page, &mixes);
+    }
+    write_notes(&mut page, record.cells.iter().map(|cell| (io_text::name(cell), &cell.bytes_per_s)));
+    io_text::write_processor_time(&mut page, record);
+    page.into_text()
+}
+
+/// What a row is of: places first, so that the sizes of one stand together.
+type Key = ((NodeId, NodeId), u64, u32);
+
+fn key(cell: &IoCell) -> Option<Key> {
+    Some((io_text::place(cell)?, cell.block_bytes, io_text::streams(cell)))
+}
+
+/// What a column is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    One(Direction),
+    Both,
+    OfBoth(Direction),
+}
+
+impl Column {
+    const ALL: [Self; 5] = [
+        Self::One(Direction::Write),
+        Self::One(Direction::Read),
+        Self::Both,
+        Self::OfBoth(Direction::Write),
+        Self::OfBoth(Direction::Read),
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::One(Direction::Write) => "DOWNLOAD",
+            Self::One(Direction::Read) => "READBACK",
+            Self::Both => "BOTH",
+            Self::OfBoth(Direction::Write) => "OF IT DOWN",
+            Self::OfBoth(Direction::Read) => "BACK",
+        }
+    }
+
+    fn is_of(self, cell: &IoCell) -> bool {
+        match (self, cell.groups.as_slice()) {
+            (Self::One(direction), [group]) => group.direction == direction,
+            (Self::Both | Self::OfBoth(_), [_, _]) => true,
+            _ => false,
+        }
+    }
+
+    /// The figure of a cell in bytes per second.
+    fn value(self, cell: &IoCell) -> Option<f64> {
+        match self {
+            Self::One(_) | Self::Both => cell.bytes_per_s.median(),
+            Self::OfBoth(direction) => {
+                let part = cell.groups.iter().position(|group| group.direction == direction)?;
+                Some(cell.of_groups.get(part)?.as_ref()?.median)
+            }
+        }
+    }
+}
+
+fn write_table(page: &mut Page, cells: &[Ranked]) {
+    let keys: BTreeSet<Key> = cells.iter().filter_map(|(cell, _)| key(cell)).collect();
+    let several = |count: usize| count > 1;
+    let apart = keys.iter().any(|((cpu, memory), ..)| cpu != memory);
+    let sizes = several(keys.iter().map(|(_, size, _)| size).collect::<BTreeSet<_>>().len());
+    let numbers = several(keys.iter().map(|(.., streams)| streams).collect::<BTreeSet<_>>().len());
+    let mut heads = if apart { vec!["CPU NODE", "BUFFERS"] } else { vec!["NODE"] };
+    heads.extend(sizes.then_some("SIZE"));
+    heads.extend(numbers.then_some("STREAMS"));
+    let columns: Vec<Column> =
+        Column::ALL.into_iter().filter(|column| cells.iter().any(|(cell, _)| column.is_of(cell))).collect();
+    let titles = heads.into_iter().chain(columns.iter().map(|column| column.title()));
+    let mut table = Table::new(titles.map(|title| (title, Align::Right)));
+    let values = cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median());
+    let figures = Figures::bandwidth(page.style().unit, values);
+    for row in &keys {
+        let ((cpu, memory), size, streams) = row;
+        let mut texts = vec![cpu.to_string()];
+        texts.extend(apart.then(|| memory.to_string()));
+        texts.extend(sizes.then(|| size_for_people(*size)));
+        texts.extend(numbers.then(|| streams.to_string()));
+        let of = |column: &Column| {
+            let found = cells.iter().find(|(cell, _)| key(cell) == Some(*row) && column.is_of(cell));
+            let text = figure(found.map(|(cell, _)| &cell.bytes_per_s), |_| {
+                found.and_then(|(cell, _)| column.value(cell)).map(|value| figures.of(value))
+            });
+            Cell::of_class(text, found.and_then(|(_, rank)| *rank))
+        };
+        table.row(texts.into_iter().map(Cell::from).chain(columns.iter().map(of)));
+    }
+    page.table(2, &table);
+}
