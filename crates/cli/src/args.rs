@@ -89,6 +89,10 @@ pub enum Command {
     Run(crate::commands::run::RunArgs),
     /// Show where running programs are, and which are remote to their devices
     Status(crate::commands::status::StatusArgs),
+    /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
+    Irq(crate::commands::irq::IrqArgs),
+    /// Take back what numaio changed on this machine
+    Undo(crate::commands::undo::UndoArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

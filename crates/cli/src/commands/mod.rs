@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compare;
 pub mod export;
 mod generate;
+pub mod irq;
 pub mod latency;
 mod matrix;
 mod measuring;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod status;
 pub mod stream;
 mod topology;
+pub mod undo;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -39,6 +41,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Run(command) => run::run(&args.common, command),
         Command::Near(command) => near::run(&args.common, command),
         Command::Status(command) => status::run(&args.common, command),
+        Command::Irq(command) => irq::run(&args.common, command),
+        Command::Undo(command) => undo::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod latency;
+mod steer;
 mod stream;
 
 use crate::noise::{run_factor, Random};
@@ -274,6 +275,13 @@ impl Control for Simulated {
             }
             // It runs Linux 6.12.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
+            Change::IrqAffinity { .. }
+            | Change::RpsCpus { .. }
+            | Change::RpsFlows { .. }
+            | Change::XpsCpus { .. }
+            | Change::SockFlowEntries { .. } => {
+                steer::apply(change, &self.spec.online_cpus(), &mut self.tree.borrow_mut())
+            }
         }
     }
 }
