@@ -97,7 +97,7 @@ pub fn queue_of(name: &str) -> Option<u32> {
     let word = word.rsplit(['-', '.', '_', ':']).next()?.to_ascii_lowercase();
     match word.strip_prefix("nvme").and_then(|rest| rest.strip_suffix('q')) {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            queue.checked_sub(1)
+            Some(queue).filter(|queue| *queue > 0)
         }
         _ => words.contains(&word.as_str()).then_some(queue),
     }
@@ -106,18 +106,16 @@ pub fn queue_of(name: &str) -> Option<u32> {
 /// Why an interrupt cannot be moved; none if it can, as far as can be told without trying.
 ///
 /// The kernel marks such interrupts in debugfs alone (`kernel/irq/debugfs.c`). Where that is not to be read, the
-/// driver tells: those of NVMe queues, virtio disks and virtio SCSI always ask for them.
+/// driver tells: those of NVMe queues, virtio disks and virtio SCSI always ask for them. One without a handler, as
+/// of an interface that is down, has no affinity yet.
 pub fn fixed(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
     if irq.affinity.is_empty() {
-        return Some("the kernel tells no affinity of it".to_owned());
+        return Some("not in use".to_owned());
     }
     if let Some(text) = root.optional(&format!("/sys/kernel/debug/irq/irqs/{}", irq.number)) {
-        return text
-            .contains("IRQD_AFFINITY_MANAGED")
-            .then(|| "managed: the kernel itself spreads it over CPUs".to_owned());
+        return text.contains("IRQD_AFFINITY_MANAGED").then(|| "managed".to_owned());
     }
-    is_managed_by_driver(&irq.name)
-        .then(|| "managed, as its driver always asks: the kernel itself spreads it over CPUs".to_owned())
+    is_managed_by_driver(&irq.name).then(|| "managed, as its driver always asks".to_owned())
 }
 
 /// Whether an interrupt of that name is one whose driver asks the kernel to place it.
@@ -128,7 +126,7 @@ pub fn is_managed_by_driver(name: &str) -> bool {
             text.strip_prefix(before).and_then(|rest| rest.split_once(after)).map(|(number, _)| number);
         digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    digits(name, "nvme", &format!("q{}", u64::from(queue) + 1))
+    digits(name, "nvme", &format!("q{queue}"))
         || digits(name, "virtio", "-req.")
         || digits(name, "virtio", "-request")
 }
@@ -212,7 +210,7 @@ mod tests {
             ("virtio0-request", None),
             ("mlx5_comp7@pci:0000:3b:00.0", Some(7)),
             ("mlx5_async0@pci:0000:3b:00.0", None),
-            ("nvme0q4", Some(3)),
+            ("nvme0q4", Some(4)),
             ("nvme0q0", None),
             ("nvme0q0, nvme0q1", None),
             ("virtio1-config", None),

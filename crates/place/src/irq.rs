@@ -106,7 +106,10 @@ fn home(topology: &Topology, node: Option<NodeId>) -> (Option<NodeId>, String) {
         return (Some(own), format!("it is on node {own}, whose caches and memory its DMA reaches first"));
     }
     let distance = |id: &NodeId| topology.distances.as_ref().and_then(|it| it.between(own, *id));
-    let nearest = topology.cpu_nodes().iter().min_by_key(|id| (distance(id).unwrap_or(u32::MAX), *id));
+    let packages = |id: NodeId| topology.node(id).map_or(&[][..], |node| &node.packages);
+    let is_other = |id: &NodeId| !packages(*id).iter().any(|package| packages(own).contains(package));
+    let order = |id: &NodeId| (distance(id).unwrap_or(u32::MAX), is_other(id), *id);
+    let nearest = topology.cpu_nodes().iter().min_by_key(order);
     let why = match nearest {
         Some(id) => format!("its node {own} has no CPUs; node {id} is the nearest that has"),
         None => "no node is known to have CPUs".to_owned(),
@@ -135,35 +138,50 @@ fn interrupts(device: &DeviceIrqs, cores: &[Core], plan: &mut IrqPlan) {
     let name = &device.device;
     let alone = device.irqs.len() == 1;
     let ranks = ranks(device);
-    let mut fixed = Vec::new();
-    let mut count = 0;
-    for irq in &device.irqs {
-        if let Some(why) = &irq.fixed {
-            fixed.push((irq, why));
-            continue;
-        }
+    let before = plan.changes.len();
+    let mut of_queues = 0;
+    for irq in device.irqs.iter().filter(|irq| irq.fixed.is_none()) {
         let rank = irq.queue.and_then(|queue| ranks.get(&queue).copied()).or(alone.then_some(0));
         let cpus = match rank {
             Some(rank) => CpuSet::one(cores[rank % cores.len()].cpu),
             // It comes seldom: where it goes matters little, as long as it stays near.
             None => cores.iter().map(|core| core.cpu).collect(),
         };
-        let number = irq.irq.number;
-        let at = |cpus: &CpuSet| Change::IrqAffinity { irq: number, cpus: cpus.clone() };
-        count += usize::from(cpus != irq.irq.affinity);
+        let at = |cpus: &CpuSet| Change::IrqAffinity { irq: irq.irq.number, cpus: cpus.clone() };
+        of_queues += usize::from(rank.is_some() && cpus != irq.irq.affinity);
         add(plan, at(&cpus), at(&irq.irq.affinity));
     }
-    if let Some((_, why)) = fixed.first() {
-        let names: Vec<&str> = fixed.iter().map(|(irq, _)| irq.irq.name.as_str()).collect();
-        plan.rejected.push(format!("{name}: {} cannot be moved ({why})", names.join(", ")));
-    }
-    match (device.irqs.len() - fixed.len(), count) {
-        (0, _) => {}
-        (_, 0) => plan.reasons.push(format!("{name}: its interrupts are where they should be")),
-        _ => plan.reasons.push(format!(
-            "{name}: each queue's interrupts go to a core of its own{}",
-            if ranks.len() > cores.len() { ", then around: there are more queues than cores" } else { "" }
+    unmoved(device, plan);
+    let around = ranks.len() > cores.len();
+    match (of_queues, plan.changes.len() - before) {
+        (0, 0) if device.irqs.iter().all(|irq| irq.fixed.is_some()) => {}
+        (0, 0) => plan.reasons.push(format!("{name}: its interrupts are where they should be")),
+        (0, _) => plan.reasons.push(format!("{name}: what serves no queue may go to any core there")),
+        _ if around => plan.reasons.push(format!(
+            "{name}: its {} queues' interrupts go around its {} cores",
+            ranks.len(),
+            cores.len()
         )),
+        _ => plan.reasons.push(format!("{name}: each queue's interrupts go to a core of its own")),
+    }
+}
+
+/// Says which interrupts stay where they are, and why.
+fn unmoved(device: &DeviceIrqs, plan: &mut IrqPlan) {
+    let mut by_why: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for irq in &device.irqs {
+        if let Some(why) = &irq.fixed {
+            let name =
+                if irq.irq.name.is_empty() { irq.irq.number.to_string() } else { irq.irq.name.clone() };
+            by_why.entry(why).or_default().push(name);
+        }
+    }
+    for (why, names) in by_why {
+        let names = match names.as_slice() {
+            [first, .., last] if names.len() > 3 => format!("{first} to {last}"),
+            names => names.join(", "),
+        };
+        plan.rejected.push(format!("{}: {names} cannot be moved: {why}", device.device));
     }
 }
 
@@ -184,9 +202,10 @@ fn receive(
     }
     let spread = queues < cores.len();
     plan.reasons.push(match spread {
-        true => {
-            format!("{name}: {queues} receive queues for {} cores, so RPS shares their packets", cores.len())
-        }
+        true => format!(
+            "{name}: fewer receive queues ({queues}) than cores ({}), so RPS shares their packets",
+            cores.len()
+        ),
         false => format!("{name}: a receive queue for each core, so RPS would only cost"),
     });
     if spread && !request.flow_steering {

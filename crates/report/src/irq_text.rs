@@ -29,6 +29,15 @@ pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
             None => "Whether irqbalance runs is not to be seen here.",
         },
     );
+    let fixed =
+        document.devices.iter().flat_map(|device| &device.irqs).filter_map(|irq| irq.fixed.as_deref());
+    if fixed.into_iter().any(|why| why.starts_with("managed")) {
+        page.paragraph(
+            0,
+            2,
+            "Managed interrupts cannot be moved: the kernel itself spreads them over all CPUs.",
+        );
+    }
     if let Some(plan) = &document.plan {
         planned(&mut page, plan, document.irqbalance == Some(true));
     }
@@ -68,7 +77,7 @@ fn show(page: &mut Page, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
     for interface in &device.interfaces {
         let (receive, transmit) = (interface.receive.len(), interface.transmit.len());
         let name = &interface.interface;
-        page.paragraph(2, 2, &format!("{name}: {receive} receive and {transmit} transmit queues"));
+        page.paragraph(2, 2, &format!("{name}: receive queues {receive}, transmit queues {transmit}"));
         let mut table = Table::new([
             ("QUEUE", Align::Left),
             ("RPS", Align::Left),
