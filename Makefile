@@ -1,13 +1,14 @@
 # make model   install what is missing, build, and model this machine
 # make test    install what is missing, build, and run every test
 # make bench   compare our copy loops and our sampling with others
+# make bench-plan  how long planning takes
 # make static  one static binary to copy onto any host
 # make man     man pages and shell completions under target/
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 
-.PHONY: model build test bench static man tapes clean
+.PHONY: model build test bench bench-plan static man tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -23,6 +24,10 @@ test:
 bench: build
 	@tools/setup bench
 	@tools/bench
+
+bench-plan:
+	@tools/setup build
+	@tools/bench plan
 
 static:
 	@tools/setup build

@@ -3,7 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::input;
 use numaio_machine::topology::Identity;
-use numaio_schema::{Document, Provenance};
+use numaio_schema::{Document, PlanProblem, Provenance};
 use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
@@ -81,5 +81,12 @@ pub fn machine_of(document: &Document) -> String {
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Placement(plan) => plan.machine.fingerprint.clone(),
         Document::Receipt(receipt) => receipt.machine.clone(),
+        Document::PlanProblem(problem) => fingerprint(problem),
+        Document::Plan(plan) => fingerprint(&plan.problem),
     }
+}
+
+/// Fingerprint of the machine that a problem was made from; empty of none.
+fn fingerprint(problem: &PlanProblem) -> String {
+    problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
 }

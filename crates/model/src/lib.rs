@@ -10,6 +10,7 @@ mod interleave;
 mod io;
 mod pairs;
 mod placement;
+mod plan;
 mod views;
 
 pub use classes::{classify, Point};
@@ -19,6 +20,7 @@ pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
+pub use plan::{evaluate, plan, rebalance, Handover, Helper, NotFeasible, PlanOptions, Pool, Refused};
 pub use views::{
     check, copy_views, derived, hmat_views, latency_views, slit_views, stream_views, NotThisView, Subject,
 };

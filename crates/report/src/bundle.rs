@@ -49,6 +49,9 @@ pub enum Misfit {
     /// Copies without classes.
     #[error("it is a record without classes; make a model of it first")]
     Record,
+    /// A plan, or what is asked of one.
+    #[error("it is a plan, and no report tells of plans")]
+    Plan,
     /// A part of the document is of another machine than the document.
     #[error("field `{field}`: it is of machine {found:?}, and the document of machine {wanted:?}")]
     OtherMachine {
@@ -89,6 +92,7 @@ impl Bundle {
             Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
             Document::Record(_) => return Err(Misfit::Record),
+            Document::PlanProblem(_) | Document::Plan(_) => return Err(Misfit::Plan),
         }
         for machine in &mut self.machines {
             machine.sort();

@@ -1,17 +1,17 @@
 //! Any stored document, and why a text is none.
 
 use crate::{
-    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Receipt, Record, StreamRecord,
-    TopologyDocument, View,
+    Comparison, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt, Record,
+    StreamRecord, TopologyDocument, View,
 };
 use crate::{
-    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, RECEIPT_SCHEMA,
-    RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, VIEW_SCHEMA,
 };
 use serde::de::DeserializeOwned;
 
 /// Schemas of all documents.
-const SCHEMAS: [&str; 10] = [
+const SCHEMAS: [&str; 12] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -22,6 +22,8 @@ const SCHEMAS: [&str; 10] = [
     COMPARISON_SCHEMA,
     PLACEMENT_SCHEMA,
     RECEIPT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA,
 ];
 
 /// A stored document of any kind.
@@ -47,6 +49,10 @@ pub enum Document {
     Placement(Box<PlacementPlan>),
     /// Changes that were applied.
     Receipt(Box<Receipt>),
+    /// What a plan is asked for.
+    PlanProblem(Box<PlanProblem>),
+    /// Threads and bytes of each way of a transfer.
+    Plan(Box<Plan>),
 }
 
 /// Text that is not the document wanted.
@@ -104,6 +110,8 @@ impl Document {
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
             PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
+            PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
+            PLAN_SCHEMA => Self::Plan(parse(text)?),
             _ => return Err(other(schema, "document of numaio")),
         })
     }

@@ -11,6 +11,7 @@ mod latency;
 mod model;
 mod near;
 mod placement;
+mod plan;
 mod reading;
 mod receipt;
 mod record;
@@ -31,6 +32,11 @@ pub use near::{NearDocument, NEAR_SCHEMA};
 pub use placement::{
     Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
     PLACEMENT_SCHEMA,
+};
+pub use plan::{
+    Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedWay,
+    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
+    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
 pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};

@@ -3,7 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Document, Model, NotThatDocument, Quantity, Receipt, Record, TopologyDocument, View,
+    Comparison, Document, Model, NotThatDocument, Plan, PlanProblem, PlannedWay, Quantity, Receipt, Record,
+    Stage, TopologyDocument, View,
 };
 
 #[test]
@@ -49,6 +50,33 @@ fn a_view_of_version_1_is_read() {
     let classes: Vec<String> = view.classes.iter().map(|class| class.nodes.to_string()).collect();
     assert_eq!((view.quantity, classes), (Quantity::BytesPerS, vec!["0".into(), "1".into(), "2-3".into()]));
     assert!(view.nodes.iter().all(|value| value.n > 0 && value.interval.is_some()));
+}
+
+#[test]
+fn a_problem_of_version_1_is_read_and_written_back() {
+    let text = include_str!("fixtures/plan-problem-1.json");
+    let problem = PlanProblem::from_json(text).expect("a problem");
+    assert_eq!((problem.total_bytes(), problem.nodes[0].reserved), (3_000_000_000_000, 1));
+    let again = serde_json::to_string(&problem).expect("JSON");
+    assert_eq!(PlanProblem::from_json(&again).expect("the same problem"), problem);
+    let bent = text.replacen("\"reserved\"", "\"reservde\"", 1);
+    let error = PlanProblem::from_json(&bent).expect_err("a field nobody knows").to_string();
+    assert!(error.contains("nodes[0]") && error.contains("reservde"), "{error}");
+}
+
+#[test]
+fn a_plan_of_version_1_is_read_and_written_back() {
+    let plan = Plan::from_json(include_str!("fixtures/plan-1.json")).expect("a plan");
+    let again = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(Plan::from_json(&again).expect("the same plan"), plan);
+    let bytes = |ways: &[PlannedWay]| ways.iter().map(|way| way.bytes).sum::<u64>();
+    assert_eq!(bytes(&plan.storage_ways), plan.problem.total_bytes());
+    assert_eq!(bytes(&plan.network_ways), plan.problem.total_bytes());
+    assert!(
+        plan.proof.optimal
+            && plan.bottleneck().any(|slow| slow.stage == Stage::Storage("nvme0n1".to_owned()))
+    );
+    assert!(plan.threads_on(NodeId(0)) <= 7 && plan.rejected.len() == 2);
 }
 
 #[test]

@@ -70,7 +70,9 @@ impl<'a> Collected<'a> {
             | Document::Io(_)
             | Document::Comparison(_)
             | Document::Placement(_)
-            | Document::Receipt(_) => Vec::new(),
+            | Document::Receipt(_)
+            | Document::PlanProblem(_)
+            | Document::Plan(_) => Vec::new(),
         };
         let told = !views.is_empty();
         let before = self.views.clone();

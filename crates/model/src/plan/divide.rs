@@ -1,0 +1,36 @@
+//! The method of the dissertation: divide thread counts, bound, conquer with a linear programme each.
+
+use super::answer::Solution;
+use super::instance::{Assignment, Instance};
+use super::problem::Refused;
+use super::search::{search, Effort, Found};
+use super::simple::simple;
+use super::sum::SumRelaxation;
+use super::time::TimeRelaxation;
+use numaio_schema::{Objective, SimpleRule};
+
+/// Solves an instance.
+pub(crate) fn divide(instance: &Instance, effort: Effort) -> Result<Solution, Refused> {
+    let found = match instance.objective {
+        Objective::Time => search(instance, &TimeRelaxation::new(instance), known(instance), effort),
+        Objective::Sum => {
+            let relaxation = SumRelaxation::new(instance);
+            let undivided = relaxation.undivided().map(|plan| (instance.value(&plan), plan));
+            let known = known(instance).into_iter().chain(undivided).min_by(|a, b| a.0.total_cmp(&b.0));
+            search(instance, &relaxation, known, effort)
+        }
+    };
+    solution(found)
+}
+
+/// The better one of the simple plans, to begin with.
+fn known(instance: &Instance) -> Option<(f64, Assignment)> {
+    let plans = [SimpleRule::AllLocal, SimpleRule::EvenSpread].into_iter();
+    let plans = plans.filter_map(|rule| simple(instance, rule).ok());
+    plans.map(|plan| (instance.value(&plan), plan)).min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn solution(found: Found) -> Result<Solution, Refused> {
+    let (value, assignment) = found.best.ok_or(Refused::NoThreads)?;
+    Ok(Solution { assignment, value, bound: found.bound, programmes: found.programmes })
+}

@@ -1,0 +1,175 @@
+//! A problem as the methods see it: places numbered from 0, only ways that can carry anything, figures scaled.
+
+use numaio_machine::ids::NodeId;
+use numaio_schema::{Objective, WayId};
+
+/// Rates below this are rounding errors of a solution.
+const NO_RATE: f64 = 2e-7;
+
+/// A problem that was checked. Bytes count as shares of all data, rates as multiples of the fastest thread.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Instance {
+    /// What is to be least.
+    pub objective: Objective,
+    /// Bytes of all data.
+    pub total_bytes: f64,
+    /// Bytes per second of the fastest thread: the unit of all rates here.
+    pub unit_bytes_per_s: f64,
+    /// Nodes with data, and their share of it.
+    pub sources: Vec<(NodeId, f64)>,
+    /// Nodes with NICs.
+    pub sinks: Vec<NodeId>,
+    /// Nodes through whose memory data may go, and the threads that each may run.
+    pub vias: Vec<(NodeId, u32)>,
+    /// Ways between storage and memory, by source, then via; then ways between memory and network, by via, then
+    /// sink.
+    pub ways: Vec<Way>,
+    /// Number of ways between storage and memory.
+    pub reads: usize,
+    /// What several ways share: NICs of a node, limits. Only with [`Objective::Time`].
+    pub limits: Vec<Limit>,
+    /// Least time, in shares over rates, that a storage device needs for its own data. 0 with [`Objective::Sum`].
+    pub floor: f64,
+}
+
+/// A way that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Way {
+    /// Which.
+    pub id: WayId,
+    /// Its source or its sink.
+    pub end: usize,
+    /// Its via.
+    pub via: usize,
+    /// B0: rate of one thread.
+    pub unit: f64,
+    /// Bmax: rate of many threads; for [`Objective::Sum`] as printed, that of `most_threads` threads.
+    pub most: f64,
+    /// Threads beyond which nothing is gained, or none are to be had.
+    pub most_threads: u32,
+}
+
+/// A rate that several ways share.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Limit {
+    /// The rate.
+    pub rate: f64,
+    /// Numbers of the ways.
+    pub ways: Vec<usize>,
+}
+
+/// Threads and amounts of each way, in the order of [`Instance::ways`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Assignment {
+    /// γ.
+    pub threads: Vec<u32>,
+    /// β, as shares of all data.
+    pub amounts: Vec<f64>,
+}
+
+impl Way {
+    /// Rate of so many threads.
+    pub fn rate(&self, threads: u32) -> f64 {
+        (self.unit * f64::from(threads)).min(self.most)
+    }
+
+    /// Rate that the last useful thread adds, if it is less than the others add.
+    pub fn last(&self) -> Option<f64> {
+        let last = self.rate(self.most_threads) - self.rate(self.most_threads - 1);
+        (last < self.unit * (1.0 - 1e-9)).then_some(last)
+    }
+
+    /// Fewest threads that reach a rate, if a way can; a rate that is beyond by rounding alone is reached.
+    pub fn threads_for(&self, rate: f64) -> u32 {
+        let rate = (rate - 1e-9 * self.unit).max(0.0);
+        let full = (rate / self.unit).ceil();
+        // The last thread may bring less than a whole one.
+        (full as u32).min(self.most_threads)
+    }
+}
+
+impl Instance {
+    /// Numbers of the ways between storage and the memory of a via.
+    pub fn reads_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.reads).filter(move |way| self.ways[*way].via == via)
+    }
+
+    /// Numbers of the ways between the memory of a via and the network.
+    pub fn sends_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
+        (self.reads..self.ways.len()).filter(move |way| self.ways[*way].via == via)
+    }
+
+    /// Seconds of a time in the instance's units.
+    pub fn seconds(&self, time: f64) -> f64 {
+        time * self.total_bytes / self.unit_bytes_per_s
+    }
+
+    /// The time that an assignment takes: of the slowest stage, or the printed sum.
+    pub fn value(&self, assignment: &Assignment) -> f64 {
+        match self.objective {
+            Objective::Time => self.slowest(assignment),
+            Objective::Sum => self.sum(assignment),
+        }
+    }
+
+    /// Time of each way.
+    pub fn way_times(&self, assignment: &Assignment) -> Vec<f64> {
+        let time = |(way, (threads, amount)): (&Way, (&u32, &f64))| {
+            if *amount > 0.0 {
+                amount / way.rate(*threads)
+            } else {
+                0.0
+            }
+        };
+        self.ways.iter().zip(assignment.threads.iter().zip(&assignment.amounts)).map(time).collect()
+    }
+
+    fn slowest(&self, assignment: &Assignment) -> f64 {
+        let of_limit =
+            |limit: &Limit| limit.ways.iter().map(|way| assignment.amounts[*way]).sum::<f64>() / limit.rate;
+        let times = self.way_times(assignment).into_iter().chain(self.limits.iter().map(of_limit));
+        times.fold(self.floor, f64::max)
+    }
+
+    fn sum(&self, assignment: &Assignment) -> f64 {
+        let times = self.way_times(assignment);
+        let of_via = |via: usize| -> f64 {
+            let used = |way: &usize| assignment.amounts[*way] > 0.0;
+            let reads = self.reads_at(via).filter(used);
+            let of_read = |read: usize| -> f64 {
+                self.sends_at(via).filter(used).map(|send| times[read].max(times[send])).sum()
+            };
+            reads.map(of_read).sum()
+        };
+        (0..self.vias.len()).map(of_via).sum()
+    }
+
+    /// The assignment with these threads and these rates: amounts go by rates, all data of each source and what
+    /// comes in at each via goes out of it. None if some data has no way.
+    pub fn assignment(&self, threads: Vec<u32>, rates: &[f64]) -> Option<Assignment> {
+        let flows = |way: usize| threads[way] > 0 && rates[way] > NO_RATE;
+        let leaves: Vec<bool> = (0..self.vias.len()).map(|via| self.sends_at(via).any(flows)).collect();
+        let weight = |way: &usize| if flows(*way) && leaves[self.ways[*way].via] { rates[*way] } else { 0.0 };
+        let mut amounts = vec![0.0; self.ways.len()];
+        let mut spread = |comes: f64, ways: &[usize]| {
+            let all: f64 = ways.iter().map(weight).sum();
+            for way in ways.iter().filter(|_| comes > 0.0) {
+                amounts[*way] = comes * weight(way) / all;
+            }
+            (comes == 0.0 || all > 0.0).then_some(())
+        };
+        let mut reached = vec![0.0; self.vias.len()];
+        for (source, (_, amount)) in self.sources.iter().enumerate() {
+            let ways: Vec<usize> = (0..self.reads).filter(|way| self.ways[*way].end == source).collect();
+            spread(*amount, &ways)?;
+            let all: f64 = ways.iter().map(weight).sum();
+            for way in ways {
+                reached[self.ways[way].via] += amount * weight(&way) / all;
+            }
+        }
+        for (via, comes) in reached.into_iter().enumerate() {
+            spread(comes, &self.sends_at(via).collect::<Vec<usize>>())?;
+        }
+        Some(Assignment { threads, amounts })
+    }
+}

@@ -1,0 +1,115 @@
+//! What a part of the search may still choose: a range of thread counts for each way, and for each node a range of
+//! how many of its threads serve storage.
+
+use super::instance::Instance;
+
+/// Thread counts that are still open, both ends included.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ranges {
+    /// Of each way.
+    pub ways: Vec<(u32, u32)>,
+    /// Of all ways between storage and the memory of each via together. What it leaves of the via's threads is for
+    /// the network.
+    pub split: Vec<(u32, u32)>,
+}
+
+/// One step of the search: a range is cut in two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Threads of a way: at most this, or more.
+    Way(usize, u32),
+    /// Threads of a via that serve storage: at most this, or more.
+    Split(usize, u32),
+}
+
+impl Ranges {
+    /// Everything that the instance allows.
+    pub fn all(instance: &Instance) -> Self {
+        Self {
+            ways: instance.ways.iter().map(|way| (0, way.most_threads)).collect(),
+            // A via without a thread for the network passes nothing on.
+            split: instance.vias.iter().map(|(_, threads)| (0, threads - 1)).collect(),
+        }
+    }
+
+    /// The two halves, each made as narrow as its sums allow; none of a half in which nothing is left.
+    pub fn halves(&self, cut: Cut, instance: &Instance) -> [Option<Self>; 2] {
+        let half = |upper: bool| {
+            let mut half = self.clone();
+            let (range, at, via) = match cut {
+                Cut::Way(way, at) => (&mut half.ways[way], at, instance.ways[way].via),
+                Cut::Split(via, at) => (&mut half.split[via], at, via),
+            };
+            *range = if upper { (range.0.max(at + 1), range.1) } else { (range.0, range.1.min(at)) };
+            half.narrow(via, instance).then_some(half)
+        };
+        [half(false), half(true)]
+    }
+
+    /// Draws the conclusions of a via's sums; false if they contradict each other.
+    pub fn narrow(&mut self, via: usize, instance: &Instance) -> bool {
+        let threads = instance.vias[via].1;
+        let reads: Vec<usize> = instance.reads_at(via).collect();
+        let sends: Vec<usize> = instance.sends_at(via).collect();
+        loop {
+            let before = self.split[via];
+            let least = |ways: &[usize]| ways.iter().map(|way| self.ways[*way].0).sum::<u32>();
+            let (least_reads, least_sends) = (least(&reads), least(&sends));
+            if least_reads + least_sends > threads {
+                return false;
+            }
+            let split = (before.0.max(least_reads), before.1.min(threads - least_sends));
+            self.split[via] = split;
+            if split.0 > split.1 {
+                return false;
+            }
+            for (ways, most, least) in
+                [(&reads, split.1, least_reads), (&sends, threads - split.0, least_sends)]
+            {
+                for way in ways {
+                    let (low, high) = self.ways[*way];
+                    let high = high.min(most - (least - low));
+                    self.ways[*way].1 = high;
+                    if low > high {
+                        return false;
+                    }
+                }
+            }
+            if self.split[via] == before {
+                return true;
+            }
+        }
+    }
+
+    /// The most that can go through a via per unit of time, whatever is shared with other vias.
+    pub fn through(&self, via: usize, instance: &Instance) -> f64 {
+        let threads = instance.vias[via].1;
+        let reads = self.best_rates(instance.reads_at(via), threads, instance);
+        let sends = self.best_rates(instance.sends_at(via), threads, instance);
+        let (low, high) = self.split[via];
+        let of = |split: u32| reads[split as usize].min(sends[(threads - split) as usize]);
+        (low..=high).map(of).fold(0.0, f64::max)
+    }
+
+    /// The best rate of some ways together with 0, 1, 2... threads; 0 where they are too few for the ranges.
+    fn best_rates(&self, ways: impl Iterator<Item = usize>, threads: u32, instance: &Instance) -> Vec<f64> {
+        let mut rate = 0.0;
+        let mut least = 0;
+        // Rates grow ever more slowly by each thread, so the best next thread is always right.
+        let mut steps = Vec::new();
+        for (way, (low, high)) in ways.map(|way| (&instance.ways[way], self.ways[way])) {
+            rate += way.rate(low);
+            least += low;
+            steps.extend((low..high).map(|threads| way.rate(threads + 1) - way.rate(threads)));
+        }
+        steps.sort_by(|a, b| b.total_cmp(a));
+        let mut rates = vec![0.0; least as usize];
+        rates.push(rate);
+        for step in steps {
+            rate += step;
+            rates.push(rate);
+        }
+        rates.resize((rates.len()).max(threads as usize + 1), rate);
+        rates
+    }
+}

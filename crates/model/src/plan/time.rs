@@ -1,0 +1,253 @@
+//! The bound and the candidates of the search for the least time of the slowest stage.
+//!
+//! With rates x = β / T the least time is the greatest rate λ at which all sources drain together: a linear
+//! programme in rates once thread counts are known, and a relaxation of the problem if threads may be parts.
+//! A way costs x / B0 threads; those that its range guarantees are paid in advance.
+
+use super::instance::{Assignment, Instance};
+use super::ranges::{Cut, Ranges};
+use super::search::{Relaxation, Relaxed};
+use super::simplex::{End, Programme, Tableau};
+
+/// What a thread counts among plans of equal time: fewer are better.
+const THREAD: f64 = 1e-9;
+/// Parts of a thread that are rounding errors.
+const WHOLE: f64 = 1e-7;
+
+/// The programme of an instance.
+pub(crate) struct TimeRelaxation<'a> {
+    instance: &'a Instance,
+    programme: Programme,
+    start: Tableau,
+    columns: Vec<Columns>,
+    vias: Vec<ViaColumns>,
+    rate: usize,
+}
+
+/// Variables of a way: rates in threads.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Of threads that the range guarantees.
+    paid: usize,
+    /// Of further ones that bring B0 each.
+    whole: usize,
+    /// Of the last one, which brings what is left to Bmax.
+    last: usize,
+}
+
+/// Variables of a via.
+struct ViaColumns {
+    /// What goes through it.
+    through: usize,
+    /// Threads that serve storage.
+    split: usize,
+    /// Threads of both kinds that ranges guarantee: fixed figures.
+    paid: [usize; 2],
+}
+
+impl<'a> TimeRelaxation<'a> {
+    pub fn new(instance: &'a Instance) -> Self {
+        let mut programme = Programme::default();
+        let most = if instance.floor > 0.0 { 1.0 / instance.floor } else { f64::INFINITY };
+        let ways_most: f64 = instance.ways[..instance.reads].iter().map(|way| way.most).sum();
+        let rate = programme.variable(1.0, 0.0, (0.0, most.min(ways_most)));
+        let mut columns = Vec::new();
+        for _ in &instance.ways {
+            let mut variable = |tie: f64| programme.variable(0.0, tie, (0.0, 0.0));
+            columns.push(Columns { paid: variable(0.0), whole: variable(-THREAD), last: variable(-THREAD) });
+        }
+        let mut vias = Vec::new();
+        for _ in &instance.vias {
+            let mut variable = || programme.variable(0.0, 0.0, (0.0, 0.0));
+            vias.push(ViaColumns { through: variable(), split: variable(), paid: [variable(), variable()] });
+        }
+        let mut relaxation = Self { instance, start: programme.start(), programme, columns, vias, rate };
+        relaxation.rows();
+        relaxation.start = relaxation.programme.start();
+        relaxation
+    }
+
+    fn rows(&mut self) {
+        for (source, (_, amount)) in self.instance.sources.iter().enumerate() {
+            let ways = (0..self.instance.reads).filter(|way| self.instance.ways[*way].end == source);
+            let mut terms = self.rates(ways);
+            terms.push((self.rate, -amount));
+            self.programme.row(terms, true, 0.0);
+        }
+        for (via, own) in self.vias.iter().enumerate() {
+            let reads: Vec<usize> = self.instance.reads_at(via).collect();
+            let sends: Vec<usize> = self.instance.sends_at(via).collect();
+            let threads = f64::from(self.instance.vias[via].1);
+            for (ways, paid, split, right) in
+                [(reads, own.paid[0], -1.0, 0.0), (sends, own.paid[1], 1.0, threads)]
+            {
+                let mut terms = self.rates(ways.iter().copied());
+                terms.push((own.through, -1.0));
+                self.programme.row(terms, true, 0.0);
+                let busy = ways.iter().flat_map(|way| [self.columns[*way].whole, self.columns[*way].last]);
+                let mut terms: Vec<(usize, f64)> = busy.map(|variable| (variable, 1.0)).collect();
+                terms.extend([(paid, 1.0), (own.split, split)]);
+                self.programme.row(terms, false, right);
+            }
+        }
+        for limit in &self.instance.limits {
+            self.programme.row(self.rates(limit.ways.iter().copied()), false, limit.rate);
+        }
+    }
+
+    fn rates(&self, ways: impl Iterator<Item = usize>) -> Vec<(usize, f64)> {
+        let of_way = |number: usize| {
+            let (way, columns) = (&self.instance.ways[number], self.columns[number]);
+            let last = way.last().unwrap_or(way.unit);
+            [(columns.paid, way.unit), (columns.whole, way.unit), (columns.last, last)]
+        };
+        ways.flat_map(of_way).collect()
+    }
+
+    fn set(&self, tableau: &mut Tableau, ranges: &Ranges) {
+        for ((way, (low, high)), columns) in self.instance.ways.iter().zip(&ranges.ways).zip(&self.columns) {
+            let partial = way.last().is_some();
+            let whole = if partial { (*high).min(way.most_threads - 1) } else { *high };
+            tableau.set_bounds(columns.paid, (0.0, way.rate(*low) / way.unit));
+            tableau.set_bounds(columns.whole, (0.0, f64::from(whole.saturating_sub(*low))));
+            let last = partial && *high == way.most_threads && *low < *high;
+            tableau.set_bounds(columns.last, (0.0, f64::from(u8::from(last))));
+        }
+        for (via, own) in self.vias.iter().enumerate() {
+            let paid = |low: u32| (f64::from(low), f64::from(low));
+            let low = |ways: &mut dyn Iterator<Item = usize>| ways.map(|way| ranges.ways[way].0).sum::<u32>();
+            tableau.set_bounds(own.paid[0], paid(low(&mut self.instance.reads_at(via))));
+            tableau.set_bounds(own.paid[1], paid(low(&mut self.instance.sends_at(via))));
+            let (low, high) = ranges.split[via];
+            tableau.set_bounds(own.split, (f64::from(low), f64::from(high)));
+            tableau.set_bounds(own.through, (0.0, ranges.through(via, self.instance)));
+        }
+        tableau.recompute(&self.programme);
+    }
+
+    /// Rate of each way at a point.
+    fn way_rates(&self, point: &[f64]) -> Vec<f64> {
+        let rate = |number: usize| -> f64 {
+            self.rates(std::iter::once(number))
+                .into_iter()
+                .map(|(variable, rate)| point[variable] * rate)
+                .sum()
+        };
+        (0..self.columns.len()).map(rate).collect()
+    }
+
+    /// Threads in use at a point, parts included.
+    fn usage(&self, point: &[f64]) -> Vec<f64> {
+        let sum = |columns: &Columns| point[columns.paid] + point[columns.whole] + point[columns.last];
+        self.columns.iter().map(sum).collect()
+    }
+
+    /// A plan near a point: whole threads, the rest to where most is missing, then rates anew.
+    fn rounded(&self, tableau: &Tableau, usage: &[f64], ranges: &Ranges) -> Option<Assignment> {
+        let mut threads: Vec<u32> = Vec::with_capacity(usage.len());
+        for (usage, (low, high)) in usage.iter().zip(&ranges.ways) {
+            threads.push(((usage + WHOLE).floor() as u32).clamp(*low, *high));
+        }
+        for via in 0..self.vias.len() {
+            self.give_rest(via, usage, ranges, &mut threads);
+        }
+        self.with_threads(tableau, threads)
+    }
+
+    fn give_rest(&self, via: usize, usage: &[f64], ranges: &Ranges, threads: &mut [u32]) {
+        let mut ways: Vec<usize> = self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
+        let given: u32 = ways.iter().map(|way| threads[*way]).sum();
+        let mut rest = self.instance.vias[via].1.saturating_sub(given);
+        let missing = |way: &usize| (usage[*way] - f64::from(threads[*way])) * self.instance.ways[*way].unit;
+        ways.retain(|way| missing(way) > WHOLE && threads[*way] < ranges.ways[*way].1);
+        ways.sort_by(|a, b| missing(b).total_cmp(&missing(a)));
+        for way in ways {
+            if rest > 0 {
+                threads[way] += 1;
+                rest -= 1;
+            }
+        }
+    }
+
+    /// The best rates for thread counts; the threads that nothing needs are left out.
+    fn with_threads(&self, tableau: &Tableau, threads: Vec<u32>) -> Option<Assignment> {
+        let mut fixed = Ranges::all(self.instance);
+        fixed.ways = threads.iter().map(|threads| (*threads, *threads)).collect();
+        for via in 0..self.vias.len() {
+            if !fixed.narrow(via, self.instance) {
+                return None;
+            }
+        }
+        let mut tableau = tableau.clone();
+        self.set(&mut tableau, &fixed);
+        if tableau.solve(&self.programme, 0.0) != End::Best {
+            return None;
+        }
+        let rates = self.way_rates(&tableau.point());
+        let needed =
+            |(way, rate): (usize, &f64)| self.instance.ways[way].threads_for(*rate).min(threads[way]);
+        let threads = rates.iter().enumerate().map(needed).collect();
+        self.instance.assignment(threads, &rates)
+    }
+
+    /// Where to cut: first how a via's threads are split, then the way whose part of a thread carries most.
+    fn cut(&self, usage: &[f64], ranges: &Ranges) -> Option<Cut> {
+        let part = |usage: f64| usage - (usage + WHOLE).floor();
+        let mut best: (f64, Option<Cut>) = (0.0, None);
+        for via in 0..self.vias.len() {
+            let reads: Vec<usize> = self.instance.reads_at(via).collect();
+            let ways: Vec<usize> = reads.iter().copied().chain(self.instance.sends_at(via)).collect();
+            let up = |usage: f64| (usage - WHOLE).ceil().max(0.0) as u32;
+            if ways.iter().map(|way| up(usage[*way])).sum::<u32>() <= self.instance.vias[via].1 {
+                continue;
+            }
+            let reading: f64 = reads.iter().map(|way| usage[*way]).sum();
+            let (low, high) = ranges.split[via];
+            let floor = (reading + WHOLE).floor() as u32;
+            if low < high && part(reading) > WHOLE && (low..high).contains(&floor) {
+                let score = 10.0 + part(reading).min(1.0 - part(reading));
+                if score > best.0 {
+                    best = (score, Some(Cut::Split(via, floor)));
+                }
+            }
+            let open = |way: &usize| ranges.ways[*way].0 < ranges.ways[*way].1;
+            for way in ways.into_iter().filter(|way| open(way) && part(usage[*way]) > WHOLE) {
+                let score = part(usage[way]).min(1.0 - part(usage[way])) * self.instance.ways[way].unit;
+                if score > best.0 {
+                    let (low, high) = ranges.ways[way];
+                    let at = ((usage[way] + WHOLE).floor() as u32).clamp(low, high - 1);
+                    best = (score, Some(Cut::Way(way, at)));
+                }
+            }
+        }
+        best.1
+    }
+}
+
+impl Relaxation for TimeRelaxation<'_> {
+    type Warm = Tableau;
+
+    fn relax(&self, ranges: &Ranges, warm: Option<&Tableau>, incumbent: f64) -> Relaxed<Tableau> {
+        let mut tableau = warm.unwrap_or(&self.start).clone();
+        self.set(&mut tableau, ranges);
+        let end = tableau.solve(&self.programme, 1.0 / incumbent);
+        let bound = match end {
+            End::Empty => f64::INFINITY,
+            _ => 1.0 / self.programme.bound(&tableau).max(f64::MIN_POSITIVE),
+        };
+        if bound >= incumbent {
+            return Relaxed { bound, candidate: None, cut: None, warm: tableau };
+        }
+        let usage = self.usage(&tableau.point());
+        let candidate = self.rounded(&tableau, &usage, ranges);
+        let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
+        Relaxed { bound, candidate, cut, warm: tableau }
+    }
+}
+
+/// A cut of the first range that is open, for a point that cannot be trusted.
+fn any_cut(ranges: &Ranges) -> Option<Cut> {
+    let open = ranges.ways.iter().position(|(low, high)| low < high)?;
+    let (low, high) = ranges.ways[open];
+    Some(Cut::Way(open, (low + high) / 2))
+}
