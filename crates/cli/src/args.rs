@@ -95,6 +95,10 @@ pub enum Command {
     Status(crate::commands::status::StatusArgs),
     /// Plan a transfer: threads and bytes on each node, proven best
     Plan(crate::commands::plan::PlanArgs),
+    /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
+    Irq(crate::commands::irq::IrqArgs),
+    /// Take back what numaio changed on this machine
+    Undo(crate::commands::undo::UndoArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -3,20 +3,19 @@
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::conditions;
-use numaio_machine::control::{Change, Control};
-use numaio_machine::sysfs::Sysfs;
-use numaio_schema::Receipt;
+use numaio_machine::control::Change;
+use numaio_schema::{Applied, Receipt};
 use std::fs;
 use std::path::PathBuf;
 
 /// Balancing is off while this lives, and as before when it is dropped. A receipt on disk outlives a crash:
 /// the next pause takes it back first.
-pub struct Paused<'a, M: Control> {
+pub struct Paused<'a> {
     common: &'a Common,
-    machine: &'a M,
+    machine: &'a Kernel,
     fingerprint: String,
     receipt: Option<Receipt>,
     path: PathBuf,
@@ -28,26 +27,26 @@ pub fn pause<'a>(
     asked: bool,
     machine: &'a Machine,
     fingerprint: &str,
-) -> Result<Option<Paused<'a, Kernel>>, Failure> {
+) -> Result<Option<Paused<'a>>, Failure> {
     match machine {
         Machine::Live(kernel) if asked => Paused::begin(common, kernel, fingerprint).map(Some),
         _ => Ok(None),
     }
 }
 
-impl<'a, M: Control + Sysfs> Paused<'a, M> {
+impl<'a> Paused<'a> {
     /// Switches balancing off, if it is on.
-    fn begin(common: &'a Common, machine: &'a M, fingerprint: &str) -> Result<Self, Failure> {
+    fn begin(common: &'a Common, machine: &'a Kernel, fingerprint: &str) -> Result<Self, Failure> {
         let path = store::receipt(fingerprint, "balancing")?;
         let mut paused = Self { common, machine, fingerprint: fingerprint.to_owned(), receipt: None, path };
         paused.take_back_after_crash();
-        if conditions::read(machine).numa_balancing.is_some_and(|mode| mode != 0) {
-            let off = [Change::NumaBalancing { mode: 0 }];
-            let receipt = numaio_place::apply(machine, fingerprint, &off)
+        if let Some(mode) = conditions::read(machine).numa_balancing.filter(|mode| *mode != 0) {
+            let [change, inverse] = [0, mode].map(|mode| Change::NumaBalancing { mode });
+            let receipt = receipts::foreseen(machine, fingerprint, vec![Applied { change, inverse }]);
+            let done = receipts::carry_out(machine, receipt, &paused.path);
+            let done = done
                 .map_err(|error| Failure::new(error).hint("run as root, or leave --pause-balancing out"))?;
-            let json = serde_json::to_string(&receipt).map_err(Failure::new)?;
-            paused.receipt = Some(receipt);
-            store::write_file(&paused.path, json.as_bytes())?;
+            paused.receipt = Some(done);
         }
         Ok(paused)
     }
@@ -65,7 +64,7 @@ impl<'a, M: Control + Sysfs> Paused<'a, M> {
     }
 }
 
-impl<M: Control> Paused<'_, M> {
+impl Paused<'_> {
     fn end(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         match numaio_place::undo(self.machine, &self.fingerprint, receipt) {
@@ -76,7 +75,7 @@ impl<M: Control> Paused<'_, M> {
     }
 }
 
-impl<M: Control> Drop for Paused<'_, M> {
+impl Drop for Paused<'_> {
     fn drop(&mut self) {
         self.end();
     }

@@ -2,17 +2,13 @@
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::input;
 use crate::machine::Machine;
-use crate::{output, store};
+use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::Change;
 use numaio_machine::interleave::{self, Interleave};
 use numaio_machine::see::see;
-use numaio_place::PlaceError;
-use numaio_schema::{Applied, InterleaveWeights, Receipt, RECEIPT_SCHEMA};
-use std::fs;
-use std::path::Path;
+use numaio_schema::{Applied, InterleaveWeights};
 
 /// Name of the receipt.
 const RECEIPT: &str = "interleave";
@@ -27,16 +23,14 @@ pub fn now(common: &Common, weights: &InterleaveWeights) -> Result<Option<Interl
 /// Sets the weights on this machine. What an earlier call set is taken back first, so that the receipt leads back
 /// to what was there before all of them.
 pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure> {
-    let kernel = this_kernel(common)?;
+    let kernel = receipts::this_kernel(common)?;
     let machine = see(&kernel).identity.fingerprint;
     if machine != weights.machine {
         let what = format!("the weights are of machine {}, and this is machine {machine}", weights.machine);
         return Err(Failure::new(what).hint("run numaio stream here, or apply them there"));
     }
     let path = store::receipt(&machine, RECEIPT)?;
-    if path.exists() {
-        take_back(common, &kernel, &machine, &path)?;
-    }
+    take_back(common, &kernel, &machine)?;
     let now = interleave::read(&kernel).ok_or_else(|| {
         Failure::new("this kernel has no weighted interleave").hint("it came with Linux 6.9")
     })?;
@@ -45,38 +39,19 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
         output::remark(common, "the kernel has these weights already");
         return Ok(());
     }
-    let changes: Vec<Change> = planned.iter().map(|applied| applied.change.clone()).collect();
-    // Before the first change, so that whatever ends this run leaves the way back: an inverse that sets what is
-    // there already does no harm.
-    keep(&path, &Receipt { schema: RECEIPT_SCHEMA.to_owned(), machine: machine.clone(), applied: planned })?;
-    match numaio_place::apply(&kernel, &machine, &changes) {
-        Ok(receipt) => keep(&path, &receipt)?,
-        Err(error) => {
-            if matches!(error, PlaceError::Failed(_)) {
-                let _ = fs::remove_file(&path);
-            }
-            return Err(Failure::new(error).hint("run as root"));
-        }
-    }
-    output::remark(common, "the weights are set; numaio export --format weights --undo takes them back");
+    let receipt = receipts::foreseen(&kernel, &machine, planned);
+    receipts::carry_out(&kernel, receipt, &path).map_err(|error| Failure::new(error).hint("run as root"))?;
+    output::remark(common, "the weights are set; numaio undo takes them back");
     Ok(())
 }
 
 /// Takes back what was set.
 pub fn undo(common: &Common) -> Result<(), Failure> {
-    let kernel = this_kernel(common)?;
+    let kernel = receipts::this_kernel(common)?;
     let machine = see(&kernel).identity.fingerprint;
-    let path = store::receipt(&machine, RECEIPT)?;
-    if !path.exists() {
-        return Err(Failure::new("no weights were set by numaio on this machine"));
-    }
-    take_back(common, &kernel, &machine, &path)
-}
-
-fn this_kernel(common: &Common) -> Result<Kernel, Failure> {
-    match Machine::pick(common)? {
-        Machine::Live(kernel) => Ok(kernel),
-        _ => Err(Failure::usage("only this machine's weights can be set").hint("leave --machine out")),
+    match take_back(common, &kernel, &machine)? {
+        true => Ok(()),
+        false => Err(Failure::new("no weights were set by numaio on this machine")),
     }
 }
 
@@ -97,20 +72,11 @@ fn planned(weights: &InterleaveWeights, now: &Interleave) -> Vec<Applied> {
     manual.into_iter().chain(different).collect()
 }
 
-fn keep(path: &Path, receipt: &Receipt) -> Result<(), Failure> {
-    store::write_file(path, serde_json::to_string(receipt).map_err(Failure::new)?.as_bytes())
-}
-
-fn take_back(common: &Common, kernel: &Kernel, machine: &str, path: &Path) -> Result<(), Failure> {
-    let text = input::text(path)?;
-    let receipt =
-        Receipt::from_json(&text).map_err(|error| crate::failure::no_document(path, &text, &error))?;
-    let left = numaio_place::undo(kernel, machine, receipt).map_err(Failure::new)?;
-    if let Some(first) = left.first() {
-        let what = format!("still in force: {}, and {} more", first.change, left.len() - 1);
-        return Err(Failure::new(what).hint("run as root"));
-    }
-    fs::remove_file(path).map_err(|error| Failure::file(path, error))?;
+/// Takes back what an earlier call set; false if there was none.
+fn take_back(common: &Common, kernel: &Kernel, machine: &str) -> Result<bool, Failure> {
+    let all = receipts::all(common, machine)?;
+    let Some(kept) = all.iter().find(|kept| kept.id == RECEIPT) else { return Ok(false) };
+    receipts::take_back(kernel, kept, &all)?;
     output::remark(common, "the weights are as they were");
-    Ok(())
+    Ok(true)
 }

@@ -10,6 +10,7 @@ mod interleave;
 mod machine;
 mod output;
 mod progress;
+mod receipts;
 mod store;
 
 use clap::Parser;

@@ -176,3 +176,19 @@ pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
     })?;
     Ok(dir.join(format!("{fingerprint}-{what}.json")))
 }
+
+/// The receipts of a machine, each with the name of what it changed.
+pub fn receipts(fingerprint: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let Some(state) = state_dir() else { return Ok(Vec::new()) };
+    let dir = state.join("receipts");
+    let entries = match fs::read_dir(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| Failure::file(&dir, error))?,
+    };
+    let named = entries.filter_map(Result::ok).filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let what = name.strip_prefix(fingerprint)?.strip_prefix('-')?.strip_suffix(".json")?;
+        Some((what.to_owned(), entry.path()))
+    });
+    Ok(named.collect())
+}

@@ -411,7 +411,7 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
 
     let applied =
         Applied { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };
-    let receipt = Receipt { schema: RECEIPT_SCHEMA.into(), machine: "0".into(), applied: vec![applied] };
+    let receipt = Receipt::foreseen("0", None, 0, vec![applied]);
     failed(&[&folder.document("receipt.json", &receipt)], &["receipt.json", "receipt of changes"]);
     let whole = documents::model(&machine, THEN);
     let mut comparison = documents::comparison(&machine, &whole, NodeId(7));

@@ -2,9 +2,10 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
-use numaio_machine::interleave;
 use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::{interleave, steering};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -30,7 +31,60 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             let before = set(root, &path, *on)?;
             Ok(Change::AutomaticInterleave { on: before })
         }
+        Change::IrqAffinity { .. }
+        | Change::RpsCpus { .. }
+        | Change::RpsFlows { .. }
+        | Change::XpsCpus { .. }
+        | Change::SockFlowEntries { .. } => steer(root, change),
     }
+}
+
+/// Sets what serves a device; see [`steering`].
+fn steer(root: &Root, change: &Change) -> Result<Change, ControlError> {
+    let refused = |why: String| ControlError::Refused { what: change.to_string(), why };
+    let (path, text) =
+        steering::written(change).ok_or_else(|| refused("no interface has such a name".to_owned()))?;
+    let read = || {
+        let text = root.text(&path).map_err(|error| refused(error.to_string()))?;
+        steering::as_read(change, &text).ok_or_else(|| refused(format!("{path} holds {text:?}")))
+    };
+    let before = read()?;
+    write(root, &path, &text).map_err(|step| match (change, step) {
+        // EIO, and EPERM from Linux 6.11 on: the file is open, so it is not for want of rights.
+        (Change::IrqAffinity { irq, .. }, NotWritten::Written(Errno::IO | Errno::PERM)) => {
+            ControlError::Unmovable { irq: *irq }
+        }
+        (_, step) => refused(format!("{path}: {}", step.errno())),
+    })?;
+    let after = read()?;
+    if after != *change {
+        // What the kernel made of it is not what was asked: it goes back to what it was.
+        if let Some((path, text)) = steering::written(&before) {
+            let _ = write(root, &path, &text);
+        }
+        return Err(refused(format!("the kernel makes it {after}")));
+    }
+    Ok(before)
+}
+
+/// Which step of writing a setting failed.
+enum NotWritten {
+    Opened(Errno),
+    Written(Errno),
+}
+
+impl NotWritten {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Opened(errno) | Self::Written(errno) => *errno,
+        }
+    }
+}
+
+/// Writes a setting that exists: it takes its value by one write from the file's start.
+fn write(root: &Root, path: &str, text: &str) -> Result<(), NotWritten> {
+    let file = root.open_file(path, OFlags::WRONLY | OFlags::TRUNC).map_err(NotWritten::Opened)?;
+    rustix::io::write(&file, text.as_bytes()).map(drop).map_err(NotWritten::Written)
 }
 
 /// Writes a value to a setting that exists, and checks that the kernel took it; gives the value before.
@@ -42,10 +96,7 @@ fn set<T: Copy + Display + FromStr + PartialEq>(
     let refused = |why: String| ControlError::Refused { what: format!("set {path} to {value}"), why };
     let read = || root.value::<T>(path).map_err(|error| refused(error.why.to_string()));
     let before = read()?;
-    let flags = OFlags::WRONLY | OFlags::TRUNC;
-    let file = root.open_file(path, flags).map_err(|errno| refused(errno.to_string()))?;
-    // A setting takes its value by one write from the file's start.
-    rustix::io::write(&file, value.to_string().as_bytes()).map_err(|errno| refused(errno.to_string()))?;
+    write(root, path, &value.to_string()).map_err(|step| refused(step.errno().to_string()))?;
     let after = read()?;
     if after != value {
         return Err(refused(format!("the kernel keeps {after}")));
@@ -59,6 +110,7 @@ mod tests {
     use numaio_machine::conformance;
     use numaio_machine::control::Control;
     use numaio_machine::ids::NodeId;
+    use numaio_machine::set::CpuSet;
     use std::fs;
 
     struct Below<'a>(&'a Root);
@@ -118,5 +170,30 @@ mod tests {
         let weights = [(NodeId(3), 4)].into();
         assert_eq!(now, Some(interleave::Interleave { weights, automatic: Some(false) }));
         assert!(matches!(absent, Err(ControlError::Refused { .. })), "{absent:?}");
+    }
+    #[test]
+    fn interrupts_and_packets_are_steered() {
+        let dir = std::env::temp_dir().join(format!("numaio-steering-{}", std::process::id()));
+        let (interface, queue, cpus) = ("eth0".to_owned(), 1, CpuSet::parse_list("1,34").expect("a list"));
+        let changes = [
+            (Change::IrqAffinity { irq: 40, cpus: cpus.clone() }, "0-7\n"),
+            (Change::RpsCpus { interface: interface.clone(), queue, cpus: cpus.clone() }, "00,00000000\n"),
+            (Change::RpsFlows { interface: interface.clone(), queue, flows: 4096 }, "0\n"),
+            (Change::XpsCpus { interface, queue, cpus }, "ff\n"),
+            (Change::SockFlowEntries { entries: 32768 }, "0\n"),
+        ];
+        fs::create_dir_all(&dir).expect("a folder");
+        let root = Root::open(&dir).expect("a root");
+        for (change, before) in &changes {
+            assert!(apply(&root, change).is_err(), "absent: {change}");
+            let (path, _) = steering::written(change).expect("a setting");
+            let file = dir.join(path.trim_start_matches('/'));
+            fs::create_dir_all(file.parent().expect("a parent")).expect("directories");
+            fs::write(&file, before).expect("a setting");
+            let inverse = apply(&root, change).expect("allowed");
+            assert_eq!(Some(inverse), steering::as_read(change, before.trim()), "{change}");
+            conformance::control(&Below(&root), change).expect("allowed");
+        }
+        fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -75,7 +75,6 @@ impl Probe for Kernel {
                 IoPath::Tcp(path) => self.peer(&path.peer)?.run(self, io, path).map(Outcome::Io),
                 IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
-                other => Err(ProbeError::Unsupported { what: format!("way to {}", other.name()) }),
             },
             Workload::Tool(tool) => match &tool.peer {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),

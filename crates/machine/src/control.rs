@@ -1,6 +1,8 @@
 //! To change a machine: one change at a time, each with its inverse.
 
 use crate::ids::NodeId;
+use crate::set::CpuSet;
+use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -32,6 +34,70 @@ pub enum Change {
         /// Whether it does.
         on: bool,
     },
+    /// CPUs that an interrupt may go to (`Documentation/core-api/irq/irq-affinity.rst`).
+    IrqAffinity {
+        /// Its number.
+        irq: u32,
+        /// The CPUs; not empty.
+        cpus: CpuSet,
+    },
+    /// Receive packet steering: CPUs that process what a queue received; none of them switches it off
+    /// (`Documentation/networking/scaling.rst`, here as below).
+    RpsCpus {
+        /// Network interface.
+        interface: String,
+        /// Receive queue.
+        queue: u32,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Receive flow steering: flows that a queue remembers; the kernel takes powers of two.
+    RpsFlows {
+        /// Network interface.
+        interface: String,
+        /// Receive queue.
+        queue: u32,
+        /// Flows; 0 switches it off.
+        flows: u32,
+    },
+    /// Transmit packet steering: CPUs that send through a queue.
+    XpsCpus {
+        /// Network interface.
+        interface: String,
+        /// Transmit queue.
+        queue: u32,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Receive flow steering: flows that the whole machine remembers; the kernel takes powers of two.
+    SockFlowEntries {
+        /// Flows; 0 switches it off.
+        entries: u32,
+    },
+}
+
+impl Change {
+    /// Whether both set the same setting, to whatever value.
+    pub fn sets_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::InterleaveWeight { node: one, .. }, Self::InterleaveWeight { node: other, .. }) => {
+                one == other
+            }
+            (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: other, .. }) => one == other,
+            (Self::RpsCpus { interface, queue, .. }, Self::RpsCpus { interface: of, queue: other, .. })
+            | (Self::RpsFlows { interface, queue, .. }, Self::RpsFlows { interface: of, queue: other, .. })
+            | (Self::XpsCpus { interface, queue, .. }, Self::XpsCpus { interface: of, queue: other, .. }) => {
+                (interface, queue) == (of, other)
+            }
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// Which start of the kernel this is (`Documentation/admin-guide/sysctl/kernel.rst`, `random`): no change
+/// that is made here outlives it. None where the kernel does not tell.
+pub fn boot_id(root: &dyn Sysfs) -> Option<String> {
+    root.optional("/proc/sys/kernel/random/boot_id").filter(|id| !id.is_empty())
 }
 
 impl fmt::Display for Change {
@@ -43,6 +109,23 @@ impl fmt::Display for Change {
             }
             Self::AutomaticInterleave { on: true } => f.write_str("automatic interleave weights on"),
             Self::AutomaticInterleave { on: false } => f.write_str("automatic interleave weights off"),
+            Self::IrqAffinity { irq, cpus } => write!(f, "interrupt {irq} to CPUs {cpus}"),
+            Self::RpsCpus { interface, queue, cpus } if cpus.is_empty() => {
+                write!(f, "RPS of {interface} rx-{queue} off")
+            }
+            Self::RpsCpus { interface, queue, cpus } => {
+                write!(f, "RPS of {interface} rx-{queue} to CPUs {cpus}")
+            }
+            Self::RpsFlows { interface, queue, flows } => {
+                write!(f, "RFS of {interface} rx-{queue} to {flows} flows")
+            }
+            Self::XpsCpus { interface, queue, cpus } if cpus.is_empty() => {
+                write!(f, "XPS of {interface} tx-{queue} off")
+            }
+            Self::XpsCpus { interface, queue, cpus } => {
+                write!(f, "XPS of {interface} tx-{queue} to CPUs {cpus}")
+            }
+            Self::SockFlowEntries { entries } => write!(f, "RFS of the machine to {entries} flows"),
         }
     }
 }
@@ -53,6 +136,14 @@ pub enum ControlError {
     /// A recorded machine cannot be changed.
     #[error("a recorded machine cannot be changed")]
     Frozen,
+    /// The kernel places this interrupt itself, as its driver asked for: no one else can.
+    #[error(
+        "interrupt {irq} cannot be moved: its driver leaves its place to the kernel (a managed interrupt)"
+    )]
+    Unmovable {
+        /// Its number.
+        irq: u32,
+    },
     /// The kernel refused.
     #[error("{what}: {why}")]
     Refused {

@@ -19,6 +19,7 @@ pub mod probe;
 pub mod process;
 pub mod see;
 pub mod set;
+pub mod steering;
 pub mod sysfs;
 pub mod tape;
 pub mod topology;

@@ -3,6 +3,7 @@
 //! What to change is decided elsewhere. Here it is done wholly or not at all, and remembered in a
 //! [`Receipt`] by which it is taken back, after a crash too.
 
+pub mod irq;
 mod status;
 mod verify;
 
@@ -10,7 +11,7 @@ pub use status::status;
 pub use verify::Watch;
 
 use numaio_machine::control::{Change, Control, ControlError};
-use numaio_schema::{Applied, Receipt, RECEIPT_SCHEMA};
+use numaio_schema::{Applied, Receipt};
 
 /// Why changes were not carried out, or not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +23,13 @@ pub enum PlaceError {
     #[error("{why}, and taking back what was done before it failed: {left:?} is still in force")]
     HalfDone {
         /// Why the change failed.
-        why: ControlError,
+        why: String,
         /// What is still in force.
         left: Vec<Applied>,
     },
+    /// The receipt could not be kept: nothing was changed, or it was taken back.
+    #[error("the receipt cannot be kept, so that nothing is changed: {0}")]
+    NotKept(String),
     /// The receipt is another machine's.
     #[error("the receipt is of machine {receipt}, and this is machine {machine}")]
     OtherMachine {
@@ -36,22 +40,77 @@ pub enum PlaceError {
     },
 }
 
-/// Applies changes in order. If one fails, those before it are taken back, last first.
-pub fn apply(control: &dyn Control, machine: &str, changes: &[Change]) -> Result<Receipt, PlaceError> {
-    let mut applied: Vec<Applied> = Vec::new();
-    for change in changes {
-        match control.apply(change) {
-            Ok(inverse) => applied.push(Applied { change: change.clone(), inverse }),
-            Err(why) => {
-                let left = take_back(control, applied);
-                return Err(match left.is_empty() {
-                    true => PlaceError::Failed(why),
-                    false => PlaceError::HalfDone { why, left },
-                });
-            }
+/// Carries out the changes of a receipt in order.
+///
+/// The receipt is kept by `keep` before the first change, with the inverses that are foreseen, and after each
+/// one: whatever ends this process, what was kept last leads back. If a change fails, or cannot be kept, those
+/// before it are taken back, last first; what could not be taken back is kept.
+pub fn carry_out(
+    control: &dyn Control,
+    mut receipt: Receipt,
+    keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
+) -> Result<Receipt, PlaceError> {
+    receipt.underway = Some(0);
+    keep(&receipt).map_err(PlaceError::NotKept)?;
+    for index in 0..receipt.applied.len() {
+        let made = control.apply(&receipt.applied[index].change).map_err(PlaceError::Failed);
+        let kept = made.and_then(|inverse| {
+            receipt.applied[index].inverse = inverse;
+            receipt.underway = Some(index + 1).filter(|made| *made < receipt.applied.len());
+            keep(&receipt).map_err(PlaceError::NotKept).inspect_err(|_| receipt.underway = Some(index + 1))
+        });
+        if let Err(why) = kept {
+            let made = receipt.underway.unwrap_or(0);
+            receipt.applied.truncate(made);
+            return Err(rolled_back(control, receipt, why, keep));
         }
     }
-    Ok(Receipt { schema: RECEIPT_SCHEMA.to_owned(), machine: machine.to_owned(), applied })
+    Ok(receipt)
+}
+
+/// Takes back what was made before something failed.
+fn rolled_back(
+    control: &dyn Control,
+    mut receipt: Receipt,
+    why: PlaceError,
+    keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
+) -> PlaceError {
+    let left = take_back(control, std::mem::take(&mut receipt.applied));
+    if left.is_empty() {
+        return why;
+    }
+    // `take_back` gives them last first.
+    receipt.applied = left.iter().rev().cloned().collect();
+    receipt.underway = Some(left.len());
+    // If this fails, what was kept before still leads back: it holds more than is needed.
+    let _ = keep(&receipt);
+    PlaceError::HalfDone { why: why.to_string(), left }
+}
+
+/// Tries which interrupts cannot be moved, by writing where they may go already, and takes their changes out;
+/// gives their numbers. Nothing is changed by that.
+///
+/// # Errors
+/// If the kernel refuses for another reason, as want of rights.
+pub fn without_unmovable(
+    control: &dyn Control,
+    applied: Vec<Applied>,
+) -> Result<(Vec<Applied>, Vec<u32>), PlaceError> {
+    let (mut movable, mut unmovable) = (Vec::new(), Vec::new());
+    for applied in applied {
+        if let Change::IrqAffinity { .. } = applied.change {
+            match control.apply(&applied.inverse) {
+                Ok(_) => {}
+                Err(ControlError::Unmovable { irq }) => {
+                    unmovable.push(irq);
+                    continue;
+                }
+                Err(why) => return Err(PlaceError::Failed(why)),
+            }
+        }
+        movable.push(applied);
+    }
+    Ok((movable, unmovable))
 }
 
 /// Takes back what a receipt says, last first; what could not be taken back is returned.
@@ -92,14 +151,21 @@ mod tests {
         }
     }
 
-    fn to(modes: &[u32]) -> Vec<Change> {
-        modes.iter().map(|mode| Change::NumaBalancing { mode: *mode }).collect()
+    /// Changes to these modes, one after the other.
+    fn to(modes: &[u32]) -> Receipt {
+        let change = |mode: &u32| Change::NumaBalancing { mode: *mode };
+        let applied = modes.iter().map(|mode| Applied { change: change(mode), inverse: change(&7) });
+        Receipt::foreseen("a", None, 0, applied.collect())
+    }
+
+    fn apply(machine: &Setting, receipt: Receipt) -> Result<Receipt, PlaceError> {
+        carry_out(machine, receipt, &mut |_| Ok(()))
     }
 
     #[test]
     fn what_is_applied_is_undone_last_first() {
         let machine = Setting { mode: Cell::new(7), ..Setting::default() };
-        let receipt = apply(&machine, "a", &to(&[1, 2])).expect("applied");
+        let receipt = apply(&machine, to(&[1, 2])).expect("applied");
         assert_eq!(machine.mode.get(), 2);
         assert!(undo(&machine, "a", receipt).expect("the same machine").is_empty());
         assert_eq!((machine.mode.get(), machine.seen.take()), (7, vec![1, 2, 1, 7]));
@@ -108,7 +174,7 @@ mod tests {
     #[test]
     fn a_half_applied_plan_is_rolled_back() {
         let machine = Setting { mode: Cell::new(7), refused: vec![3], ..Setting::default() };
-        let error = apply(&machine, "a", &to(&[1, 2, 3, 4])).expect_err("3 is refused");
+        let error = apply(&machine, to(&[1, 2, 3, 4])).expect_err("3 is refused");
         assert!(matches!(error, PlaceError::Failed(_)), "{error}");
         assert_eq!(machine.mode.get(), 7);
     }
@@ -116,7 +182,7 @@ mod tests {
     #[test]
     fn what_cannot_be_rolled_back_is_named() {
         let machine = Setting { mode: Cell::new(7), refused: vec![3, 7], ..Setting::default() };
-        match apply(&machine, "a", &to(&[1, 3])).expect_err("3 is refused") {
+        match apply(&machine, to(&[1, 3])).expect_err("3 is refused") {
             PlaceError::HalfDone { left, .. } => assert_eq!(left.len(), 1),
             other => panic!("{other}"),
         }
@@ -125,7 +191,7 @@ mod tests {
     #[test]
     fn another_machines_receipt_is_refused() {
         let machine = Setting::default();
-        let receipt = apply(&machine, "a", &to(&[1])).expect("applied");
+        let receipt = apply(&machine, to(&[1])).expect("applied");
         assert!(matches!(undo(&machine, "b", receipt), Err(PlaceError::OtherMachine { .. })));
         assert_eq!(machine.mode.get(), 1);
     }

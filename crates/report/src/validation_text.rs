@@ -279,6 +279,7 @@ mod tests {
                 quantity,
                 nodes,
                 level: 0.1,
+                measured_at: None,
                 classes: Vec::new(),
                 incomplete: false,
             },

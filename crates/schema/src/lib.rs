@@ -6,6 +6,7 @@
 mod document;
 mod interleave;
 mod io;
+mod irq;
 mod latency;
 mod model;
 mod near;
@@ -26,6 +27,7 @@ mod view;
 pub use document::{Document, NotThatDocument};
 pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoThere, Represented, IO_SCHEMA};
+pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq, IRQ_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use near::{NearDocument, NEAR_SCHEMA};

@@ -16,6 +16,18 @@ pub struct Receipt {
     pub machine: String,
     /// Changes in the order in which they were applied, each with the change that undoes it.
     pub applied: Vec<Applied>,
+    /// Seconds since 1970 at which it began; 0 in receipts of before this was kept.
+    #[serde(default)]
+    pub made_at: u64,
+    /// The start of the kernel in which it was applied: none of these changes outlives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
+    /// Devices it is about; empty for settings of the whole machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// How many of the changes were made for certain; none when it is over, and all were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub underway: Option<usize>,
 }
 
 /// One change that was applied.
@@ -28,6 +40,25 @@ pub struct Applied {
 }
 
 impl Receipt {
+    /// A receipt of changes to be made on a machine in this start of its kernel; inverses as they are foreseen.
+    pub fn foreseen(machine: &str, boot: Option<String>, made_at: u64, applied: Vec<Applied>) -> Self {
+        Self {
+            schema: RECEIPT_SCHEMA.to_owned(),
+            machine: machine.to_owned(),
+            applied,
+            made_at,
+            boot,
+            devices: Vec::new(),
+            underway: None,
+        }
+    }
+
+    /// Whether any of its changes sets what one of the other's does.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let sets = |change: &Change| other.applied.iter().any(|it| it.change.sets_the_same(change));
+        self.applied.iter().any(|applied| sets(&applied.change))
+    }
+
     /// Reads a receipt.
     pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
         crate::read(text, RECEIPT_SCHEMA)

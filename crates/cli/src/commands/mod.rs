@@ -5,6 +5,7 @@ pub mod compare;
 pub mod export;
 mod foretelling;
 mod generate;
+pub mod irq;
 pub mod latency;
 mod matrix;
 mod measuring;
@@ -21,6 +22,7 @@ pub mod run;
 pub mod status;
 pub mod stream;
 mod topology;
+pub mod undo;
 pub mod validate;
 
 use crate::args::{Args, Command};
@@ -46,6 +48,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Near(command) => near::run(&args.common, command),
         Command::Status(command) => status::run(&args.common, command),
         Command::Plan(command) => plan::run(&args.common, command),
+        Command::Irq(command) => irq::run(&args.common, command),
+        Command::Undo(command) => undo::run(&args.common, command),
         Command::Generate(command) => generate::run(command),
     }
 }

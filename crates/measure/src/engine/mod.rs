@@ -4,7 +4,6 @@
 //! ([`crate::io`]).
 
 mod builtin;
-mod builtin;
 mod cuda;
 pub mod far;
 mod fio;

@@ -91,8 +91,8 @@ impl Table {
         for number in (1..=used).rev() {
             for streams in 1..=self.streams {
                 let place = number * self.width + streams;
-                for own in 1..=streams {
-                    let sum = self.sums[(number - 1) * self.width + streams - own] + alone[own];
+                for (own, rate) in alone.iter().enumerate().take(streams + 1).skip(1) {
+                    let sum = self.sums[(number - 1) * self.width + streams - own] + rate;
                     if sum > self.sums[place] {
                         self.sums[place] = sum;
                         choice[place] = own as u16;

@@ -61,6 +61,7 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
         .value("mtu", 1500)
         .value("dev_port", 0);
     let path = dir.path.clone();
+    render_queues(device.irqs.max(1), &mut dir);
     match up {
         Some(bits_per_s) => {
             dir.value("speed", bits_per_s / 1_000_000).value("carrier", 1);
@@ -69,6 +70,21 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
         None => {
             let failed = || WhyUnread::Failed("Invalid argument (os error 22)".to_owned());
             tree.unread(&format!("{path}/speed"), failed()).unread(&format!("{path}/carrier"), failed());
+        }
+    }
+}
+
+/// A receive and a transmit queue for each interrupt (`Documentation/ABI/testing/sysfs-class-net-queues`).
+fn render_queues(queues: u32, dir: &mut Dir) {
+    for queue in 0..queues {
+        dir.value(&format!("queues/rx-{queue}/rps_cpus"), "00000000")
+            .value(&format!("queues/rx-{queue}/rps_flow_cnt"), 0);
+        if queues > 1 {
+            dir.value(&format!("queues/tx-{queue}/xps_cpus"), "00000000");
+        } else {
+            // The kernel answers ENOENT where there is no choice of queues.
+            let path = format!("{}/queues/tx-{queue}/xps_cpus", dir.path);
+            dir.tree.unread(&path, WhyUnread::Absent);
         }
     }
 }

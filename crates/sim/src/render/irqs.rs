@@ -4,7 +4,9 @@
 use super::{room, Dir};
 use crate::spec::{DeviceSpec, Spec};
 use numaio_machine::devices::{DeviceKind, PciAddress};
+use numaio_machine::ids::CpuId;
 use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::tree::Tree;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -87,6 +89,24 @@ pub(super) fn render(spec: &Spec, irqs: &BTreeMap<PciAddress, Vec<Line>>, tree: 
     table += " ERR:          0\n MIS:          0\n";
     tree.file("/proc/interrupts", table);
     Dir::new(tree, "/proc/irq").value("default_smp_affinity", super::mask(&online, bits));
+}
+
+/// File that names the handlers of an interrupt.
+pub(crate) fn actions(irq: u32) -> String {
+    format!("/sys/kernel/irq/{irq}/actions")
+}
+
+/// Writes where an interrupt may go and where it goes, as wide as the masks were before.
+pub(crate) fn move_irq(irq: u32, affinity: &CpuSet, goes_to: CpuId, tree: &mut Tree) {
+    let path = format!("/proc/irq/{irq}");
+    let digits = |text: String| text.chars().filter(char::is_ascii_hexdigit).count();
+    let bits = tree.optional(&format!("{path}/smp_affinity")).map_or(0, |text| 4 * digits(text) as u32);
+    Dir::new(tree, path).set("smp_affinity", "smp_affinity_list", affinity, bits).set(
+        "effective_affinity",
+        "effective_affinity_list",
+        &CpuSet::one(goes_to),
+        bits,
+    );
 }
 
 fn render_line(line: &Line, bits: u32, tree: &mut Tree) {

@@ -13,6 +13,8 @@ mod pci;
 pub(crate) mod proc;
 pub(crate) mod usage;
 
+pub(crate) use irqs::{actions, move_irq};
+
 use crate::spec::Spec;
 use numaio_machine::ids::Id;
 use numaio_machine::set::IdSet;

@@ -20,7 +20,9 @@ pub(super) fn render(spec: &Spec, tree: &mut Tree) {
         .value("osrelease", &spec.kernel)
         .value("ostype", "Linux")
         .value("arch", &spec.architecture)
-        .value("hostname", &spec.name);
+        .value("hostname", &spec.name)
+        .value("random/boot_id", "5e1f0ad1-0000-4000-8000-000000000001");
+    Dir::new(tree, "/proc/sys/net/core").value("rps_sock_flow_entries", 0);
     if let Some(mode) = spec.conditions.numa_balancing {
         numa_balancing(mode, tree);
     }

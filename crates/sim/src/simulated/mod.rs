@@ -3,6 +3,7 @@
 mod copy;
 mod io;
 mod latency;
+mod steer;
 mod stream;
 
 use crate::noise::{run_factor, Random};
@@ -275,6 +276,13 @@ impl Control for Simulated {
             }
             // It runs Linux 6.12.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
+            Change::IrqAffinity { .. }
+            | Change::RpsCpus { .. }
+            | Change::RpsFlows { .. }
+            | Change::XpsCpus { .. }
+            | Change::SockFlowEntries { .. } => {
+                steer::apply(change, &self.spec.online_cpus(), &mut self.tree.borrow_mut())
+            }
         }
     }
 }

@@ -2,9 +2,9 @@
 //! `shared`.
 
 pub mod disk;
+pub mod gpu;
 pub mod net;
 pub mod rdma;
-pub mod gpu;
 mod shared;
 mod target;
 

@@ -1,0 +1,116 @@
+//! `numaio undo`: take back what numaio changed on this machine.
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::receipts::{self, Kept, TakenBack};
+use crate::{commands, output};
+use clap::Args;
+use numaio_linux::Kernel;
+use numaio_machine::see::see;
+use std::fs;
+use std::process::ExitCode;
+
+/// Take back what numaio changed: interrupts and packet steering, interleave weights, NUMA balancing.
+///
+/// Every change leaves a receipt before it is made, so this works also after numaio was killed. Nothing that numaio
+/// changes outlives a restart of the machine: then there is nothing to take back, and the receipt is dropped.
+#[derive(Debug, Args)]
+pub struct UndoArgs {
+    /// Which change, as --list names it; without it the newest
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Show what can be taken back, newest first, and change nothing
+    #[arg(long, conflicts_with_all = ["all", "forget"])]
+    pub list: bool,
+    /// Take back everything, newest first
+    #[arg(long, conflicts_with_all = ["id", "forget"])]
+    pub all: bool,
+    /// Drop the receipt and leave the settings as they are, as when the device is gone
+    #[arg(long, requires = "id")]
+    pub forget: bool,
+    /// With --list: print JSON
+    #[arg(long, requires = "list")]
+    pub json: bool,
+}
+
+pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
+    let kernel = receipts::this_kernel(common)?;
+    let all = receipts::all(common, &see(&kernel).identity.fingerprint)?;
+    if args.list {
+        return list(common, args, &all);
+    }
+    if args.forget {
+        let kept = named(&all, args.id.as_deref())?;
+        fs::remove_file(&kept.path).map_err(|error| Failure::file(&kept.path, error))?;
+        output::remark(common, &format!("{} is forgotten; what it set stays", kept.id));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.all {
+        all.iter().rev().try_for_each(|kept| take_back(common, &kernel, kept, &all))?;
+    } else if args.id.is_none() && all.is_empty() {
+        output::remark(common, "there is nothing to take back on this machine");
+    } else {
+        take_back(common, &kernel, named(&all, args.id.as_deref())?, &all)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes one receipt back, and says so.
+pub fn take_back(common: &Common, kernel: &Kernel, kept: &Kept, all: &[Kept]) -> Result<(), Failure> {
+    // Those that were taken back by this command are gone.
+    let all: Vec<Kept> = all.iter().filter(|other| other.path.exists()).cloned().collect();
+    let id = &kept.id;
+    let text = match receipts::take_back(kernel, kept, &all)? {
+        TakenBack::Done => format!("{id} is taken back: {}", count(kept.receipt.applied.len())),
+        TakenBack::Rebooted => {
+            format!("{id}: the machine was started anew since, which took it back; nothing is left to do")
+        }
+    };
+    output::remark(common, &text);
+    Ok(())
+}
+
+fn count(settings: usize) -> String {
+    match settings {
+        1 => "1 setting is as it was".to_owned(),
+        settings => format!("{settings} settings are as they were"),
+    }
+}
+
+/// The receipt of that name, or the newest.
+fn named<'a>(all: &'a [Kept], id: Option<&str>) -> Result<&'a Kept, Failure> {
+    let found = match id {
+        Some(id) => all.iter().find(|kept| kept.id == id),
+        None => all.last(),
+    };
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|kept| kept.id.as_str()).collect();
+        let failure =
+            Failure::usage(format!("there is no change {} to take back here", id.unwrap_or_default()));
+        match names.is_empty() {
+            true => failure.hint("numaio changed nothing on this machine, or all was taken back"),
+            false => failure
+                .hint(format!("there are {}; numaio undo --list tells what they are", names.join(", "))),
+        }
+    })
+}
+
+fn list(common: &Common, args: &UndoArgs, all: &[Kept]) -> Result<ExitCode, Failure> {
+    let receipts: Vec<_> = all.iter().rev().map(|kept| (kept.id.as_str(), &kept.receipt)).collect();
+    let text = match args.json {
+        true => {
+            let entries: Vec<_> = receipts.iter().map(|(id, receipt)| Entry { id, receipt }).collect();
+            commands::json(&entries)?
+        }
+        false => numaio_report::receipts_text(&receipts, &output::style(common)),
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(serde::Serialize)]
+struct Entry<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    receipt: &'a numaio_schema::Receipt,
+}

@@ -1,0 +1,137 @@
+//! `numaio irq` and `numaio undo`, as a user types them. Nothing of the machine that runs them is changed.
+
+mod support;
+
+use numaio_machine::control::Change;
+use numaio_schema::{Applied, IrqDocument, Receipt};
+use std::fs;
+use std::process::Stdio;
+use support::{Home, Said};
+
+const TAPE: &str = "amd-dl585-g7";
+
+fn document(said: Said) -> IrqDocument {
+    IrqDocument::from_json(&said.ok()).expect("a document")
+}
+
+#[test]
+fn a_plan_names_what_is_managed_and_what_may_be_moved() {
+    let home = Home::new();
+    let text = home.run(&["irq", "plan", "nvme0n1", "--machine", TAPE]).ok();
+    for part in ["nvme0q0", "managed", "Plan: 1 change", "14-15", "cannot be moved", "CAP_DAC_OVERRIDE"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let plan = document(home.run(&["irq", "plan", "nvme0n1", "--machine", TAPE, "--json"]));
+    assert_eq!(plan.plan.expect("a plan").changes.len(), 1);
+    let shown = document(home.run(&["irq", "show", "--machine", TAPE, "--json"]));
+    assert!(shown.plan.is_none() && shown.devices.len() > 1);
+    let file = home.path("irq.json");
+    home.run(&["irq", "show", "nvme0n1", "--machine", TAPE, "--json", "-o", &file]).ok();
+    assert_eq!(
+        IrqDocument::from_json(&fs::read_to_string(file).expect("a file")).expect("a document").devices.len(),
+        1
+    );
+}
+
+#[test]
+fn tasks_of_a_placement_keep_their_cores() {
+    let home = Home::new();
+    let file = home.path("plan.json");
+    let near =
+        ["place", "--machine", TAPE, "--near", "nvme0n1", "--direction", "write", "--tasks", "1", "--json"];
+    home.run(&[&near[..], &["-o", &file]].concat()).ok();
+    let plan = document(home.run(&["irq", "plan", "nvme0n1", "--machine", TAPE, "--plan", &file, "--json"]));
+    let cpus = plan.plan.expect("a plan").cpus;
+    assert_eq!(cpus.len(), 1, "the task has the other core of node 7: {cpus}");
+    home.run(&["irq", "plan", "nvme0n1", "--machine", "amd-2p", "--plan", &file])
+        .failed(1, &["plan for machine"]);
+}
+
+#[test]
+fn wrong_devices_and_machines_are_refused_with_a_hint() {
+    let home = Home::new();
+    home.run(&["irq", "plan", "nvme0n9", "--machine", TAPE]).failed(2, &["nvme0n9", "nvme0n1"]);
+    home.run(&["irq", "plan", "--machine", TAPE]).failed(2, &["DEV"]);
+    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only this machine"]);
+    home.run(&["undo", "--machine", TAPE]).failed(2, &["only this machine"]);
+    home.run(&["irq", "undo", "eth99"]).failed(1, &["nothing about eth99"]);
+    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
+    assert!(home.run(&["undo", "--list"]).ok().contains("nothing to take back"));
+    home.run(&["undo"]).ok();
+}
+
+/// This machine's fingerprint, and a receipt of it as an apply that was killed has left it.
+fn leave_receipt(home: &Home, id: &str, change: impl FnOnce(&mut Receipt)) -> std::path::PathBuf {
+    let machine = document(home.run(&["irq", "show", "--json"])).machine;
+    let flows = |entries| Change::SockFlowEntries { entries };
+    let applied = vec![Applied { change: flows(32768), inverse: flows(0) }];
+    let mut receipt = Receipt::foreseen(&machine, Some("another start".into()), 1, applied);
+    change(&mut receipt);
+    let folder = home.0.join("state/numaio/receipts");
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(format!("{machine}-{id}.json"));
+    fs::write(&path, serde_json::to_string(&receipt).expect("JSON")).expect("a receipt");
+    path
+}
+
+#[test]
+fn after_a_restart_nothing_is_left_to_take_back() {
+    let home = Home::new();
+    let path = leave_receipt(&home, "irq-1", |receipt| {
+        receipt.devices = vec!["eth0".into()];
+        receipt.underway = Some(0);
+    });
+    let list = home.run(&["undo", "--list"]).ok();
+    assert!(list.contains("irq-1 of eth0") && list.contains("Cut short: 0 of 1"), "{list}");
+    assert!(path.exists(), "a list changes nothing");
+    let said = home.run(&["undo"]);
+    assert!(said.err.contains("started anew"), "{}", said.err);
+    assert_eq!((said.code, path.exists()), (Some(0), false));
+}
+
+#[test]
+fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
+    let home = Home::new();
+    let foreign = leave_receipt(&home, "irq-1", |receipt| receipt.machine = "0123456789abcdef".into());
+    home.run(&["undo"]).failed(1, &["0123456789abcdef"]);
+    assert!(foreign.exists());
+    home.run(&["undo", "--forget", "irq-1"]).ok();
+    assert!(!foreign.exists(), "what cannot be taken back can be forgotten");
+    // A name that would lead out of its folder.
+    let escape = leave_receipt(&home, "irq-1", |receipt| {
+        receipt.boot = None;
+        let flows = |flows| Change::RpsFlows { interface: "../../x".into(), queue: 0, flows };
+        receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+    });
+    home.run(&["undo"]).failed(1, &["still in force", "--forget"]);
+    let broken = escape
+        .with_file_name(escape.file_name().expect("a name").to_string_lossy().replace("irq-1", "irq-2"));
+    fs::write(&broken, "{").expect("a file");
+    assert!(home.run(&["undo", "--list"]).err.contains("irq-2"));
+    // Two that set the same thing: the older one waits for the newer.
+    leave_receipt(&home, "irq-3", |receipt| receipt.boot = None);
+    leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
+    home.run(&["undo", "irq-3"])
+        .failed(1, &["irq-4 changed some of the same settings", "first numaio undo irq-4"]);
+}
+
+#[test]
+fn without_rights_nothing_is_changed_and_the_rights_are_named() {
+    let home = Home::new();
+    let shown = document(home.run(&["irq", "show", "--json"]));
+    let movable = shown.devices.iter().find(|it| it.irqs.iter().any(|irq| irq.fixed.is_none()));
+    let name = movable.map(|it| it.device.clone()).unwrap_or_default();
+    let plan = || document(home.run(&["irq", "plan", &name, "--json"])).plan.expect("a plan").changes;
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let can_run = home.command_by(&nobody, &["--version"]).stderr(Stdio::null()).status();
+    if name.is_empty() || !can_run.is_ok_and(|status| status.success()) || plan().is_empty() {
+        println!("skipped: no interrupt to move, or no way to become nobody");
+        return;
+    }
+    let before = plan();
+    let apply = ["irq", "apply", &name, "--despite-irqbalance"];
+    Said::of(home.command_by(&nobody, &apply).output().expect("setpriv"))
+        .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing is changed"]);
+    assert_eq!(plan(), before);
+    assert!(home.run(&["undo", "--list"]).ok().contains("nothing to take back"));
+}

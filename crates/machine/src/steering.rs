@@ -1,0 +1,276 @@
+//! Which CPUs serve a device: affinity of its interrupts, and steering of packets by RPS, RFS and XPS
+//! (`Documentation/core-api/irq/irq-affinity.rst`, `Documentation/networking/scaling.rst`,
+//! `Documentation/ABI/testing/sysfs-class-net-queues`).
+
+use crate::control::Change;
+use crate::devices::{Device, Irq, NameClass};
+use crate::set::CpuSet;
+use crate::sysfs::{Sysfs, SysfsExt};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Most queues that are read of one interface and direction.
+const MOST_QUEUES: usize = 4096;
+
+/// Longest name of a network interface, in bytes (`IFNAMSIZ`, without the NUL).
+const LONGEST_NAME: usize = 15;
+
+/// Flows that the whole machine remembers for receive flow steering.
+const SOCK_FLOW_ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
+
+/// Queues of a network interface and what steers packets to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetQueues {
+    /// The interface.
+    pub interface: String,
+    /// Receive queues, ascending.
+    pub receive: Vec<ReceiveQueue>,
+    /// Transmit queues, ascending.
+    pub transmit: Vec<TransmitQueue>,
+}
+
+/// A receive queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveQueue {
+    /// Its number.
+    pub queue: u32,
+    /// CPUs of RPS, none of them if it is off; nothing for a kernel without it.
+    pub rps_cpus: Option<CpuSet>,
+    /// Flows of RFS, 0 if it is off; nothing for a kernel without it.
+    pub flows: Option<u32>,
+}
+
+/// A transmit queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransmitQueue {
+    /// Its number.
+    pub queue: u32,
+    /// CPUs of XPS, none of them if it is off; nothing for a kernel without it, or an interface with one queue.
+    pub xps_cpus: Option<CpuSet>,
+}
+
+/// The network interfaces of a device with their queues.
+pub fn queues(root: &dyn Sysfs, device: &Device) -> Vec<NetQueues> {
+    let is_net = |name: &&String| match device.name_classes.get(*name) {
+        Some(class) => *class == NameClass::Net,
+        None => folder(name).is_some_and(|folder| root.exists(&folder)),
+    };
+    device.names.iter().filter(is_net).filter_map(|name| interface(root, name)).collect()
+}
+
+fn interface(root: &dyn Sysfs, name: &str) -> Option<NetQueues> {
+    let folder = folder(name)?;
+    let names = root.list(&folder).ok()?;
+    let numbers = |prefix: &str| {
+        let number = |name: &String| name.strip_prefix(prefix)?.parse().ok();
+        let mut numbers: Vec<u32> = names.iter().filter_map(number).take(MOST_QUEUES).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let mask = |path: String| CpuSet::parse_mask(&root.optional(&path)?).ok();
+    let receive = numbers("rx-").into_iter().map(|queue| ReceiveQueue {
+        queue,
+        rps_cpus: mask(format!("{folder}/rx-{queue}/rps_cpus")),
+        flows: root.value(&format!("{folder}/rx-{queue}/rps_flow_cnt")).ok(),
+    });
+    let transmit = numbers("tx-")
+        .into_iter()
+        .map(|queue| TransmitQueue { queue, xps_cpus: mask(format!("{folder}/tx-{queue}/xps_cpus")) });
+    Some(NetQueues { interface: name.to_owned(), receive: receive.collect(), transmit: transmit.collect() })
+}
+
+/// Flows that the whole machine remembers; none for a kernel without receive flow steering.
+pub fn sock_flow_entries(root: &dyn Sysfs) -> Option<u32> {
+    root.value(SOCK_FLOW_ENTRIES).ok()
+}
+
+/// The queue that an interrupt serves, by the name its driver gave it: `eth0-TxRx-3`, `virtio1-input.0`,
+/// `mlx5_comp7@pci:0000:3b:00.0`, `nvme0q4`. None for what serves the device as a whole (`nvme0q0`, which holds
+/// administrative commands, `virtio1-config`, `mlx5_async0@pci:...`).
+pub fn queue_of(name: &str) -> Option<u32> {
+    // Where an interrupt is shared, the first name counts.
+    let name = name.split([',', '@']).next()?.trim();
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let queue: u32 = name[stem.len()..].parse().ok()?;
+    let words = ["tx", "rx", "txrx", "comp", "input", "output", "req", "request", "fp", "queue", "q"];
+    let word = stem.trim_end_matches(['-', '.', '_', ':']);
+    let word = word.rsplit(['-', '.', '_', ':']).next()?.to_ascii_lowercase();
+    match word.strip_prefix("nvme").and_then(|rest| rest.strip_suffix('q')) {
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(queue).filter(|queue| *queue > 0)
+        }
+        _ => words.contains(&word.as_str()).then_some(queue),
+    }
+}
+
+/// Why an interrupt cannot be moved; none if it can, as far as can be told without trying.
+///
+/// The kernel marks such interrupts in debugfs alone (`kernel/irq/debugfs.c`). Where that is not to be read, the
+/// driver tells: those of NVMe queues, virtio disks and virtio SCSI always ask for them. One without a handler, as
+/// of an interface that is down, has no affinity yet.
+pub fn fixed(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
+    if irq.affinity.is_empty() {
+        return Some("not in use".to_owned());
+    }
+    if let Some(text) = root.optional(&format!("/sys/kernel/debug/irq/irqs/{}", irq.number)) {
+        return text.contains("IRQD_AFFINITY_MANAGED").then(|| "managed".to_owned());
+    }
+    is_managed_by_driver(&irq.name).then(|| "managed, as its driver always asks".to_owned())
+}
+
+/// Whether an interrupt of that name is one whose driver asks the kernel to place it.
+pub fn is_managed_by_driver(name: &str) -> bool {
+    let Some(queue) = queue_of(name) else { return false };
+    let digits = |text: &str, before: &str, after: &str| {
+        let digits =
+            text.strip_prefix(before).and_then(|rest| rest.split_once(after)).map(|(number, _)| number);
+        digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    digits(name, "nvme", &format!("q{queue}"))
+        || digits(name, "virtio", "-req.")
+        || digits(name, "virtio", "-request")
+}
+
+/// The file of a setting, and what is written to it; none for a change of another kind, or an interface
+/// whose name is none.
+pub fn written(change: &Change) -> Option<(String, String)> {
+    Some(match change {
+        Change::IrqAffinity { irq, cpus } => (format!("/proc/irq/{irq}/smp_affinity_list"), cpus.to_string()),
+        Change::RpsCpus { interface, queue, cpus } => {
+            (format!("{}/rx-{queue}/rps_cpus", folder(interface)?), mask(cpus))
+        }
+        Change::RpsFlows { interface, queue, flows } => {
+            (format!("{}/rx-{queue}/rps_flow_cnt", folder(interface)?), flows.to_string())
+        }
+        Change::XpsCpus { interface, queue, cpus } => {
+            (format!("{}/tx-{queue}/xps_cpus", folder(interface)?), mask(cpus))
+        }
+        Change::SockFlowEntries { entries } => (SOCK_FLOW_ENTRIES.to_owned(), entries.to_string()),
+        _ => return None,
+    })
+}
+
+/// The same setting with the value that its file holds; none if that is no value of it.
+pub fn as_read(change: &Change, text: &str) -> Option<Change> {
+    let mut read = change.clone();
+    match &mut read {
+        Change::IrqAffinity { cpus, .. } => *cpus = CpuSet::parse_list(text).ok()?,
+        Change::RpsCpus { cpus, .. } | Change::XpsCpus { cpus, .. } => {
+            *cpus = CpuSet::parse_mask(text).ok()?;
+        }
+        Change::RpsFlows { flows: number, .. } | Change::SockFlowEntries { entries: number } => {
+            *number = text.parse().ok()?;
+        }
+        _ => return None,
+    }
+    Some(read)
+}
+
+/// Where the queues of an interface are. A receipt on disk may name anything: what is no name of an interface
+/// (`dev_valid_name` in the kernel) leads nowhere.
+fn folder(interface: &str) -> Option<String> {
+    let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    let valid = (1..=LONGEST_NAME).contains(&interface.len())
+        && !matches!(interface, "." | "..")
+        && !interface.contains(bad);
+    valid.then(|| format!("/sys/class/net/{interface}/queues"))
+}
+
+/// The mask format: 32-bit words in hexadecimal, most significant first.
+fn mask(cpus: &CpuSet) -> String {
+    let words = cpus.iter().next_back().map_or(1, |last| last.0 / 32 + 1);
+    let mut bits = vec![0u32; words as usize];
+    for cpu in cpus.iter() {
+        bits[(cpu.0 / 32) as usize] |= 1 << (cpu.0 % 32);
+    }
+    let mut text = String::new();
+    for (index, word) in bits.iter().rev().enumerate() {
+        let _ = write!(text, "{}{word:08x}", if index == 0 { "" } else { "," });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn cpus(list: &str) -> CpuSet {
+        CpuSet::parse_list(list).expect("a list")
+    }
+
+    #[test]
+    fn names_tell_queues() {
+        let queues = [
+            ("eth0-TxRx-3", Some(3)),
+            ("i40e-eth0-TxRx-12", Some(12)),
+            ("eth0-rx-0", Some(0)),
+            ("virtio1-input.0", Some(0)),
+            ("virtio1-req.7", Some(7)),
+            ("virtio0-request", None),
+            ("mlx5_comp7@pci:0000:3b:00.0", Some(7)),
+            ("mlx5_async0@pci:0000:3b:00.0", None),
+            ("nvme0q4", Some(4)),
+            ("nvme0q0", None),
+            ("nvme0q0, nvme0q1", None),
+            ("virtio1-config", None),
+            ("eth0", None),
+            ("", None),
+            ("99999999999", None),
+            ("ahci[0000:00:1f.2]", None),
+        ];
+        for (name, queue) in queues {
+            assert_eq!(queue_of(name), queue, "{name}");
+        }
+    }
+
+    #[test]
+    fn managed_interrupts_are_known_by_debugfs_and_else_by_name() {
+        let managed = ["nvme0q1", "nvme12q33", "virtio3-req.0"];
+        let movable = ["nvme0q0", "nvme0q0, nvme0q1", "eth0-rx-1", "virtio1-input.0", "xnvme0q1"];
+        managed.iter().for_each(|name| assert!(is_managed_by_driver(name), "{name}"));
+        movable.iter().for_each(|name| assert!(!is_managed_by_driver(name), "{name}"));
+        let irq = |name: &str, list: &str| Irq {
+            number: 70,
+            name: name.into(),
+            affinity: cpus(list),
+            effective: None,
+        };
+        let mut tree = Tree::new();
+        assert!(fixed(&tree, &irq("nvme0q1", "0")).is_some());
+        assert!(fixed(&tree, &irq("eth0-rx-1", "")).is_some());
+        tree.file("/sys/kernel/debug/irq/irqs/70", "handler:  handle_edge_irq\ndstate:   0x1\n");
+        assert_eq!(fixed(&tree, &irq("nvme0q1", "0")), None);
+        tree.file("/sys/kernel/debug/irq/irqs/70", "dstate:   0x1\n            IRQD_AFFINITY_MANAGED\n");
+        assert!(fixed(&tree, &irq("eth0-rx-1", "0")).is_some());
+    }
+
+    #[test]
+    fn settings_are_written_and_read_alike() {
+        let (interface, queue) = ("eth0".to_owned(), 3);
+        let changes = [
+            (Change::IrqAffinity { irq: 7, cpus: cpus("0-3,40") }, "0-3,40"),
+            (
+                Change::RpsCpus { interface: interface.clone(), queue, cpus: cpus("0,33") },
+                "00000002,00000001",
+            ),
+            (Change::XpsCpus { interface: interface.clone(), queue, cpus: CpuSet::new() }, "00000000"),
+            (Change::RpsFlows { interface, queue, flows: 4096 }, "4096"),
+            (Change::SockFlowEntries { entries: 32768 }, "32768"),
+        ];
+        for (change, text) in changes {
+            let (path, written) = written(&change).expect("a setting");
+            assert_eq!(written, text, "{path}");
+            assert_eq!(as_read(&change, text), Some(change.clone()));
+            assert_eq!(as_read(&change, "x"), None);
+        }
+    }
+
+    #[test]
+    fn no_name_leads_out_of_its_folder() {
+        for interface in ["", ".", "..", "../x", "a/b", "a b", "sixteen-bytes-ab", "a\n"] {
+            let change = Change::RpsFlows { interface: interface.into(), queue: 0, flows: 0 };
+            assert_eq!(written(&change), None, "{interface:?}");
+        }
+    }
+}

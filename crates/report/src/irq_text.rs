@@ -1,0 +1,194 @@
+//! Interrupts, queues and what was changed of them, for people.
+
+use crate::model_text::head::date;
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use numaio_machine::control::Change;
+use numaio_machine::set::CpuSet;
+use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
+
+/// Devices with what serves them, and the plan if there is one.
+pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    if document.devices.is_empty() {
+        page.heading("No device of this machine has interrupts that can be seen.");
+    }
+    for device in &document.devices {
+        show(&mut page, device, document.plan.as_ref());
+    }
+    page.blank();
+    if let Some(flows) = document.sock_flow_entries.filter(|flows| *flows > 0) {
+        page.paragraph(0, 2, &format!("RFS of the machine: {flows} flows"));
+    }
+    page.paragraph(
+        0,
+        2,
+        match document.irqbalance {
+            Some(true) => "irqbalance runs: it moves interrupts that it is not told to leave alone.",
+            Some(false) => "irqbalance does not run.",
+            None => "Whether irqbalance runs is not to be seen here.",
+        },
+    );
+    let fixed =
+        document.devices.iter().flat_map(|device| &device.irqs).filter_map(|irq| irq.fixed.as_deref());
+    if fixed.into_iter().any(|why| why.starts_with("managed")) {
+        page.paragraph(
+            0,
+            2,
+            "Managed interrupts cannot be moved: the kernel itself spreads them over all CPUs.",
+        );
+    }
+    if let Some(plan) = &document.plan {
+        planned(&mut page, plan, document.irqbalance == Some(true));
+    }
+    page.into_text()
+}
+
+fn show(page: &mut Page, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
+    let node = device.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
+    page.heading(&format!("{}, {node}", device.device));
+    let changes = plan.map_or(&[][..], |plan| &plan.changes);
+    let columns = [
+        ("IRQ", Align::Right),
+        ("NAME", Align::Left),
+        ("QUEUE", Align::Right),
+        ("MAY GO TO", Align::Left),
+        ("GOES TO", Align::Left),
+        ("PLAN", Align::Left),
+        ("NOTE", Align::Left),
+    ];
+    let mut table = Table::new(columns).soft("NOTE");
+    for irq in &device.irqs {
+        let to = changes.iter().find_map(|applied| match &applied.change {
+            Change::IrqAffinity { irq: number, cpus } if *number == irq.irq.number => Some(cpus),
+            _ => None,
+        });
+        table.row([
+            Cell::from(irq.irq.number.to_string()),
+            irq.irq.name.as_str().into(),
+            irq.queue.map(|queue| queue.to_string()).unwrap_or_default().into(),
+            irq.irq.affinity.to_string().into(),
+            irq.irq.effective.as_ref().map(CpuSet::to_string).unwrap_or_default().into(),
+            to.map(CpuSet::to_string).unwrap_or_default().into(),
+            irq.fixed.as_deref().unwrap_or_default().into(),
+        ]);
+    }
+    page.table(2, &table.without_empty_columns());
+    for interface in &device.interfaces {
+        let (receive, transmit) = (interface.receive.len(), interface.transmit.len());
+        let name = &interface.interface;
+        page.paragraph(2, 2, &format!("{name}: receive queues {receive}, transmit queues {transmit}"));
+        let mut table = Table::new([
+            ("QUEUE", Align::Left),
+            ("RPS", Align::Left),
+            ("RFS FLOWS", Align::Right),
+            ("XPS", Align::Left),
+        ]);
+        for queue in &interface.receive {
+            let flows =
+                queue.flows.map(|flows| if flows == 0 { "off".to_owned() } else { flows.to_string() });
+            let name = format!("rx-{}", queue.queue);
+            table.row([name.into(), steered(&queue.rps_cpus), flows.unwrap_or_default().into(), "".into()]);
+        }
+        for queue in &interface.transmit {
+            let name = format!("tx-{}", queue.queue);
+            table.row([name.into(), "".into(), "".into(), steered(&queue.xps_cpus)]);
+        }
+        page.table(4, &table.without_empty_columns());
+    }
+}
+
+fn steered(cpus: &Option<CpuSet>) -> Cell {
+    match cpus {
+        None => "".into(),
+        Some(cpus) if cpus.is_empty() => "off".into(),
+        Some(cpus) => cpus.to_string().into(),
+    }
+}
+
+fn planned(page: &mut Page, plan: &IrqPlan, irqbalance: bool) {
+    page.heading(
+        match plan.changes.len() {
+            0 => "Plan: nothing is to change".to_owned(),
+            1 => "Plan: 1 change".to_owned(),
+            changes => format!("Plan: {changes} changes"),
+        }
+        .as_str(),
+    );
+    for applied in &plan.changes {
+        page.paragraph(2, 2, &format!("{} (now {})", applied.change, value(&applied.inverse)));
+    }
+    for reason in &plan.reasons {
+        page.paragraph(0, 2, reason);
+    }
+    for rejected in &plan.rejected {
+        page.paragraph(0, 2, &format!("Not done: {rejected}"));
+    }
+    if plan.changes.is_empty() {
+        return;
+    }
+    if irqbalance {
+        page.paragraph(0, 2, &format!("For irqbalance: {}", irqbalance_ban(&plan.changes)));
+    }
+    let is_net = |applied: &Applied| !matches!(applied.change, Change::IrqAffinity { .. });
+    let net = if plan.changes.iter().any(is_net) { ", and CAP_NET_ADMIN" } else { "" };
+    page.paragraph(
+        0,
+        2,
+        &format!(
+            "numaio irq apply does it; it needs rights to root's files (root, or CAP_DAC_OVERRIDE){net}."
+        ),
+    );
+}
+
+/// The value that a change sets.
+fn value(change: &Change) -> String {
+    let cpus = |cpus: &CpuSet| if cpus.is_empty() { "off".to_owned() } else { cpus.to_string() };
+    match change {
+        Change::IrqAffinity { cpus: set, .. }
+        | Change::RpsCpus { cpus: set, .. }
+        | Change::XpsCpus { cpus: set, .. } => cpus(set),
+        Change::RpsFlows { flows: number, .. } | Change::SockFlowEntries { entries: number } => {
+            number.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What tells irqbalance to leave interrupts alone that are changed: its options, as its service takes them.
+pub fn irqbalance_ban(changes: &[Applied]) -> String {
+    let option = |applied: &Applied| match applied.change {
+        Change::IrqAffinity { irq, .. } => Some(format!("--banirq={irq}")),
+        _ => None,
+    };
+    let options: Vec<String> = changes.iter().filter_map(option).collect();
+    format!("IRQBALANCE_ARGS=\"{}\"", options.join(" "))
+}
+
+/// Receipts of this machine by name, in the order given.
+pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    if receipts.is_empty() {
+        page.heading("There is nothing to take back on this machine.");
+    }
+    for (id, receipt) in receipts {
+        let when = match receipt.made_at {
+            0 => String::new(),
+            at => format!(", {}", date(at)),
+        };
+        let of = if receipt.devices.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", receipt.devices.join(", "))
+        };
+        page.heading(&format!("{id}{of}{when}"));
+        if let Some(made) = receipt.underway {
+            let all = receipt.applied.len();
+            page.paragraph(2, 2, &format!("Cut short: {made} of {all} changes were made for certain."));
+        }
+        for applied in &receipt.applied {
+            page.paragraph(2, 2, &format!("{} (before: {})", applied.change, value(&applied.inverse)));
+        }
+    }
+    page.into_text()
+}
