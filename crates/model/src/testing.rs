@@ -45,6 +45,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
         bytes_per_s: about(gbit_per_s * 1e9 / 8.0),
         of_groups: Vec::new(),
         cpu_ns_per_byte: None,
+        there: None,
     }
 }
 
@@ -61,6 +62,7 @@ pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
             warnings: Vec::new(),
             complete: true,
         },
+        there: None,
         device: IoDevice {
             name: "nvme0n1".to_owned(),
             model: String::new(),

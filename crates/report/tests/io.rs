@@ -37,6 +37,7 @@ fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
         bytes_per_s: reading(gb_per_s),
         of_groups: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
         cpu_ns_per_byte: Some(0.25),
+        there: None,
     }
 }
 
@@ -52,6 +53,7 @@ fn record(cells: Vec<IoCell>) -> IoRecord {
             warnings: Vec::new(),
             complete: true,
         },
+        there: None,
         device: IoDevice {
             name: "nvme0n1".into(),
             model: "A\u{1b}[31mB".into(),

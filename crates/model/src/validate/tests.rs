@@ -155,6 +155,7 @@ fn rivals_are_judged_by_the_same_measurement() {
         quantity: Quantity::Distance,
         nodes: nodes.collect(),
         level: 0.0,
+        measured_at: None,
         classes: Vec::new(),
         incomplete: false,
     });
