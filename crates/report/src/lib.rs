@@ -50,7 +50,7 @@ pub use markdown::markdown;
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;
-pub use placement::{numactl, placement_text, status_text, verification_text};
+pub use placement::{forms, placement_text, status_text, verification_text};
 pub use plan_text::plan_text;
 pub use prediction_text::prediction_text;
 pub use stream_text::stream_text;
