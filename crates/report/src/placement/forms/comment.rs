@@ -9,7 +9,8 @@ pub(super) fn lines(plan: &PlacementPlan, notes: impl IntoIterator<Item = String
     let devices = words::joined(plan.targets.iter().map(|target| words::short(&target.device)), ", ");
     let machine = words::machine_name(&plan.machine);
     let fingerprint = words::short(&plan.machine.fingerprint);
-    let mut lines = vec![format!("Places near {devices}, for this machine alone: {machine}, {fingerprint}")];
+    let mut lines =
+        vec![format!("Places near {devices} on {machine} (fingerprint {fingerprint}), for no other machine")];
     lines.extend(plan.compromises.iter().map(|compromise| format!("Note: {compromise}")));
     // Tasks have the same notes as a rule.
     for note in notes {

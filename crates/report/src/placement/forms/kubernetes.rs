@@ -2,6 +2,7 @@
 //! Management Policies", "Control Memory Management Policies" and "Control Topology Management Policies on a Node").
 
 use super::comment;
+use super::memory::{Speaker, NUMACTL_IN_CONTAINER};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::MemoryPolicy;
@@ -11,53 +12,59 @@ use std::fmt::Write;
 /// A pod with a container for each task, which asks for as many CPUs of its own as planned. Which CPUs, kubelet
 /// chooses; comments say how to leave it no other choice.
 pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
-    let mut lines = comment::lines(plan, notes(plan));
-    lines.extend(kubelet(plan, topology));
-    lines.push("Planned, for comparison with Cpus_allowed_list in the containers:".to_owned());
+    let several = plan.tasks.iter().any(|task| task.cpu_nodes.len() > 1);
+    let bound = plan.tasks.iter().all(|task| task.memory.policy == MemoryPolicy::Bind);
+    // Memory Manager takes as few nodes as have room, whatever nodes the CPUs are on.
+    let binds = bound && !several;
+    let speaker = Speaker {
+        name: "Kubernetes",
+        binds,
+        prefers: false,
+        interleaves: false,
+        remedy: NUMACTL_IN_CONTAINER,
+    };
+    let mut notes = vec![
+        "a pod asks for a number of CPUs, and cannot name CPUs or nodes: kubelet chooses them".to_owned(),
+        "kubelet knows the node of a device only from its device plugin or driver: ask for it in limits too"
+            .to_owned(),
+    ];
+    notes.extend(speaker.say_all(plan).1);
+    let mut lines = comment::lines(plan, notes);
+    lines.extend(kubelet(plan, topology, several, binds));
+    lines.push("Planned, to be compared with Cpus_allowed_list in the containers:".to_owned());
     for (index, task) in plan.tasks.iter().enumerate() {
         let (name, memory) = (comment::task_name(plan, index, task), &task.memory);
         lines.push(format!("  {name}: CPUs {}, memory {} {}", task.cpus, memory.policy.name(), memory.nodes));
     }
-    lines.push("Fill in: image, and memory as much as each task needs".to_owned());
+    lines.push("To be filled in: the image, and how much memory each task needs".to_owned());
     comment::hashed(&lines) + &pod(plan)
 }
 
-fn notes(plan: &PlacementPlan) -> Vec<String> {
-    let mut notes = vec![
-        "Kubernetes gives numbers of CPUs: no pod can name CPUs or nodes, and kubelet chooses them".to_owned(),
-        "kubelet knows the node of a device only if its device plugin or driver tells; ask for that device in limits"
-            .to_owned(),
-    ];
-    if plan.tasks.iter().any(|task| task.memory.policy != MemoryPolicy::Bind) {
-        notes.push(
-            "Kubernetes has no words for memory that is preferred or interleaved; here memory is confined to the nodes \
-             that kubelet chooses"
-                .to_owned(),
-        );
-    }
-    notes
-}
-
 /// How kubelet must be set, in lines of its configuration.
-fn kubelet(plan: &PlacementPlan, topology: &Topology) -> Vec<String> {
-    let several = plan.tasks.iter().any(|task| task.cpu_nodes.len() > 1);
+fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool) -> Vec<String> {
     let mut lines = vec![
-        "Configuration of kubelet that this needs:".to_owned(),
+        "Kubelet's configuration that this takes:".to_owned(),
         "  cpuManagerPolicy: static".to_owned(),
-        "  memoryManagerPolicy: Static  # with reservedMemory for each node".to_owned(),
         "  topologyManagerScope: container".to_owned(),
-        // One node would refuse a container that is wider than it.
-        format!("  topologyManagerPolicy: {}", if several { "restricted" } else { "single-numa-node" }),
     ];
-    if several {
-        lines.push("  cpuManagerPolicyOptions: {distribute-cpus-across-numa: \"true\"}".to_owned());
-    }
+    lines.extend(match several {
+        // Stricter policies refuse a container whose CPUs need more nodes than its memory.
+        true => vec![
+            "  topologyManagerPolicy: best-effort".to_owned(),
+            "  cpuManagerPolicyOptions: {distribute-cpus-across-numa: \"true\"}".to_owned(),
+        ],
+        false => vec!["  topologyManagerPolicy: single-numa-node".to_owned()],
+    });
+    lines.push(match binds {
+        true => "  memoryManagerPolicy: Static  # and reservedMemory of each node".to_owned(),
+        false => "  memoryManagerPolicy: None".to_owned(),
+    });
     let planned = plan.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let others = online.difference(&planned);
     if !others.is_empty() {
         lines.push(format!(
-            "  reservedSystemCPUs: \"{others}\"  # only the planned CPUs are left to be given away"
+            "  reservedSystemCPUs: \"{others}\"  # so that only the planned CPUs can be given away"
         ));
     }
     lines

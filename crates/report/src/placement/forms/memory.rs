@@ -18,9 +18,14 @@ pub(super) struct Speaker {
     pub(super) remedy: &'static str,
 }
 
-/// `numactl` in front of the command.
-pub(super) const NUMACTL: &str = "; where that is not enough, begin the command with the memory option that \
-                                  numaio place --format numactl gives";
+/// Where a command can be put behind numactl.
+pub(super) const NUMACTL: &str = "; where that is not enough, begin the command with the memory option of \
+                                  numaio place --format numactl";
+
+/// The same in a container, whose system calls are filtered.
+pub(super) const NUMACTL_IN_CONTAINER: &str =
+    "; where that is not enough, begin the container's command with the memory option of \
+     numaio place --format numactl, which takes the capability SYS_NICE";
 
 /// What is said of a task's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

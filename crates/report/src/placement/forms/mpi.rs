@@ -1,4 +1,4 @@
-//! Places as a rankfile of Open MPI (mpirun(1), "Rankfiles"), with the same for Hydra in a comment.
+//! Places as a rankfile of Open MPI (mpirun(1), "Rankfiles"), with the same for MPICH in a comment.
 
 use super::comment;
 use super::memory::{Speaker, NUMACTL};
@@ -20,11 +20,11 @@ pub fn mpi(plan: &PlacementPlan) -> String {
         "Open MPI: mpirun --mca rmaps_rank_file_physical 1 --use-hwthread-cpus --rankfile FILE COMMAND"
             .to_owned(),
         format!(
-            "MPICH, Intel MPI and others with Hydra: mpiexec -n {} -bind-to user:{} COMMAND",
+            "MPICH: mpiexec -n {} -bind-to user:{} COMMAND",
             plan.tasks.len(),
             words::joined(hydra, ",")
         ),
-        "--map-by and --bind-to of Open MPI choose by its own order, and can name no CPU".to_owned(),
+        "Open MPI's --map-by names kinds of objects (numa, core) and takes them in its own order: it cannot say this".to_owned(),
     ]);
     let ranks = plan.tasks.iter().enumerate();
     let ranks = ranks.map(|(rank, task)| format!("rank {rank}=localhost slot={}\n", task.cpus));
