@@ -70,105 +70,105 @@ fn said(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("# ") && !line.starts_with("<!--")).collect()
 }
 
-/// A policy, the nodes of CPUs and of memory; for each form what stands in it, and whether it owns up to a lack.
+/// A policy, the nodes of CPUs and of memory; for each of FORMS what stands in it, and whether it owns up to a lack.
+type Case = ((MemoryPolicy, &'static str, &'static str), [(&'static str, bool); 9]);
+
+const CASES: [Case; 6] = [
+    (
+        (Bind, "7", "7"),
+        [
+            ("--membind=7", false),
+            ("NUMAPolicy=bind\nNUMAMask=\nNUMAMask=7\n", false),
+            (" --mem-bind=map_mem:7 ", false),
+            (" --cpuset-mems=7", false),
+            ("memoryManagerPolicy: Static", false),
+            ("<memory mode='strict' nodeset='7'/>", false),
+            ("OMP_PLACES='{28},{29}'", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=bind:7\n", false),
+        ],
+    ),
+    (
+        (Preferred, "7", "7"),
+        [
+            ("--preferred=7", false),
+            ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=7\n", false),
+            (" --mem-bind=prefer,map_mem:7 ", false),
+            ("docker run --cpuset-cpus=28-29\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='preferred' nodeset='7'/>", false),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=prefer:7\n", false),
+        ],
+    ),
+    (
+        (Preferred, "7", "6-7"),
+        [
+            ("--preferred-many=6-7", false),
+            ("NUMAPolicy=local\nNUMAMask=\n", true),
+            (" --mem-bind=local ", true),
+            ("docker run --cpuset-cpus=28-29\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("</cputune>\n", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=local\n", true),
+        ],
+    ),
+    // Memory that no CPU of the task is beside: the kernel's own way would miss it.
+    (
+        (Preferred, "7", "2-3"),
+        [
+            ("--preferred-many=2-3", false),
+            ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=2\n", true),
+            (" --mem-bind=prefer,map_mem:2 ", true),
+            (" --cpuset-mems=2-3\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='preferred' nodeset='2'/>", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=prefer:2\n", true),
+        ],
+    ),
+    (
+        (Interleave, "7", "2,7"),
+        [
+            ("--interleave=2,7", false),
+            ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", false),
+            (" --mem-bind=mask_mem:0x84 ", true),
+            (" --cpuset-mems=2,7\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='interleave' nodeset='2,7'/>", false),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=interleave:2,7\n", false),
+        ],
+    ),
+    (
+        (WeightedInterleave, "7", "2,7"),
+        [
+            ("--weighted-interleave=2,7", false),
+            ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", true),
+            (" --mem-bind=mask_mem:0x84 ", true),
+            (" --cpuset-mems=2,7\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='interleave' nodeset='2,7'/>", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=interleave:2,7\n", true),
+        ],
+    ),
+];
+
 #[test]
 fn each_form_says_memory_in_its_own_words_or_says_that_it_cannot() {
-    let no_words = "has no words for";
-    type Case = ((MemoryPolicy, &'static str, &'static str), [(&'static str, bool); 9]);
-    // In the order of FORMS.
-    let cases: [Case; 6] = [
-        (
-            (Bind, "7", "7"),
-            [
-                ("--membind=7", false),
-                ("NUMAPolicy=bind\nNUMAMask=\nNUMAMask=7\n", false),
-                (" --mem-bind=map_mem:7 ", false),
-                (" --cpuset-mems=7", false),
-                ("memoryManagerPolicy: Static", false),
-                ("<memory mode='strict' nodeset='7'/>", false),
-                ("OMP_PLACES='{28},{29}'", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=bind:7\n", false),
-            ],
-        ),
-        (
-            (Preferred, "7", "7"),
-            [
-                ("--preferred=7", false),
-                ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=7\n", false),
-                (" --mem-bind=prefer,map_mem:7 ", false),
-                ("docker run --cpuset-cpus=28-29\n", true),
-                ("memoryManagerPolicy: None", true),
-                ("<memory mode='preferred' nodeset='7'/>", false),
-                ("OMP_NUM_THREADS=2", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=prefer:7\n", false),
-            ],
-        ),
-        (
-            (Preferred, "7", "6-7"),
-            [
-                ("--preferred-many=6-7", false),
-                ("NUMAPolicy=local\nNUMAMask=\n", true),
-                (" --mem-bind=local ", true),
-                ("docker run --cpuset-cpus=28-29\n", true),
-                ("memoryManagerPolicy: None", true),
-                ("</cputune>\n", true),
-                ("OMP_NUM_THREADS=2", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=local\n", true),
-            ],
-        ),
-        // Memory that no CPU of the task is beside: the kernel's own way would miss it.
-        (
-            (Preferred, "7", "2-3"),
-            [
-                ("--preferred-many=2-3", false),
-                ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=2\n", true),
-                (" --mem-bind=prefer,map_mem:2 ", true),
-                (" --cpuset-mems=2-3\n", true),
-                ("memoryManagerPolicy: None", true),
-                ("<memory mode='preferred' nodeset='2'/>", true),
-                ("OMP_NUM_THREADS=2", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=prefer:2\n", true),
-            ],
-        ),
-        (
-            (Interleave, "7", "2,7"),
-            [
-                ("--interleave=2,7", false),
-                ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", false),
-                (" --mem-bind=mask_mem:0x84 ", true),
-                (" --cpuset-mems=2,7\n", true),
-                ("memoryManagerPolicy: None", true),
-                ("<memory mode='interleave' nodeset='2,7'/>", false),
-                ("OMP_NUM_THREADS=2", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=interleave:2,7\n", false),
-            ],
-        ),
-        (
-            (WeightedInterleave, "7", "2,7"),
-            [
-                ("--weighted-interleave=2,7", false),
-                ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", true),
-                (" --mem-bind=mask_mem:0x84 ", true),
-                (" --cpuset-mems=2,7\n", true),
-                ("memoryManagerPolicy: None", true),
-                ("<memory mode='interleave' nodeset='2,7'/>", true),
-                ("OMP_NUM_THREADS=2", true),
-                ("slot=28-29", true),
-                ("numa_mem_policy=interleave:2,7\n", true),
-            ],
-        ),
-    ];
-    for ((policy, nodes, memory), expected) in cases {
+    for ((policy, nodes, memory), expected) in CASES {
         let plan = plan(vec![task("28-29", nodes, policy, memory)]);
         for (name, (words, lacks)) in FORMS.iter().zip(expected) {
             let text = form(name, &plan);
             assert!(text.contains(words), "{name}, {policy:?} {memory}: no {words:?} in\n{text}");
-            assert_eq!(text.contains(no_words), lacks, "{name}, {policy:?} {memory}:\n{text}");
+            assert_eq!(text.contains("has no words for"), lacks, "{name}, {policy:?} {memory}:\n{text}");
         }
     }
 }

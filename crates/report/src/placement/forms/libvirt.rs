@@ -43,10 +43,9 @@ pub fn libvirt(plan: &PlacementPlan, topology: &Topology) -> String {
     lines.iter().map(|line| format!("<!-- {} -->\n", safe(line))).collect::<String>() + &domains
 }
 
-/// Text that may stand in a comment of XML, which two hyphens would end, and characters that XML has not.
+/// Text that may stand in a comment of XML, which two hyphens would end.
 fn safe(text: &str) -> String {
-    let text = text.replace("--", "- -").replace("--", "- -");
-    text.strip_suffix('-').map_or(text.clone(), |text| format!("{text}_"))
+    text.replace("--", "- -").replace("--", "- -")
 }
 
 fn vcpus(task: &TaskPlace) -> String {
