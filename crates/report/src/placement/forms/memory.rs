@@ -43,9 +43,8 @@ pub(super) enum Said {
 impl Speaker {
     /// What is said for each task, and a note for each where that is not what the plan wants.
     pub(super) fn say_all(&self, plan: &PlacementPlan) -> (Vec<Said>, Vec<String>) {
-        let said: Vec<(Said, Option<String>)> = plan.tasks.iter().map(|task| self.say(task)).collect();
-        let notes = said.iter().filter_map(|(_, note)| note.clone()).collect();
-        (said.into_iter().map(|(said, _)| said).collect(), notes)
+        let (said, notes): (Vec<_>, Vec<_>) = plan.tasks.iter().map(|task| self.say(task)).unzip();
+        (said, notes.into_iter().flatten().collect())
     }
 
     /// What comes closest to the plan, and never confines memory that may lie elsewhere if there is another way.
