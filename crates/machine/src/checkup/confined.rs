@@ -8,10 +8,9 @@ use crate::units::size_for_people;
 
 pub(super) fn symptoms(topology: &Topology) -> Vec<Symptom> {
     let confinement = &topology.confinement;
-    let of_devices: Vec<Symptom> =
-        topology.device_nodes().iter().filter_map(|node| near_devices(topology, node)).collect();
-    let whole = of_devices.is_empty().then(|| elsewhere(confinement)).flatten();
-    of_devices.into_iter().chain(whole).chain(memory_limit(confinement)).collect()
+    let nodes = topology.device_nodes();
+    let of_devices = nodes.iter().filter_map(|node| near_devices(topology, node));
+    of_devices.chain(memory_limit(confinement)).collect()
 }
 
 /// Devices on a node that is closed to this process.
@@ -52,28 +51,6 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     })
 }
 
-/// CPUs or memory without devices are closed.
-fn elsewhere(confinement: &Confinement) -> Option<Symptom> {
-    let Confinement { excluded_cpus, excluded_nodes, .. } = confinement;
-    let cpus = (!excluded_cpus.is_empty()).then(|| format!("CPUs {excluded_cpus}"));
-    let nodes = (!excluded_nodes.is_empty()).then(|| format!("memory of nodes {excluded_nodes}"));
-    let closed: Vec<String> = cpus.into_iter().chain(nodes).collect();
-    (!closed.is_empty()).then(|| Symptom {
-        finding: finding(
-            Severity::Note,
-            "confined",
-            "this process",
-            format!("This process may not use {}; numaio places nothing there.", closed.join(" and ")),
-            seen(confinement),
-            "Widen the cpuset if that is not meant.",
-        ),
-        device: None,
-        target: None,
-        effect: Effect::Nothing,
-        mend: open(confinement),
-    })
-}
-
 fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
     let bytes = confinement.memory_limit_bytes?;
     Some(Symptom {
@@ -96,16 +73,14 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
 }
 
 fn seen(confinement: &Confinement) -> String {
-    let group = confinement.cgroup.iter().map(|group| format!("control group {group}"));
-    let by = confinement.by.iter().cloned();
-    match by.chain(group).collect::<Vec<String>>() {
-        empty if empty.is_empty() => "/proc/self/status: Cpus_allowed_list, Mems_allowed_list".to_owned(),
-        told => told.join("; "),
+    match confinement.by.is_empty() {
+        true => "/proc/self/status: Cpus_allowed_list, Mems_allowed_list".to_owned(),
+        false => confinement.by.join("; "),
     }
 }
 
 /// systemd can open what its own unit closes; nobody else's name for a group tells who made it.
-fn open(confinement: &Confinement) -> Mend {
+pub(super) fn open(confinement: &Confinement) -> Mend {
     let group = confinement.cgroup.as_deref().unwrap_or_default();
     let unit = group.rsplit('/').next().unwrap_or_default();
     let is_unit = unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope");

@@ -1,6 +1,6 @@
 //! What looks wrong with the topology: what it does, and what mends it.
 
-use super::{next_best, Effect, Mend, Symptom};
+use super::{confined, next_best, Effect, Mend, Symptom};
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{self, Finding, Severity};
@@ -12,7 +12,9 @@ use crate::topology::Topology;
 use crate::workload::Direction;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
-    topology.findings.iter().map(|finding| symptom(root, topology, conditions, finding)).collect()
+    // Memory without CPUs is told of by [`super::memory`], with what it does.
+    let all = topology.findings.iter().filter(|finding| finding.rule != "node-without-cpus");
+    all.map(|finding| symptom(root, topology, conditions, finding)).collect()
 }
 
 fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, finding: &Finding) -> Symptom {
@@ -26,6 +28,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
         }
         ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Mend::none()),
         ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Mend::none()),
+        ("confined", _) => (Effect::Nothing, confined::open(&topology.confinement)),
         ("numa-balancing", _) => balancing(conditions),
         ("node-memory-low", _) => match target {
             Some(node) => (Effect::AnyOf(next_best(topology, node), None), Mend::none()),

@@ -131,12 +131,8 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
             Severity::Warning,
             "node-spills",
             format!("node {}", node.id),
-            format!(
-                "Since the machine started, {:.0} % of the pages that programs wanted on node {} went to other nodes.",
-                share * 100.0,
-                node.id
-            ),
-            format!("{file}: numa_hit {here}, numa_foreign {away}"),
+            "Since the machine started, part of the pages that programs wanted there went to other nodes.",
+            format!("{file}: numa_hit {here}, numa_foreign {away}: {:.0} %", share * 100.0),
             "See numaio topology for what is free, and spread what runs there: numaio run --spread, or --needs SIZE --strict \
              to fail in place of spilling.",
         ),

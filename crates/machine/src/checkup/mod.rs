@@ -123,6 +123,3 @@ fn next_best(topology: &Topology, node: NodeId) -> NodeSet {
     let nearest = others().into_iter().filter_map(distance).min();
     others().into_iter().filter(|other| nearest.is_none() || distance(*other) == nearest).collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -105,18 +105,23 @@ fn modelled(known: &Known, symptom: &Symptom, lost: &dyn Fn(&Measured) -> Option
     match worst {
         Some(cost) if cost.most().is_some_and(|most| most < NOTHING) => Cost::Nothing,
         Some(cost) => cost,
-        None => Cost::Unknown { find_out: unmeasured(known, symptom, &targets) },
+        None => unmeasured(known, &targets),
     }
 }
 
-/// Where nothing was measured.
-fn unmeasured(known: &Known, symptom: &Symptom, targets: &NodeSet) -> String {
-    let has_choice = known.topology.memory_nodes().len() > 1;
-    match targets.first() {
-        Some(_) if !has_choice => "all memory is on one node".to_owned(),
-        Some(node) if symptom.target.is_some() => format!("run numaio model --node {node}"),
-        _ => "run numaio model".to_owned(),
+/// Where nothing was measured: what would measure it.
+fn unmeasured(known: &Known, targets: &NodeSet) -> Cost {
+    if known.topology.memory_nodes().len() < 2 {
+        // Buffers cannot lie anywhere else.
+        return Cost::Nothing;
     }
+    // The nodes of devices are modelled without being asked for.
+    let of_devices = known.topology.device_nodes();
+    let find_out = match targets.iter().all(|node| of_devices.contains(node)) {
+        true => "run numaio model",
+        false => "run numaio model --all",
+    };
+    Cost::Unknown { find_out: find_out.to_owned() }
 }
 
 /// Both directions, each by measured I/O of the device if there is some, else by the copy model.
