@@ -265,11 +265,11 @@ fn the_node_of_a_device_is_closed_to_this_process() {
     assert!(hostile.mend.commands.is_empty(), "{:?}", hostile.mend);
 }
 
-fn program(pid: u32, moved: Option<u64>) -> Program {
+fn program(pid: u32, bytes_per_s: Option<f64>) -> Program {
     Program {
         pid,
         name: "fio".into(),
-        moved,
+        bytes_per_s,
         device: ("sda".into(), 0),
         node: NodeId(0),
         near: nodes("0"),
@@ -282,7 +282,7 @@ fn program(pid: u32, moved: Option<u64>) -> Program {
 #[test]
 fn a_program_that_moves_much_is_told_with_how_to_move_it_and_others_are_counted() {
     let topology = two_sockets();
-    let found = remote(&topology, &[program(7, Some(8 << 30)), program(8, Some(1)), program(9, None)]);
+    let found = remote(&topology, &[program(7, Some(35e6)), program(8, Some(1e3)), program(9, None)]);
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].finding.severity, Severity::Warning);
     assert_eq!(found[0].mend.commands, ["taskset -a -p -c 0-3 7", "migratepages 7 1 0"]);

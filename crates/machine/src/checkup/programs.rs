@@ -8,8 +8,8 @@ use crate::topology::Topology;
 use crate::units::size_for_people;
 use std::collections::BTreeMap;
 
-/// A program that reads and wrote less than this has no I/O to lose, in bytes.
-const LITTLE: u64 = 1 << 30;
+/// A program that reads and writes less than this has no bandwidth to lose, in bytes per second.
+const LITTLE: f64 = 10e6;
 
 /// Programs named as examples of those that move little.
 const EXAMPLES: usize = 3;
@@ -21,8 +21,8 @@ pub struct Program {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Bytes that it has read and written; none if the kernel does not let us see.
-    pub moved: Option<u64>,
+    /// Bytes per second that it reads and writes; none if the kernel does not let us see.
+    pub bytes_per_s: Option<f64>,
     /// The device, by the name of it that a user knows, and its index in [`Topology::devices`].
     pub device: (String, usize),
     /// The device's node.
@@ -39,7 +39,7 @@ pub struct Program {
 
 /// A symptom of each program that moves much, and one of all the others together.
 pub fn remote(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
-    let moves_much = |program: &&Program| program.moved.is_some_and(|bytes| bytes >= LITTLE);
+    let moves_much = |program: &&Program| program.bytes_per_s.is_some_and(|rate| rate >= LITTLE);
     let (much, little): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(moves_much);
     let each = much.into_iter().map(|program| remote_one(topology, program));
     each.chain(others(&little)).collect()
@@ -47,7 +47,7 @@ pub fn remote(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
 
 fn remote_one(topology: &Topology, program: &Program) -> Symptom {
     let Program { pid, name, device: (device, index), node, near, .. } = program;
-    let moved = program.moved.map(size_for_people).unwrap_or_default();
+    let rate = program.bytes_per_s.unwrap_or_default() / 1e6;
     let memory = program
         .bytes_on
         .as_ref()
@@ -60,7 +60,7 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
             format!("It uses {device} on node {node}, and part of it is remote: near are nodes {near}."),
             format!(
                 "/proc/{pid}/task/*/stat: threads on node {}; /proc/{pid}/numa_maps: memory on node {memory}; \
-                 /proc/{pid}/io: {moved} read and written",
+                 /proc/{pid}/io: {rate:.0} MB/s read and written",
                 places(&program.threads_on, u32::to_string)
             ),
             format!("Start it by numaio run --near {device}, or move it."),
@@ -129,9 +129,9 @@ fn others(programs: &[&Program]) -> Option<Symptom> {
             "programs-remote",
             "programs",
             format!(
-                "{} have devices open that they are remote to, and have moved less than {} or nobody may see how much.",
-                if programs.len() == 1 { "1 program may".to_owned() } else { format!("{} programs", programs.len()) },
-                size_for_people(LITTLE)
+                "{} remote to a device that is open, but moved less than {:.0} MB/s, or nobody may see how much.",
+                if programs.len() == 1 { "1 program is".to_owned() } else { format!("{} programs are", programs.len()) },
+                LITTLE / 1e6
             ),
             format!("/proc/{}/io and so on: {}{more}", first.pid, names.join(", ")),
             "numaio status --all lists them; as root it sees all of them.",

@@ -47,7 +47,7 @@ pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
 }
 
 /// Node 7 of the paper's machine: Tables IV and V of Li et al. (ICPP 2013), Gbit/s.
-fn paper() -> Model {
+pub(crate) fn paper() -> Model {
     let write = [44.5, 44.4, 26.6, 25.0, 43.0, 42.9, 45.5, 51.2];
     let read = [40.9, 40.4, 50.3, 46.9, 27.9, 39.9, 47.1, 51.2];
     let cells = (0..8u32).flat_map(|node| {

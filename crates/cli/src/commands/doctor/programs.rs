@@ -8,9 +8,14 @@ use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::WhyUnread;
 use numaio_machine::topology::Topology;
 use numaio_schema::Model;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Most processes that are looked at; a busy machine is not worth the time.
 const MOST: usize = 10_000;
+
+/// Time over which is seen how much a program moves, at the least.
+const LONG_ENOUGH: Duration = Duration::from_millis(500);
 
 /// Symptoms of all programs that can be seen; what cannot be seen is said.
 pub fn remote(
@@ -44,7 +49,23 @@ pub fn remote(
     if hidden > 0 {
         unseen.push(format!("{hidden} programs of other users: only root sees what they have open."));
     }
+    measure(machine, &mut found);
     checkup::remote(topology, &found)
+}
+
+/// How much each of them moves.
+fn measure(machine: &Machine, programs: &mut [Program]) {
+    if programs.is_empty() {
+        return;
+    }
+    let look = |program: &Program| (Instant::now(), process::bytes_moved(machine, program.pid));
+    let before: Vec<(Instant, Option<u64>)> = programs.iter().map(look).collect();
+    thread::sleep(LONG_ENOUGH);
+    for (program, (at, before)) in programs.iter_mut().zip(before) {
+        let moved = process::bytes_moved(machine, program.pid).zip(before);
+        let moved = moved.map(|(now, before)| now.saturating_sub(before));
+        program.bytes_per_s = moved.map(|bytes| bytes as f64 / at.elapsed().as_secs_f64());
+    }
 }
 
 /// A program that is remote to a device it uses; none if it uses none, or is near.
@@ -65,7 +86,7 @@ fn seen(
     Ok(remote.map(|nearness| Program {
         pid,
         name: status.name,
-        moved: process::bytes_moved(machine, pid),
+        bytes_per_s: None,
         device: (device.name.clone(), device.index),
         node,
         near: nearness.near,
