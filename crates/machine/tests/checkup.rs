@@ -133,7 +133,8 @@ fn a_node_that_spills_names_where_its_pages_go() {
     let file = "/sys/devices/system/node/node1/numastat";
     let spills = file_shows("node-spills", file, "numa_hit 900000\nnuma_miss 3\nnuma_foreign 100000");
     assert!(spills.finding.evidence.ends_with("numa_foreign 100000: 10 %"), "{}", spills.finding.evidence);
-    assert_eq!((spills.target, spills.effect), (Some(NodeId(1)), Effect::AnyOf(nodes("0"), None)));
+    let effect = Effect::AnyOf { nodes: nodes("0"), direction: None, share: 0.1 };
+    assert_eq!((spills.target, spills.effect), (Some(NodeId(1)), effect));
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn memory_without_cpus_and_uneven_memory_are_told() {
     let mut topology = two_sockets();
     topology.nodes.push(devices_support::machine(&[(2, "", 1)]).nodes.remove(0));
     let found = only(all(&server, topology.clone(), &Conditions::default()), "memory-only-node");
-    assert_eq!(found.effect, Effect::AnyOf(nodes("2"), None));
+    assert_eq!(found.effect, Effect::any_of(nodes("2")));
     let mut demoting = devices_support::server::server();
     demoting.tree.file("/sys/kernel/mm/numa/demotion_enabled", "true\n");
     let demotion = only(all(&demoting, topology, &Conditions::default()), "memory-demotion");
@@ -179,7 +180,10 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
     let symptom = only(read(&server), "irq-foreign-node");
-    assert_eq!(symptom.effect, Effect::AnyOf(nodes("0"), Some(Direction::Read)));
+    assert_eq!(
+        symptom.effect,
+        Effect::AnyOf { nodes: nodes("0"), direction: Some(Direction::Read), share: 1.0 }
+    );
     assert_eq!((symptom.target, symptom.finding.severity), (Some(NodeId(1)), Severity::Warning));
     let name = symptom.finding.subject.clone();
     assert_eq!(symptom.mend.commands, [format!("numaio irq apply {name}")]);
@@ -258,7 +262,7 @@ fn the_node_of_a_device_is_closed_to_this_process() {
     topology.confinement.by = vec!["cgroup v2 /system.slice/x.service (cpuset.mems.effective)".into()];
     topology.confinement.cgroup = Some("/system.slice/x.service".into());
     let closed = only(all(&server, topology.clone(), &Conditions::default()), "device-node-closed");
-    assert_eq!((closed.target, closed.effect), (Some(NodeId(1)), Effect::AnyOf(nodes("0"), None)));
+    assert_eq!((closed.target, closed.effect), (Some(NodeId(1)), Effect::any_of(nodes("0"))));
     assert!(closed.mend.commands[0].contains("systemctl set-property --runtime x.service AllowedCPUs="));
     topology.confinement.cgroup = Some("/a/$(reboot).service".into());
     let hostile = only(all(&server, topology, &Conditions::default()), "device-node-closed");

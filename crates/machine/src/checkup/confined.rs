@@ -29,7 +29,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     };
     let allowed = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     let effect = match no_memory {
-        true => Effect::AnyOf(allowed.map(|node| node.id).collect(), None),
+        true => Effect::any_of(allowed.map(|node| node.id).collect()),
         // Memory may still be near; what far CPUs cost, copies by near ones do not tell.
         false => {
             Effect::FindOut("numaio bench measures the device from every node that may be used".to_owned())

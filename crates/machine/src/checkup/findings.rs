@@ -31,7 +31,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
         ("confined", _) => (Effect::Nothing, confined::open(&topology.confinement)),
         ("numa-balancing", _) => balancing(conditions),
         ("node-memory-low", _) => match target {
-            Some(node) => (Effect::AnyOf(next_best(topology, node), None), Mend::none()),
+            Some(node) => (Effect::any_of(next_best(topology, node)), Mend::none()),
             None => (Effect::Nothing, Mend::none()),
         },
         ("device-node-unknown", Some(device)) => (measure_anywhere(topology, device), Mend::none()),
@@ -49,7 +49,9 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
 fn of_interrupts(topology: &Topology, device: &Device) -> Effect {
     let nodes = device.irqs.iter().flat_map(|irq| nodes_of(topology, irq.goes_to())).collect::<NodeSet>();
     match device.kind {
-        DeviceKind::Network if !nodes.is_empty() => Effect::AnyOf(nodes, Some(Direction::Read)),
+        DeviceKind::Network if !nodes.is_empty() => {
+            Effect::AnyOf { nodes, direction: Some(Direction::Read), share: 1.0 }
+        }
         _ => Effect::FindOut(
             "interrupts on far CPUs cost time, not copies: numaio bench measures the device before and after"
                 .to_owned(),

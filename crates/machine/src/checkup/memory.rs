@@ -61,7 +61,7 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
         ),
         device: None,
         target: None,
-        effect: Effect::AnyOf(nodes, None),
+        effect: Effect::any_of(nodes),
         mend: Mend::none(),
     })
 }
@@ -82,7 +82,7 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
         ),
         device: None,
         target: None,
-        effect: Effect::AnyOf(nodes, None),
+        effect: Effect::any_of(nodes),
         mend: Mend::one(format!("echo false > {FILE}"), format!("echo true > {FILE}")),
     })
 }
@@ -138,7 +138,7 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
         ),
         device: None,
         target: Some(node.id),
-        effect: Effect::AnyOf(next_best(topology, node.id), None),
+        effect: Effect::AnyOf { nodes: next_best(topology, node.id), direction: None, share },
         mend: Mend::none(),
     })
 }
@@ -190,7 +190,7 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
         ),
         device: None,
         target: Some(node),
-        effect: Effect::AnyOf(next_best(topology, node), None),
+        effect: Effect::any_of(next_best(topology, node)),
         mend: if fits { mend } else { Mend::none() },
     }
 }

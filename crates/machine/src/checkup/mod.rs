@@ -47,14 +47,28 @@ pub struct Symptom {
 pub enum Effect {
     /// Nothing by itself.
     Nothing,
-    /// Buffers lie on one of these nodes, nobody knows on which; in one direction alone if that is given.
-    AnyOf(NodeSet, Option<Direction>),
+    /// Buffers lie on one of these nodes, nobody knows on which.
+    AnyOf {
+        /// The nodes.
+        nodes: NodeSet,
+        /// The only direction of which that is so; none for both.
+        direction: Option<Direction>,
+        /// Share of the buffers of which it is so, from 0 to 1; the others lie well.
+        share: f64,
+    },
     /// Buffers lie on these nodes; all shares add up to 1.
     Shares(BTreeMap<NodeId, f64>),
     /// This share of what a link could carry is lost, from 0 to 1.
     OfLink(f64),
     /// It cannot be told from bandwidths between nodes; how to find out, in words.
     FindOut(String),
+}
+
+impl Effect {
+    /// All buffers may lie on one of these nodes.
+    pub fn any_of(nodes: NodeSet) -> Self {
+        Self::AnyOf { nodes, direction: None, share: 1.0 }
+    }
 }
 
 /// Commands that take a symptom away, as root's shell takes them.

@@ -84,7 +84,7 @@ fn of_buffers(program: &Program) -> Effect {
         Some(on) if all > 0 => {
             Effect::Shares(on.iter().map(|(node, bytes)| (*node, *bytes as f64 / all as f64)).collect())
         }
-        _ => Effect::AnyOf(program.threads_on.keys().copied().collect(), None),
+        _ => Effect::any_of(program.threads_on.keys().copied().collect()),
     }
 }
 

@@ -76,10 +76,11 @@ fn cost(known: &Known, symptom: &Symptom) -> Cost {
             losses: vec![Loss { direction: None, least: *share, most: *share }],
             basis: "the speed and width of the link".to_owned(),
         },
-        Effect::AnyOf(nodes, direction) => {
-            let only = *direction;
-            let wanted = |measured: &Measured| only.is_none_or(|only| only == measured.direction);
-            modelled(known, symptom, &|measured| wanted(measured).then(|| any_of(measured, nodes)).flatten())
+        Effect::AnyOf { nodes, direction, share } => {
+            let wanted = |measured: &&Measured| direction.is_none_or(|only| only == measured.direction);
+            modelled(known, symptom, &|measured| {
+                Some(measured).filter(wanted).and_then(|measured| any_of(measured, nodes, *share))
+            })
         }
         Effect::Shares(shares) => modelled(known, symptom, &|measured| together(measured, shares)),
     }
@@ -155,10 +156,11 @@ fn best(measured: &Measured) -> Option<f64> {
     measured.by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)
 }
 
-/// The range over nodes of which nobody knows which one it is.
-fn any_of(measured: &Measured, nodes: &NodeSet) -> Option<Loss> {
+/// The range over nodes of which nobody knows which one it is; the rest of the buffers loses nothing (Equation 1 again).
+fn any_of(measured: &Measured, nodes: &NodeSet, share: f64) -> Option<Loss> {
     let best = best(measured)?;
-    let lost = nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| 1.0 - value / best);
+    let lost =
+        nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| share * (1.0 - value / best));
     let (least, most) =
         lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
     least.is_finite().then_some(Loss { direction: Some(measured.direction), least, most })

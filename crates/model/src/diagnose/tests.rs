@@ -67,13 +67,17 @@ fn percents(cost: &Cost) -> Vec<(Option<Direction>, f64, f64)> {
 /// Table V of the paper: node 4 reads 27.9 Gbit/s, node 0 reads 40.9, and the best, node 7, 51.2.
 #[test]
 fn buffers_on_one_of_several_nodes_lose_between_the_best_and_the_worst_of_them() {
-    let read = cost_of(Some(7), Effect::AnyOf(nodes("0,4"), Some(Read)), &[]);
+    let read =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("0,4"), direction: Some(Read), share: 1.0 }, &[]);
     assert_eq!(percents(&read), [(Some(Read), 20.1, 45.5)]);
     assert!(matches!(&read, Cost::Known { basis, target: Some(NodeId(7)), .. } if basis == "the copy model"));
     // The worse direction stands first: writing from node 3 gives 25.0 of 51.2.
-    let both = cost_of(Some(7), Effect::AnyOf(nodes("3"), None), &[]);
+    let both = cost_of(Some(7), Effect::any_of(nodes("3")), &[]);
     assert_eq!(percents(&both), [(Some(Write), 51.2, 51.2), (Some(Read), 8.4, 8.4)]);
-    assert_eq!(cost_of(Some(7), Effect::AnyOf(nodes("7"), None), &[]), Cost::Nothing);
+    assert_eq!(cost_of(Some(7), Effect::any_of(nodes("7")), &[]), Cost::Nothing);
+    // Of a quarter of the buffers it is a quarter.
+    let part = Effect::AnyOf { nodes: nodes("3"), direction: Some(Write), share: 0.25 };
+    assert_eq!(percents(&cost_of(Some(7), part, &[])), [(Some(Write), 12.8, 12.8)]);
 }
 
 #[test]
@@ -90,12 +94,14 @@ fn buffers_on_several_nodes_add_up_by_their_shares() {
 fn measured_io_of_the_device_goes_before_the_model() {
     let io = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(4, 1)], 24.0)]);
     let io = [io];
-    let measured = cost_of(Some(7), Effect::AnyOf(nodes("4"), Some(Read)), &io);
+    let measured =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &io);
     assert_eq!(percents(&measured), [(Some(Read), 20.0, 20.0)]);
     assert!(matches!(&measured, Cost::Known { basis, .. } if basis.contains("nvme0n1")), "{measured:?}");
     // Of one node alone nobody knows what another one gives.
     let alone = [record(7, vec![cell(Read, &[(7, 1)], 30.0)])];
-    let by_model = cost_of(Some(7), Effect::AnyOf(nodes("4"), Some(Read)), &alone);
+    let by_model =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &alone);
     assert_eq!(percents(&by_model), [(Some(Read), 45.5, 45.5)]);
 }
 
@@ -105,14 +111,18 @@ fn nothing_is_invented() {
         Cost::Unknown { find_out } => find_out,
         other => panic!("{other:?}"),
     };
-    assert_eq!(unknown(cost_of(Some(0), Effect::AnyOf(nodes("4"), None), &[])), "run numaio model");
-    assert_eq!(unknown(cost_of(Some(5), Effect::AnyOf(nodes("4"), None), &[])), "run numaio model --all");
+    assert_eq!(unknown(cost_of(Some(0), Effect::any_of(nodes("4")), &[])), "run numaio model");
+    assert_eq!(unknown(cost_of(Some(5), Effect::any_of(nodes("4")), &[])), "run numaio model --all");
     assert_eq!(unknown(cost_of(None, Effect::FindOut("look".into()), &[])), "look");
     // Without a target the worst of all devices counts, as far as it is known.
-    assert_eq!(percents(&cost_of(None, Effect::AnyOf(nodes("4"), Some(Read)), &[])).len(), 1);
+    assert_eq!(
+        percents(&cost_of(None, Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &[]))
+            .len(),
+        1
+    );
     let one = Topology { nodes: machine(1, 2).nodes, ..topology() };
     let known = Known { topology: &one, models: &[], io: &[] };
-    let low = symptom("r", Severity::Warning, Some(0), Effect::AnyOf(nodes("0"), None));
+    let low = symptom("r", Severity::Warning, Some(0), Effect::any_of(nodes("0")));
     assert_eq!(diagnose(&known, vec![low]).remove(0).cost, Cost::Nothing);
 }
 
@@ -126,7 +136,7 @@ fn the_dearest_stand_first_and_what_costs_nothing_last() {
         symptom("unknown-note", Severity::Note, None, find_out()),
         symptom("link", Severity::Note, Some(7), Effect::OfLink(0.25)),
         symptom("unknown-problem", Severity::Problem, None, find_out()),
-        symptom("half", Severity::Warning, Some(7), Effect::AnyOf(nodes("3"), None)),
+        symptom("half", Severity::Warning, Some(7), Effect::any_of(nodes("3"))),
     ];
     let order: Vec<String> = diagnose(&known, symptoms).into_iter().map(|it| it.finding.rule).collect();
     assert_eq!(order, ["half", "link", "unknown-problem", "unknown-note", "nothing"]);

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use numaio_machine::checkup::{self, Program, Symptom};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle, NearDevice};
+use numaio_machine::near::{self, resolve, Ground, Handle, NearDevice};
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::WhyUnread;
 use numaio_machine::topology::Topology;
@@ -76,6 +76,9 @@ fn seen(
     pid: u32,
 ) -> Result<Option<Program>, WhyUnread> {
     let open = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Process(pid));
+    if open.findings.iter().any(|finding| finding.rule == near::DENIED) {
+        return Err(WhyUnread::Denied);
+    }
     // Where its pages lie takes the kernel long: only of those that use a device.
     let Some((device, node)) = first_device(topology, &open.devices) else { return Ok(None) };
     let process: Process = process::read(machine, pid)?;
