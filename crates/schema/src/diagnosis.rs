@@ -49,7 +49,7 @@ pub struct Diagnosed {
 
 /// What something costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "cost", rename_all = "kebab-case")]
+#[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Cost {
     /// A share of a bandwidth that was measured, or that a link's registers tell.
     Known {

@@ -33,7 +33,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub near: NearArgs,
     /// Places from a plan that numaio place --json wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
     /// Say where the program runs, and why
     #[arg(long)]

@@ -168,6 +168,24 @@ fn hints_choose_otherwise() {
     assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
 }
 
+/// Cores are chosen as ever; pages go to memory without CPUs too, and to nothing that is closed.
+#[test]
+fn weights_spread_pages_over_all_memory() {
+    let (mut topology, model) = (machine(8, 4), paper());
+    topology.nodes[3].memory_allowed = false;
+    topology.nodes[5].cpus = CpuSet::new();
+    let chosen = |weights| {
+        let request = PlacementRequest { weights, ..ask(2, Direction::Write) };
+        place(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room")
+    };
+    let (with, without) = (chosen(true), chosen(false));
+    assert_eq!(used(&with), used(&without));
+    for (task, local) in with.tasks.iter().zip(&without.tasks) {
+        assert_eq!(task.memory.policy, MemoryPolicy::WeightedInterleave);
+        assert_eq!((task.memory.nodes.to_string(), local.memory.nodes.len()), ("0-2,4-7".to_owned(), 1));
+    }
+}
+
 #[test]
 fn devices_share_tasks_by_their_bandwidth() {
     let topology = machine(4, 4);
@@ -235,6 +253,7 @@ fn question() -> impl Strategy<Value = (Topology, Vec<Near>, Option<Model>, Plac
                     spread,
                     hint,
                     strict,
+                    weights: false,
                 };
                 (topology, devices.collect(), model, request)
             },
