@@ -57,7 +57,7 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
             Severity::Warning,
             "program-remote",
             format!("{name} ({pid})"),
-            format!("It uses {device} on node {node}, and part of it is remote: near are nodes {near}."),
+            format!("It uses {device} on node {node}, and part of it is on nodes other than {near}."),
             format!(
                 "/proc/{pid}/task/*/stat: threads on node {}; /proc/{pid}/numa_maps: memory on node {memory}; \
                  /proc/{pid}/io: {rate:.0} MB/s read and written",
