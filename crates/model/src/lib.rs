@@ -5,6 +5,7 @@
 
 mod classes;
 mod compare;
+mod diagnose;
 mod fit;
 mod interleave;
 mod io;
@@ -19,6 +20,7 @@ mod views;
 
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, About};
+pub use diagnose::{about_devices, diagnose, Known};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;

@@ -7,6 +7,7 @@
 mod bundle;
 mod comparison_text;
 mod csv;
+mod doctor_text;
 mod figures;
 mod gpu_text;
 mod html;
@@ -37,6 +38,7 @@ mod words;
 pub use bundle::{Bundle, MachineDocuments, Misfit};
 pub use comparison_text::comparison_text;
 pub use csv::csv;
+pub use doctor_text::doctor_text;
 pub use gpu_text::gpu_text;
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, Measured};

@@ -3,6 +3,7 @@
 //! A stored document says what it is in its field `schema`, as in `numaio/model/1`. Within a version fields
 //! are only added; readers pass over fields they do not know.
 
+mod diagnosis;
 mod document;
 mod interleave;
 mod io;
@@ -24,6 +25,7 @@ mod validation;
 mod verification;
 mod view;
 
+pub use diagnosis::{Cost, Diagnosed, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
 pub use document::{Document, NotThatDocument};
 pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoThere, Represented, IO_SCHEMA};

@@ -103,7 +103,7 @@ pub fn place(
     };
     let mut compromises = Vec::new();
     for task in &mut tasks {
-        task.memory = memory_of(task, &targets, request, &usable, &mut compromises);
+        task.memory = memory_of(task, &targets, request, topology, &usable, &mut compromises);
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));

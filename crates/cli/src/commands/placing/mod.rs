@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, input, output};
 use clap::{Args, ValueEnum};
+use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, size_for_people};
@@ -48,6 +49,13 @@ pub struct NearArgs {
     /// Memory on the chosen nodes or none: fail where it does not suffice
     #[arg(long)]
     pub strict: bool,
+    /// Pages in turn on all nodes with memory (DRAM, HBM, CXL), by the kernel's weights: for programs wider than one
+    /// node's bandwidth
+    ///
+    /// numaio export --format weights --apply sets the weights by measured bandwidths. Kernels before Linux 6.9
+    /// interleave without weights.
+    #[arg(long, conflicts_with = "strict")]
+    pub weights: bool,
     /// Memory that each task needs, as in 8G: nodes must have it free
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub needs: Option<u64>,
@@ -93,6 +101,7 @@ pub fn plan(
         spread: args.spread,
         hint: args.hint,
         strict: args.strict,
+        weights: args.weights,
     };
     let mut near = Vec::new();
     for handle in &args.near {
@@ -115,6 +124,7 @@ pub fn plan(
         compromises: chosen.compromises,
     };
     room(topology, args, &mut plan)?;
+    plan.compromises.extend(Some(args.weights).filter(|asked| *asked).and_then(|_| unweighted(machine)));
     Ok(plan)
 }
 
@@ -150,6 +160,24 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
         plan.compromises.push(format!("{what}: what does not fit goes to other nodes"));
     }
     Ok(())
+}
+
+/// What is to say of the kernel's weights; nothing if some node has more than another.
+fn unweighted(machine: &Machine) -> Option<String> {
+    let weights = match interleave::read(machine) {
+        None => {
+            return Some(
+                "this kernel has no weighted interleave: pages lie in turn, alike on all nodes".to_owned(),
+            )
+        }
+        Some(interleave) => interleave.weights,
+    };
+    let first = weights.values().next()?;
+    (weights.len() > 1 && weights.values().all(|weight| weight == first)).then(|| {
+        "the kernel's weights are alike for all nodes: numaio export --format weights --apply sets those that were \
+         measured"
+            .to_owned()
+    })
 }
 
 /// Models of this machine: the one given, those that are saved, or what a tape holds.
