@@ -132,6 +132,19 @@ fn threads_that_nothing_needs_are_left_out() {
     }
 }
 
+/// Four nodes that are alike, and a disk that two of them can serve.
+#[test]
+fn memory_nodes_that_nothing_needs_are_left_out() {
+    let row = vec![vec![(1.0, 4.0); 4]];
+    let mut problem = table(&[8; 4], &[60.0, 0.0, 0.0, 0.0], &[f64::INFINITY, 0.0, 0.0, 0.0], &row, &row);
+    problem.storage[0].bytes_per_s = Some(6.0 * UNIT);
+    for method in [PlanMethod::Divide, PlanMethod::Mixed] {
+        let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
+        assert!((plan.predicted.time_s - 10.0).abs() < 1e-6 && plan.proof.optimal, "{:?}", plan.predicted);
+        assert_eq!(plan.storage_ways.len(), 2, "{:?}", plan.storage_ways);
+    }
+}
+
 #[test]
 fn simple_plans_are_told_with_what_they_take() {
     let plan = best(&printed(2, 8, 5));
