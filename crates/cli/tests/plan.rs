@@ -115,7 +115,30 @@ fn piped(home: &Home, args: &[&str], text: &str) -> Said {
     Said::of(child.wait_with_output().expect("ended"))
 }
 
-/// The table of README: in the simulator the plan is at least as good as all-local and even spread.
+/// What README shows is what is printed; a line of dots stands for any lines.
+#[test]
+fn readme_shows_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("README");
+    let blocks: Vec<&str> =
+        readme.split("```").filter(|it| it.trim_start().starts_with("$ numaio plan ")).collect();
+    assert_eq!(blocks.len(), 2);
+    let home = Home::new();
+    for block in blocks {
+        let (command, shown) = block.trim_start().split_once('\n').expect("lines");
+        let args: Vec<&str> = command.split_whitespace().skip(2).collect();
+        let mut command = home.command_by(&[], &args);
+        let printed = Said::of(command.current_dir(&root).output().expect("numaio")).ok();
+        let mut rest = printed.as_str();
+        for part in shown.split("...\n") {
+            let at = rest.find(part).unwrap_or_else(|| panic!("{part} is not in {rest}"));
+            rest = &rest[at + part.len()..];
+        }
+        assert_eq!(rest, "", "README leaves out the end");
+    }
+}
+
+/// The tables of README: in the simulator the plan is at least as good as all-local and even spread.
 #[test]
 fn plans_are_at_least_as_good_as_simple_ones_in_the_simulator() {
     let home = Home::new();
@@ -166,12 +189,11 @@ fn flows_are_drawn() {
         svg.contains("Memory of node 1") && svg.contains("&lt;b&gt;&amp;") && !svg.contains('\u{1b}'),
         "{svg}"
     );
-    let parsed = roxmltree_like(&svg);
-    assert!(parsed, "{svg}");
+    assert!(is_balanced(&svg), "{svg}");
 }
 
 /// Every element that is opened is closed.
-fn roxmltree_like(svg: &str) -> bool {
+fn is_balanced(svg: &str) -> bool {
     let opened = svg.matches('<').count() - svg.matches("</").count();
     let closed = svg.matches("</").count() + svg.matches("/>").count();
     opened == closed

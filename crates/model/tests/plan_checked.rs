@@ -62,23 +62,25 @@ proptest! {
     }
 }
 
+type Change = fn(&mut Plan);
+
 #[test]
 fn contradictions_are_named() {
     let good = planned(&machine(2, 6, 3)).expect("a plan");
-    let said = |change: &dyn Fn(&mut Plan)| {
+    let said = |change: Change| {
         let mut plan = good.clone();
         change(&mut plan);
         check_plan(&plan).expect_err("it was changed").to_string()
     };
-    let cases: [(&str, &dyn Fn(&mut Plan)); 8] = [
-        ("is used twice", &|plan| plan.storage_ways.push(plan.storage_ways[0].clone())),
-        ("threads, and", &|plan| plan.network_ways[0].threads = 5000),
-        ("storage nodes have bytes", &|plan| plan.storage_ways[0].bytes += 1),
-        ("that the time in seconds is", &|plan| plan.predicted.time_s *= 0.5),
-        ("is no bound", &|plan| plan.proof.bound_s *= 2.0),
-        ("its gap is", &|plan| plan.proof.gap = 0.5),
-        ("does not tell that", &|plan| plan.predicted.stages.truncate(1)),
-        ("bandwidth of one thread", &|plan| plan.problem.storage_ways[0].thread_bytes_per_s = f64::NAN),
+    let cases: [(&str, Change); 8] = [
+        ("is used twice", |plan| plan.storage_ways.push(plan.storage_ways[0].clone())),
+        ("threads, and", |plan| plan.network_ways[0].threads = 5000),
+        ("storage nodes have bytes", |plan| plan.storage_ways[0].bytes += 1),
+        ("that the time in seconds is", |plan| plan.predicted.time_s *= 0.5),
+        ("is no bound", |plan| plan.proof.bound_s *= 2.0),
+        ("its gap is", |plan| plan.proof.gap = 0.5),
+        ("does not tell that", |plan| plan.predicted.stages.truncate(1)),
+        ("bandwidth of one thread", |plan| plan.problem.storage_ways[0].thread_bytes_per_s = f64::NAN),
     ];
     for (words, change) in cases {
         let said = said(change);

@@ -32,23 +32,23 @@ pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
 
 fn heading(page: &mut Page, plan: &Plan, unit: BandwidthUnit) {
     page.heading(&title(plan, unit));
+    if let Some(machine) = &plan.problem.machine {
+        page.paragraph(2, 2, &format!("On {}", words::machine_name(machine)));
+    }
     let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
     page.paragraph(2, 2, &format!("Bottleneck: {stages}"));
     page.paragraph(2, 2, &proof(plan));
     page.blank();
 }
 
-/// `Send 1.8 TiB on name: 81 min 23 s, 0.41 GB/s`.
+/// `Send 1.8 TiB: 81 min 23 s, 0.41 GB/s`.
 pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
     let verb = match plan.problem.direction {
         Transfer::Send => "Send",
         Transfer::Receive => "Receive",
     };
-    let machine = plan.problem.machine.as_ref().map(words::machine_name);
-    let on = machine.map(|machine| format!(" on {machine}")).unwrap_or_default();
     let (time, rate) = (seconds(plan.predicted.time_s), words::bandwidth(plan.predicted.bytes_per_s, unit));
-    let all = size_for_people(plan.problem.total_bytes());
-    format!("{verb} {all}{on}: {time}, {rate}")
+    format!("{verb} {}: {time}, {rate}", size_for_people(plan.problem.total_bytes()))
 }
 
 /// What was made least, and how far that is proven.

@@ -55,7 +55,8 @@ pub fn plan_svg(plan: &Plan, unit: BandwidthUnit) -> String {
     let (comes, from) = bands(plan, &pools.fills, &memories);
     let (goes, to) = bands(plan, &pools.drains, &memories);
     let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
-    let heads = [title(plan, unit), format!("Bottleneck: {stages}"), proof(plan)];
+    let machine = plan.problem.machine.as_ref().map(words::machine_name).unwrap_or_default();
+    let heads = [title(plan, unit), machine, format!("Bottleneck (orange): {stages}"), proof(plan)];
 
     let mut canvas = Canvas::default();
     let mut top = MARGIN + 18;
@@ -63,7 +64,7 @@ pub fn plan_svg(plan: &Plan, unit: BandwidthUnit) -> String {
     let (from_width, to_width) = (devices_width(&from), devices_width(&to));
     let width = from_width + memory_width + to_width + 2 * TURN;
     canvas.text("head", MARGIN, top, &clip(&heads[0], width, 20, true));
-    for head in &heads[1..] {
+    for head in heads[1..].iter().filter(|head| !head.is_empty()) {
         top += 20;
         canvas.text("sub", MARGIN, top, &clip(head, width, 13, false));
     }
