@@ -138,6 +138,34 @@ fn readme_shows_what_is_printed() {
     }
 }
 
+/// The problem in docs/planning.md is the one of its example where the objectives disagree.
+#[test]
+fn the_problem_of_the_documentation_can_be_asked() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/planning.md")).expect("the documentation");
+    let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a problem");
+    let home = Home::new();
+    let file = home.file("documented.toml", toml);
+    let best = |objective: &str| {
+        let plan = plan_of(home.run(&[
+            "plan",
+            "--file",
+            &file,
+            "--json",
+            "--objective",
+            objective,
+            "--method",
+            "both",
+        ]));
+        (plan.predicted.time_s, plan.predicted.sum_s)
+    };
+    let near = |found: (f64, f64), told: (f64, f64)| {
+        (found.0 - told.0).abs() < 0.05 && (found.1 - told.1).abs() < 0.05
+    };
+    assert!(near(best("time"), (40.0, 115.0)), "{:?}", best("time"));
+    assert!(near(best("sum"), (66.66, 91.66)), "{:?}", best("sum"));
+}
+
 /// The tables of README: in the simulator the plan is at least as good as all-local and even spread.
 #[test]
 fn plans_are_at_least_as_good_as_simple_ones_in_the_simulator() {
