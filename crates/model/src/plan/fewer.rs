@@ -3,7 +3,7 @@
 use super::answer::Solution;
 use super::instance::{Assignment, Instance, Limit};
 use super::ranges::Ranges;
-use super::search::{search, Effort};
+use super::search::{search, Effort, TOLERANCE};
 use super::time::TimeRelaxation;
 use numaio_schema::Objective;
 use std::time::Instant;
@@ -47,8 +47,10 @@ fn within(instance: &Instance, vias: &[usize], enough: f64) -> Option<(f64, Assi
     let numbers: Vec<usize> =
         (0..instance.ways.len()).filter(|way| vias.contains(&instance.ways[*way].via)).collect();
     let part = part(instance, &numbers);
+    // Whatever is no better than this is of no interest; its plan is never asked for.
+    let known = (enough * (1.0 + 2.0 * TOLERANCE), Assignment { threads: Vec::new(), amounts: Vec::new() });
     let effort = Effort { until: Some(Instant::now()), workers: 1 };
-    let found = search(&part, &TimeRelaxation::new(&part), None, effort);
+    let found = search(&part, &TimeRelaxation::new(&part), Some(known), effort);
     let (_, plan) = found.best.filter(|(value, _)| *value <= enough)?;
     let mut whole =
         Assignment { threads: vec![0; instance.ways.len()], amounts: vec![0.0; instance.ways.len()] };
