@@ -57,7 +57,7 @@ pub use plan_text::plan_text;
 pub use prediction_text::prediction_text;
 pub use stream_text::stream_text;
 pub use style::TextStyle;
-pub use svg::topology_svg;
+pub use svg::{plan_svg, topology_svg};
 pub use topology_text::topology_text;
 pub use validation_text::validation_text;
 pub use words::machine_name;

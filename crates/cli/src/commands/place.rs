@@ -18,6 +18,11 @@ use std::process::ExitCode;
 pub struct PlaceArgs {
     #[command(flatten)]
     pub near: NearArgs,
+    /// Places from a plan: of a transfer, as numaio plan --json writes it, or of tasks; - for standard input
+    ///
+    /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "strict", "needs", "model", "weights"])]
+    pub plan: Option<PathBuf>,
     /// Show how each handle led to its device
     #[arg(long)]
     pub explain: bool,
@@ -62,7 +67,10 @@ pub enum Form {
 pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = see(&machine);
-    let plan = placing::plan(common, &machine, &topology, &args.near)?;
+    let plan = match &args.plan {
+        Some(path) => placing::read(&machine, &topology, path)?,
+        None => placing::plan(common, &machine, &topology, &args.near)?,
+    };
     let text = text(common, args, &topology, &plan)?;
     match &args.output {
         Some(path) => output::write(path, &text).map(|_| ())?,
