@@ -9,8 +9,11 @@ mod shared;
 mod target;
 
 use crate::args::Common;
+use crate::commands::measuring;
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use crate::machine::Machine;
+use clap::{Args, Parser, Subcommand};
+use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -19,7 +22,7 @@ pub struct BenchArgs {
     pub command: BenchCommand,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
     Disk(disk::DiskArgs),
@@ -32,10 +35,39 @@ pub enum BenchCommand {
 }
 
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
-    match &args.command {
-        BenchCommand::Net(command) => net::run(common, command),
-        BenchCommand::Rdma(command) => rdma::run(common, command),
-        BenchCommand::Disk(command) => disk::run(common, command),
-        BenchCommand::Gpu(command) => gpu::run(common, command),
+    if let BenchCommand::Net(command) = &args.command {
+        if command.serve {
+            return net::serve(common, command);
+        }
+    }
+    measure(common, &measuring::pick(common)?, &args.command)?;
+    measuring::exit(None)
+}
+
+/// Measures, shows and saves; gives a record of each engine.
+pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Result<Vec<IoRecord>, Failure> {
+    match command {
+        BenchCommand::Net(command) => net::run(common, machine, command),
+        BenchCommand::Rdma(command) => rdma::run(common, machine, command),
+        BenchCommand::Disk(command) => disk::run(common, machine, command),
+        BenchCommand::Gpu(command) => gpu::run(common, machine, command),
+    }
+}
+
+/// A bench as it is typed after `numaio bench`: `disk --file /data`.
+///
+/// # Errors
+/// What clap says to it.
+pub fn line(text: &str) -> Result<BenchCommand, String> {
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Line {
+        #[command(subcommand)]
+        command: BenchCommand,
+    }
+    let line = Line::try_parse_from(text.split_whitespace()).map_err(|error| error.to_string())?;
+    match &line.command {
+        BenchCommand::Net(command) if command.serve => Err("--serve measures nothing".to_owned()),
+        _ => Ok(line.command),
     }
 }

@@ -45,16 +45,6 @@ pub fn none() -> Target {
     Target { device: unknown("null"), path: String::new(), bytes: 0, claim: None }
 }
 
-/// On a tape: names as they were, nothing is touched.
-pub fn recorded(topology: &Topology, args: &DiskArgs) -> Target {
-    let file = args.file.as_ref().map(|file| file.display().to_string());
-    let name = args.device.clone().or_else(|| file.clone()).unwrap_or_default();
-    let found = topology.devices.iter().find(|device| device.answers_to(short(&name)));
-    let device = found.map_or_else(|| unknown(&name), |found| numaio_measure::io::device(found, file));
-    let path = args.device.as_deref().map_or(name.clone(), device_file);
-    Target { device, path, bytes: u64::MAX, claim: None }
-}
-
 fn raw(
     machine: &Machine,
     topology: &Topology,
@@ -142,7 +132,7 @@ fn of_claim(error: ClaimError) -> Failure {
 }
 
 /// `sdb` of `/dev/sdb`.
-fn short(name: &str) -> &str {
+pub fn short(name: &str) -> &str {
     name.strip_prefix("/dev/").unwrap_or(name)
 }
 

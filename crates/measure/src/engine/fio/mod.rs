@@ -6,7 +6,7 @@ mod tests;
 
 use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};
-use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, DiskPath, StreamGroup, Workload};
+use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, DiskPath, Sampling, StreamGroup, Workload};
 use numaio_schema::IoEngine;
 use output::Run;
 
@@ -98,6 +98,21 @@ fn run(said: &ToolSaid) -> Result<Run, ProbeError> {
 }
 
 impl Fio {
+    /// The engine that had a process run with these arguments, and its window; `disk` is where and how, but for the name
+    /// by which fio opened it. None if they are not of a measurement.
+    pub fn of_args(args: &[String], disk: DiskPath) -> Option<(Self, Sampling)> {
+        let value = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
+        let ms = |name: &str| value(name)?.strip_suffix("ms")?.parse::<u32>().ok().filter(|ms| *ms > 0);
+        let (milliseconds, slice_ms) = (ms("--runtime")?, ms("--ramp_time")?);
+        let path = value("--filename")?.replace("\\:", ":").replace("\\\\", "\\");
+        let registered = args.iter().any(|arg| arg == "--fixedbufs");
+        let slices = (milliseconds / slice_ms).max(1);
+        Some((
+            Self { path: DiskPath { path, ..disk }, registered },
+            Sampling::Window { milliseconds, slices },
+        ))
+    }
+
     /// Jobs that do what one stream does: without asynchronous I/O one for each request in flight.
     fn jobs_of_a_stream(&self, asked: &Asked) -> u32 {
         if self.path.method == DiskMethod::Threads {

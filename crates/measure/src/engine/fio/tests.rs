@@ -147,6 +147,17 @@ fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
     assert!(fio(DiskMethod::Uring).workload(&asked(&many)).is_err(), "less than a block for each");
 }
 
+#[test]
+fn an_engine_is_known_again_by_its_arguments() {
+    let engine = fio(DiskMethod::Uring);
+    let groups = [group(1, Direction::Read)];
+    let Ok(Workload::Tool(tool)) = engine.workload(&asked(&groups)) else { panic!("a tool") };
+    let nameless = DiskPath { path: String::new(), ..engine.path.clone() };
+    let window = Sampling::Window { milliseconds: 500, slices: 5 };
+    assert_eq!(Fio::of_args(&tool.processes[0].args, nameless.clone()), Some((engine, window)));
+    assert_eq!(Fio::of_args(&["--version".to_owned()], nameless), None);
+}
+
 proptest! {
     #[test]
     fn no_text_is_too_much(text in ".{0,400}", at in 0usize..7000, byte in any::<u8>()) {
