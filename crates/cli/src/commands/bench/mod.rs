@@ -8,11 +8,11 @@ pub mod rdma;
 mod shared;
 mod target;
 
-use crate::args::Common;
+use crate::args::{Command, Common};
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser as _, Subcommand};
 use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
@@ -59,15 +59,12 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
 /// # Errors
 /// What clap says to it.
 pub fn line(text: &str) -> Result<BenchCommand, String> {
-    #[derive(Parser)]
-    #[command(no_binary_name = true, disable_help_flag = true)]
-    struct Line {
-        #[command(subcommand)]
-        command: BenchCommand,
-    }
-    let line = Line::try_parse_from(text.split_whitespace()).map_err(|error| error.to_string())?;
-    match &line.command {
-        BenchCommand::Net(command) if command.serve => Err("--serve measures nothing".to_owned()),
-        _ => Ok(line.command),
+    let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
+    match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
+        Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
+            Err("--serve measures nothing".to_owned())
+        }
+        Command::Bench(bench) => Ok(bench.command),
+        _ => Err("it is no bench".to_owned()),
     }
 }
