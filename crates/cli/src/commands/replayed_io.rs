@@ -57,7 +57,7 @@ fn engine(kept: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Samp
             let (method, order) = kept.method.disk?;
             let (bytes, direct) = (kept.method.area_bytes?, kept.method.direct?);
             let disk = DiskPath { path: String::new(), at: 0, bytes, method, direct, order };
-            let (fio, window) = Fio::of_args(&tool.processes.first()?.args, disk)?;
+            let (fio, window) = Fio::of_run(tool, disk)?;
             Some((Box::new(fio), window, None))
         }
         _ => None,
