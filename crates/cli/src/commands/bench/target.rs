@@ -70,7 +70,11 @@ fn raw(
         true => Some(claim(machine, &path)?),
         false => None,
     };
-    let device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
+    let mut device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
+    // A loop device or a volume is named beside the disk that it lies on.
+    let is_it =
+        topology.devices.iter().any(|found| found.name() == device.name && found.answers_to(short(name)));
+    device.by_way_of = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
 
