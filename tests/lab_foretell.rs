@@ -8,7 +8,7 @@
 mod support;
 
 use numaio_machine::workload::Direction;
-use numaio_schema::{IoPrediction, Validation};
+use numaio_schema::{IoPrediction, IoRecord, Validation};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn the_paper_is_played_through() {
     let (machine, script) = ("amd-dl585-g7-disk", script(fio.is_some()));
     let command = ["sh", "-c", &script];
     let output = match &fio {
-        Some(fio) => lab.run_beside(fio, machine, &folder.0, &command),
+        Some(fio) => lab.run_by(&["--add", fio], machine, &folder.0, &command),
         None => lab.run(machine, &folder.0, &command),
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -74,16 +74,40 @@ fn the_paper_is_played_through() {
     let mut errors = Vec::new();
     for direction in ["write", "read"] {
         for (index, mix) in MIXES.iter().enumerate() {
-            let found = IoPrediction::from_json(&text(&format!("{direction}-{index}.json"))).expect("a prediction");
+            let found =
+                IoPrediction::from_json(&text(&format!("{direction}-{index}.json"))).expect("a prediction");
             let measured = found.mix.and_then(|mix| mix.measured).expect("it was measured");
             let (limits, equation_1) = (measured.limits_error, measured.equation_1_error);
-            println!("{direction} {mix}: limits {:+.2} %, Equation 1 {:+.2} %", limits * 100.0, equation_1 * 100.0);
+            println!(
+                "{direction} {mix}: limits {:+.2} %, Equation 1 {:+.2} %",
+                limits * 100.0,
+                equation_1 * 100.0
+            );
             errors.push(limits.abs());
         }
     }
     errors.sort_by(f64::total_cmp);
     let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
     assert!(median <= 0.03 && worst <= 0.06, "median {median:.4}, worst {worst:.4}");
+}
+
+#[test]
+fn what_was_measured_before_a_disk_vanished_is_kept() {
+    let Some(lab) = Lab::open("what_was_measured_before_a_disk_vanished_is_kept") else { return };
+    let folder = Folder::new("vanish");
+    // More than a visit of each node, and less than two.
+    let options = ["--disk", "vanish_after_bytes=70000000"];
+    let bench =
+        "bench disk -q --device vda --direction read --streams 1 --seconds 60 --precision 0.01 --no-save";
+    let command =
+        [&["numaio"], bench.split(' ').collect::<Vec<_>>().as_slice(), &["-o", "/out/io.json"]].concat();
+    let output = lab.run_by(&options, "uniform-2n-disk", &folder.0, &command);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("INCOMPLETE") && said.contains("[failed]") && said.contains("I/O error"), "{said}");
+    let json = fs::read_to_string(folder.0.join("io.json")).expect("a record");
+    let record = IoRecord::from_json(&json).expect("a record");
+    assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{said}");
 }
 
 /// Classes as in the paper, and every engine agrees with their order.

@@ -47,18 +47,14 @@ impl Lab {
         self.run_with(&[], machine, folder, command)
     }
 
-    /// The same with another program, statically linked, in the guest's /bin.
-    pub fn run_beside(&self, program: &str, machine: &str, folder: &Path, command: &[&str]) -> Output {
-        self.run_by(&["--add", program], machine, folder, command)
-    }
-
     /// The same with modules of the kernel that the machine does not need by itself.
     pub fn run_with(&self, modules: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
         let options: Vec<&str> = modules.iter().flat_map(|module| ["--module", module]).collect();
         self.run_by(&options, machine, folder, command)
     }
 
-    fn run_by(&self, options: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
+    /// The same with options of lab/run.
+    pub fn run_by(&self, options: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
         let mut lab = Command::new(self.root.join("lab/run"));
         lab.args([machine, "--timeout", "900", "--bin", &self.binary]).args(options);
         lab.arg("--get").arg(folder).arg("--");
