@@ -217,6 +217,14 @@ fn few_queues_and_steering_to_the_other_node_are_found() {
     assert_eq!((few.finding.subject.as_str(), few.finding.severity), ("eth2", Severity::Warning));
     assert!(few.finding.what.contains("1 receive queue for 4 cores"), "{}", few.finding.what);
     assert_eq!(few.mend.commands, ["numaio irq apply eth2"]);
+    // A queue for each core.
+    for number in 1..4 {
+        server.tree.file(&queue.replace("rx-0", &format!("rx-{number}")), "00\n");
+    }
+    assert!(read(&server).iter().all(|it| it.finding.rule != "queues-few"));
+    for number in 1..4 {
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/eth2/queues/rx-{number}"));
+    }
     // CPUs 4 to 7 are those of its node.
     server.tree.file(&queue, "f0\n");
     let rules: Vec<String> = read(&server).into_iter().map(|it| it.finding.rule).collect();
