@@ -87,7 +87,7 @@ fn lines(page: &mut Page, title: &str, texts: impl Iterator<Item = String>) {
     let shown = if more > 1 { MOST_LINES } else { once.len() };
     once.iter().take(shown).for_each(|text| page.paragraph(2, 4, &format!("{title}{text}")));
     if more > 1 {
-        page.paragraph(2, 4, &format!("{title}(and {more} more: --json has all)"));
+        page.paragraph(4, 2, &format!("and {more} more: --json has all"));
     }
 }
 
