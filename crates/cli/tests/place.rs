@@ -7,15 +7,7 @@ use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::Home;
-
-/// A device of this machine.
-fn device(home: &Home) -> String {
-    let seen = home.run(&["topology", "--json"]);
-    let document = numaio_schema::TopologyDocument::from_json(&seen.out).expect("a topology");
-    let devices = document.topology.devices.iter().filter(|device| device.moves_data());
-    devices.map(|device| device.name()).next().unwrap_or_default()
-}
+use support::{device, Home};
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {

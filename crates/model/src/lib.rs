@@ -27,8 +27,8 @@ pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
 pub use plan::{
-    evaluate, plan, plan_problem, rebalance, Handover, Helper, NotFeasible, PlanOptions, PlanRequest, Pool,
-    Refused, UnknownBandwidth, THREAD_BYTES_PER_S,
+    check_plan, evaluate, place_plan, plan, plan_problem, rebalance, Handover, Helper, NoProblem,
+    NotFeasible, NotHere, PlanOptions, PlanRequest, Pool, Refused, THREAD_BYTES_PER_S,
 };
 pub use predict::{
     best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,

@@ -13,6 +13,7 @@ mod model;
 mod near;
 mod placement;
 mod plan;
+mod plan_pools;
 mod prediction;
 mod reading;
 mod receipt;
@@ -42,6 +43,7 @@ pub use plan::{
     Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
+pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
     CapSource, Capacities, Estimate, FlowPrediction, HeldBy, IoPrediction, MixMeasured, MixPrediction,
     NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,

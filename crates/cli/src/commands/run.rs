@@ -32,7 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct RunArgs {
     #[command(flatten)]
     pub near: NearArgs,
-    /// Places from a plan that numaio place --json wrote
+    /// Places from a plan that numaio place --json or numaio plan --json wrote; - for standard input
+    ///
+    /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
     /// Say where the program runs, and why
@@ -57,7 +59,7 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let topology = glance(&machine);
     let plan = match &args.plan {
-        Some(path) => placing::read(path, &topology)?,
+        Some(path) => placing::read(&machine, &topology, path)?,
         None => placing::plan(common, &machine, &topology, &args.near)?,
     };
     if args.explain {

@@ -149,7 +149,13 @@ impl<'a> TimeRelaxation<'a> {
     }
 
     /// A plan near a point: whole threads, the rest to where most is missing, then rates anew.
-    fn rounded(&self, tableau: &Tableau, usage: &[f64], ranges: &Ranges) -> Option<Assignment> {
+    fn rounded(
+        &self,
+        tableau: &Tableau,
+        usage: &[f64],
+        ranges: &Ranges,
+        incumbent: f64,
+    ) -> Option<Assignment> {
         let mut threads: Vec<u32> = Vec::with_capacity(usage.len());
         for (usage, (low, high)) in usage.iter().zip(&ranges.ways) {
             threads.push(((usage + WHOLE).floor() as u32).clamp(*low, *high));
@@ -157,7 +163,7 @@ impl<'a> TimeRelaxation<'a> {
         for via in 0..self.vias.len() {
             self.give_rest(via, usage, ranges, &mut threads);
         }
-        self.with_threads(tableau, threads)
+        self.with_threads(tableau, threads, incumbent).map(|(plan, _)| plan)
     }
 
     fn give_rest(&self, via: usize, usage: &[f64], ranges: &Ranges, threads: &mut [u32]) {
@@ -175,8 +181,14 @@ impl<'a> TimeRelaxation<'a> {
         }
     }
 
-    /// The best rates for thread counts; the threads that nothing needs are left out.
-    fn with_threads(&self, tableau: &Tableau, threads: Vec<u32>) -> Option<Assignment> {
+    /// The best rates for thread counts, and the tableau that tells them; the threads that nothing needs are left out.
+    /// None if they take as long as `incumbent` or longer.
+    fn with_threads(
+        &self,
+        tableau: &Tableau,
+        threads: Vec<u32>,
+        incumbent: f64,
+    ) -> Option<(Assignment, Tableau)> {
         let mut fixed = Ranges::all(self.instance);
         fixed.ways = threads.iter().map(|threads| (*threads, *threads)).collect();
         for via in 0..self.vias.len() {
@@ -186,21 +198,25 @@ impl<'a> TimeRelaxation<'a> {
         }
         let mut tableau = tableau.clone();
         self.set(&mut tableau, &fixed);
-        if tableau.solve(&self.programme, 0.0) != End::Best {
+        if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
             return None;
         }
         let rates = self.way_rates(&tableau.point());
         let needed =
             |(way, rate): (usize, &f64)| self.instance.ways[way].threads_for(*rate).min(threads[way]);
         let threads = rates.iter().enumerate().map(needed).collect();
-        self.instance.assignment(threads, &rates)
+        Some((self.instance.assignment(threads, &rates)?, tableau))
     }
 
     /// Moves threads of a plan one by one from a way to another of the same via while that helps. Says the number of
     /// programmes too.
     pub fn climb(&self, plan: Assignment) -> (Assignment, u64) {
+        let most = CLIMB * self.vias.len() as u64;
+        let mut programmes = 1;
+        // Neighbours differ by a thread: their rates are a few pivots away.
+        let near = self.with_threads(&self.start, plan.threads.clone(), f64::INFINITY);
+        let mut near = near.map_or_else(|| self.start.clone(), |(_, tableau)| tableau);
         let mut best = (self.instance.value(&plan), plan);
-        let mut programmes = 0;
         loop {
             let before = best.0;
             for via in 0..self.vias.len() {
@@ -208,13 +224,17 @@ impl<'a> TimeRelaxation<'a> {
                     self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
                 for (from, to) in ways.iter().flat_map(|from| ways.iter().map(move |to| (*from, *to))) {
                     let Some(threads) = self.moved(&best.1.threads, via, from, to) else { continue };
-                    if programmes >= CLIMB * self.vias.len() as u64 {
+                    if programmes >= most {
                         return (best.1, programmes);
                     }
                     programmes += 1;
-                    let plan = self.with_threads(&self.start, threads);
-                    let plan = plan.map(|plan| (self.instance.value(&plan), plan));
-                    best = plan.filter(|(value, _)| *value < best.0 * (1.0 - CLOSE)).unwrap_or(best);
+                    let enough = best.0 * (1.0 - CLOSE);
+                    let Some((plan, tableau)) = self.with_threads(&near, threads, enough) else { continue };
+                    let value = self.instance.value(&plan);
+                    if value < enough {
+                        best = (value, plan);
+                        near = tableau;
+                    }
                 }
             }
             if best.0 >= before {
@@ -291,7 +311,7 @@ impl Relaxation for TimeRelaxation<'_> {
         let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
         // A plan costs as much as a bound, and those of neighbours are alike.
         let worth = cut.is_none() || ranges.cuts(self.instance).is_multiple_of(PLANS_EVERY);
-        let candidate = if worth { self.rounded(&tableau, &usage, ranges) } else { None };
+        let candidate = if worth { self.rounded(&tableau, &usage, ranges, incumbent) } else { None };
         Relaxed { bound, candidate, cut, warm: tableau }
     }
 }

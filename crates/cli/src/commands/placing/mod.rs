@@ -1,8 +1,10 @@
 //! What `place` and `run` share: what to be near, and the plan that follows.
 
 mod near;
+mod planned;
 
 pub use near::devices;
+pub use planned::read;
 
 use super::measuring::{self, Measured};
 use crate::args::Common;
@@ -223,32 +225,4 @@ fn replayed(common: &Common, machine: &Machine, topology: &Topology) -> Option<M
     let quiet = Common { quiet: true, ..common.clone() };
     let record = measuring::measure(&quiet, setting, now, &asked).ok()?;
     Some(numaio_model::fit(record, topology, numaio_model::Rule::default()))
-}
-
-/// A plan from a file, if it is this machine's.
-pub fn read(path: &Path, topology: &Topology) -> Result<PlacementPlan, Failure> {
-    let text = input::text(path)?;
-    let plan = PlacementPlan::from_json(&text)
-        .map_err(|error| Failure::file(path, error).hint("numaio place --json writes such a file"))?;
-    let (found, here) = (&plan.machine.fingerprint, &topology.identity.fingerprint);
-    if found != here {
-        return Err(Failure::file(path, format!("it is a plan for machine {found}, and this is {here}"))
-            .hint("a plan holds on the machine, and the shape of it, for which it was made: make it anew by numaio place"));
-    }
-    let usable = |cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.online && cpu.allowed);
-    let gone = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
-    if let Some(cpu) = gone {
-        return Err(Failure::file(path, format!("it is stale: CPU {cpu} is offline, or not ours to use"))
-            .hint("make it anew by numaio place"));
-    }
-    let nodes = || plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
-    let usable = |node| topology.node(node).is_some_and(|node| node.memory.is_some() && node.memory_allowed);
-    if let Some(node) = nodes().find(|node| !usable(*node)) {
-        return Err(Failure::file(
-            path,
-            format!("it is stale: node {node} has no memory that is ours to use"),
-        )
-        .hint("make it anew by numaio place"));
-    }
-    Ok(plan)
 }
