@@ -70,8 +70,8 @@ fn write(page: &mut Page, group: &[&Diagnosed]) {
     lines(page, "seen: ", group.iter().map(|found| found.finding.evidence.clone()));
     page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
     page.paragraph(2, 2, &format!("mend: {}", first.finding.remedy));
-    lines(page, "  $ ", group.iter().flat_map(|found| found.mend.commands.clone()));
-    lines(page, "  back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
+    lines(page, "$ ", group.iter().flat_map(|found| found.mend.commands.clone()));
+    lines(page, "back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
 }
 
 /// Each once, and how many more there are.
