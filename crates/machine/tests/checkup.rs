@@ -3,11 +3,12 @@
 mod devices_support;
 
 use devices_support::server::{server, two_sockets, Server, NIC};
-use numaio_machine::checkup::{look, remote, Effect, Program, Symptom};
+use numaio_machine::checkup::{look, remote, spans, stacks, Effect, Program, Symptom};
 use numaio_machine::conditions::{self, Conditions};
-use numaio_machine::devices;
+use numaio_machine::devices::{self, DeviceKind};
 use numaio_machine::findings::{find, Severity};
 use numaio_machine::ids::NodeId;
+use numaio_machine::near::{NearDevice, Resolved};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{HugePages, Topology};
 use numaio_machine::workload::Direction;
@@ -216,6 +217,14 @@ fn few_queues_and_steering_to_the_other_node_are_found() {
     assert_eq!((few.finding.subject.as_str(), few.finding.severity), ("eth2", Severity::Warning));
     assert!(few.finding.what.contains("1 receive queue for 4 cores"), "{}", few.finding.what);
     assert_eq!(few.mend.commands, ["numaio irq apply eth2"]);
+    // A queue for each core.
+    for number in 1..4 {
+        server.tree.file(&queue.replace("rx-0", &format!("rx-{number}")), "00\n");
+    }
+    assert!(read(&server).iter().all(|it| it.finding.rule != "queues-few"));
+    for number in 1..4 {
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/eth2/queues/rx-{number}"));
+    }
     // CPUs 4 to 7 are those of its node.
     server.tree.file(&queue, "f0\n");
     let rules: Vec<String> = read(&server).into_iter().map(|it| it.finding.rule).collect();
@@ -267,6 +276,49 @@ fn the_node_of_a_device_is_closed_to_this_process() {
     topology.confinement.cgroup = Some("/a/$(reboot).service".into());
     let hostile = only(all(&server, topology, &Conditions::default()), "device-node-closed");
     assert!(hostile.mend.commands.is_empty(), "{:?}", hostile.mend);
+}
+
+#[test]
+fn stacked_devices_are_known_by_their_names() {
+    let mut tree = server().tree;
+    for name in ["md0", "dm-3", "mdx", "sda", "dm-"] {
+        tree.dir(&format!("/sys/block/{name}"));
+    }
+    tree.dir("/sys/class/net/bond0/bonding").dir("/sys/class/net/eth7");
+    let names: Vec<String> = stacks(&tree).iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["bond0", "dm-3", "md0"]);
+}
+
+#[test]
+fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
+    let part = |name: &str, node: &str, share: f64| NearDevice {
+        index: 0,
+        step: 0,
+        name: name.into(),
+        kind: DeviceKind::Nvme,
+        pci: None,
+        share,
+        nodes: nodes(node),
+    };
+    let told = |devices: Vec<NearDevice>| {
+        let raid = Resolved {
+            handle: "md0".into(),
+            chain: Vec::new(),
+            devices,
+            nodes: Vec::new(),
+            findings: Vec::new(),
+        };
+        spans(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
+    };
+    let two = told(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
+    assert_eq!(two.expect("it spans"), "Its parts hang on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
+    assert_eq!(told(vec![part("nvme0n1", "0", 0.5), part("nvme2n1", "0", 0.5)]), None);
+    assert_eq!(told(vec![part("nvme0n1", "0", 1.0), part("standby", "1", 0.0)]), None);
+    assert_eq!(
+        told(vec![part("nvme0n1", "0", 0.5), part("far", "", 0.5)]),
+        None,
+        "of one nobody knows the node"
+    );
 }
 
 fn program(pid: u32, bytes_per_s: Option<f64>) -> Program {

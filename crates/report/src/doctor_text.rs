@@ -70,8 +70,8 @@ fn write(page: &mut Page, group: &[&Diagnosed]) {
     lines(page, "seen: ", group.iter().map(|found| found.finding.evidence.clone()));
     page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
     page.paragraph(2, 2, &format!("mend: {}", first.finding.remedy));
-    lines(page, "  $ ", group.iter().flat_map(|found| found.mend.commands.clone()));
-    lines(page, "  back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
+    lines(page, "$ ", group.iter().flat_map(|found| found.mend.commands.clone()));
+    lines(page, "back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
 }
 
 /// Each once, and how many more there are.
@@ -87,7 +87,7 @@ fn lines(page: &mut Page, title: &str, texts: impl Iterator<Item = String>) {
     let shown = if more > 1 { MOST_LINES } else { once.len() };
     once.iter().take(shown).for_each(|text| page.paragraph(2, 4, &format!("{title}{text}")));
     if more > 1 {
-        page.paragraph(2, 4, &format!("{title}(and {more} more: --json has all)"));
+        page.paragraph(4, 2, &format!("and {more} more: --json has all"));
     }
 }
 

@@ -165,12 +165,16 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
         "/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages",
         pool.page_bytes >> 10
     );
-    let (what, wanted) = match pool.total {
+    let (severity, what, wanted) = match pool.total {
         0 => {
-            (format!("Node {node} has no huge pages of {size}, though other nodes have up to {most}."), most)
+            let what =
+                format!("Node {node} has no huge pages of {size}, though other nodes have up to {most}.");
+            (Severity::Warning, what, most)
         }
+        // Those who took them may be all there are.
         total => {
-            (format!("All {total} huge pages of {size} on node {node} are taken."), total.saturating_mul(2))
+            let what = format!("All {total} huge pages of {size} on node {node} are taken.");
+            (Severity::Note, what, total.saturating_mul(2))
         }
     };
     let free = topology.node(node).and_then(|node| node.memory).map_or(0, |memory| memory.free_bytes);
@@ -178,7 +182,7 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
     let mend = Mend::one(format!("echo {wanted} > {file}"), format!("echo {} > {file}", pool.total));
     Symptom {
         finding: finding(
-            Severity::Warning,
+            severity,
             "huge-pages-short",
             format!("node {node}"),
             format!("{what} Programs that want them there get those of other nodes, or none."),

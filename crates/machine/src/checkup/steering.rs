@@ -42,7 +42,7 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     let can_steer = queues.receive.iter().any(|queue| queue.rps_cpus.is_some());
     let is_fast = device.port_bits_per_s.is_some_and(|speed| speed >= FAST);
     let mend = match can_steer {
-        true => Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}")),
+        true => by_numaio(device),
         false => Mend::one(
             format!("ethtool -L {name} combined {cores}"),
             format!("ethtool -L {name} combined {number}"),
@@ -62,6 +62,12 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
         effect: Effect::FindOut("numaio bench net, with several streams, before and after, shows it".to_owned()),
         mend,
     })
+}
+
+/// By the device's own name: under that it is remembered what was changed.
+fn by_numaio(device: &Device) -> Mend {
+    let name = device.name();
+    Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
 }
 
 fn s(number: usize) -> &'static str {
@@ -114,7 +120,7 @@ fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Opt
              shows it"
                 .to_owned(),
         ),
-        mend: Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}")),
+        mend: by_numaio(device),
     })
 }
 
