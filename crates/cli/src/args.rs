@@ -274,6 +274,10 @@ pub struct RecordArgs {
     /// Record also what numaio near needs to resolve this handle; may be given several times
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
+    /// Record also the I/O that this bench measures, as "disk --file /data", for numaio bench, validate and predict on
+    /// the tape; may be given several times
+    #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::line)]
+    pub bench: Vec<crate::commands::bench::BenchCommand>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }

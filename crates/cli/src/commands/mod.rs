@@ -18,6 +18,7 @@ pub mod plan;
 pub mod predict;
 mod record;
 mod replayed;
+mod replayed_io;
 pub mod report;
 pub mod run;
 pub mod status;

@@ -6,7 +6,7 @@
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
-use super::search::{Relaxation, Relaxed};
+use super::search::{Effort, Relaxation, Relaxed};
 use super::simplex::{End, Programme, Tableau};
 
 /// What a thread counts among plans of equal time: fewer are better.
@@ -17,6 +17,8 @@ const CLOSE: f64 = 1e-9;
 const PLANS_EVERY: usize = 4;
 /// Programmes that improving one plan may take, for each node.
 const CLIMB: u64 = 100;
+/// Most dives for a plan.
+const DIVES: usize = 8;
 /// Parts of a thread that are rounding errors.
 const WHOLE: f64 = 1e-7;
 
@@ -208,9 +210,61 @@ impl<'a> TimeRelaxation<'a> {
         Some((self.instance.assignment(threads, &rates)?, tableau))
     }
 
+    /// Plans that settle the threads of one via after another, near what is best for those that are still open; each
+    /// time another via comes first. The best of them, if it is better than `incumbent`, and the number of programmes.
+    pub fn dive(&self, incumbent: f64, effort: Effort) -> (Option<Assignment>, u64) {
+        let vias = self.vias.len();
+        let (mut best, mut programmes) = ((incumbent, None), 0);
+        for first in 0..vias.min(DIVES) {
+            if effort.late() {
+                break;
+            }
+            let order = (0..vias).map(|place| (place + first * vias / vias.min(DIVES)) % vias);
+            if let Some(plan) = self.dive_in(order, best.0, &mut programmes) {
+                let value = self.instance.value(&plan);
+                if value < best.0 {
+                    best = (value, Some(plan));
+                }
+            }
+        }
+        (best.1, programmes)
+    }
+
+    fn dive_in(
+        &self,
+        order: impl Iterator<Item = usize>,
+        incumbent: f64,
+        programmes: &mut u64,
+    ) -> Option<Assignment> {
+        let mut ranges = Ranges::all(self.instance);
+        let mut tableau = self.start.clone();
+        let mut threads: Vec<u32> = vec![0; self.columns.len()];
+        for via in order {
+            self.set(&mut tableau, &ranges);
+            *programmes += 1;
+            if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
+                return None;
+            }
+            let usage = self.usage(&tableau.point());
+            let ways: Vec<usize> = self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
+            for way in &ways {
+                threads[*way] = ((usage[*way] + WHOLE).floor() as u32).min(ranges.ways[*way].1);
+            }
+            self.give_rest(via, &usage, &ranges, &mut threads);
+            for way in ways {
+                ranges.ways[way] = (threads[way], threads[way]);
+            }
+            if !ranges.narrow(via, self.instance) {
+                return None;
+            }
+        }
+        *programmes += 1;
+        self.with_threads(&tableau, threads, incumbent).map(|(plan, _)| plan)
+    }
+
     /// Moves threads of a plan one by one from a way to another of the same via while that helps. Says the number of
     /// programmes too.
-    pub fn climb(&self, plan: Assignment) -> (Assignment, u64) {
+    pub fn climb(&self, plan: Assignment, effort: Effort) -> (Assignment, u64) {
         let most = CLIMB * self.vias.len() as u64;
         let mut programmes = 1;
         // Neighbours differ by a thread: their rates are a few pivots away.
@@ -224,7 +278,7 @@ impl<'a> TimeRelaxation<'a> {
                     self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
                 for (from, to) in ways.iter().flat_map(|from| ways.iter().map(move |to| (*from, *to))) {
                     let Some(threads) = self.moved(&best.1.threads, via, from, to) else { continue };
-                    if programmes >= most {
+                    if programmes >= most || effort.late() {
                         return (best.1, programmes);
                     }
                     programmes += 1;

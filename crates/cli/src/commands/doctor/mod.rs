@@ -135,7 +135,7 @@ fn unseen(machine: &Machine, topology: &Topology, conditions: &Conditions, model
         );
     }
     match machine {
-        Machine::Live(_) => {}
+        Machine::Live(_) | Machine::Taped(_) => {}
         Machine::Recorded(_) => unseen.push(
             "Running programs: nothing runs on a recorded machine; and of settings what was recorded of them.".to_owned(),
         ),
