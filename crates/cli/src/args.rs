@@ -95,6 +95,8 @@ pub enum Command {
     Status(crate::commands::status::StatusArgs),
     /// Plan a transfer: threads and bytes on each node, proven best
     Plan(crate::commands::plan::PlanArgs),
+    /// Show what on this machine costs I/O bandwidth, and what to do
+    Doctor(crate::commands::doctor::DoctorArgs),
     /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
     /// Take back what numaio changed on this machine

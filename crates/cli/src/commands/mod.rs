@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod doctor;
 pub mod export;
 mod foretelling;
 mod generate;
@@ -49,6 +50,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Near(command) => near::run(&args.common, command),
         Command::Status(command) => status::run(&args.common, command),
         Command::Plan(command) => plan::run(&args.common, command),
+        Command::Doctor(command) => doctor::run(&args.common, command),
         Command::Irq(command) => irq::run(&args.common, command),
         Command::Undo(command) => undo::run(&args.common, command),
         Command::Generate(command) => generate::run(command),

@@ -12,6 +12,7 @@ use numaio_machine::near::{self, Ground};
 use numaio_machine::see::see;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::size_for_people;
+use numaio_machine::{checkup, conditions};
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use std::process::ExitCode;
 
@@ -38,6 +39,8 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     // Before the machine is seen, so that the tape holds the settings it was measured with.
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
     let topology = see(&machine);
+    // What numaio doctor looks at beyond that.
+    checkup::look(&machine, &topology, &conditions::read(&machine));
     let ground = Ground { root: &machine, locate: &machine, topology: &topology };
     for handle in &args.near {
         near::resolve(ground, handle);
