@@ -99,8 +99,8 @@ pub struct Entry {
 pub enum Object {
     /// An object that was not named before.
     New(Inode),
-    /// One more name of an earlier entry's object, which has the attributes.
-    HardLink(FileNumber),
+    /// One more name of the object that an earlier entry has under this name; the attributes are told there.
+    HardLink(Name),
 }
 
 /// An object of a file system with its attributes, as `inode(7)` and `xattr(7)` describe them.

@@ -10,6 +10,7 @@ pub mod chunk;
 pub mod entry;
 pub mod extent;
 pub mod filter;
+pub mod hash;
 pub mod journal;
 pub mod name;
 pub mod wire;
