@@ -69,6 +69,9 @@ pub enum EntryError {
 pub struct FileNumber(u64);
 
 impl FileNumber {
+    /// The number of the first entry.
+    pub const FIRST: Self = Self(0);
+
     /// # Errors
     /// [`EntryError::TooLarge`] from 2^63 - 1 on.
     pub fn new(number: u64) -> Result<Self, EntryError> {

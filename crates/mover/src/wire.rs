@@ -13,11 +13,13 @@ mod batch;
 pub(crate) mod bytes;
 mod decoder;
 mod frame;
+mod store;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{Batch, BatchEncoder, MAX_BATCH};
 pub use decoder::{Decoder, Received};
+pub use store::EntryStore;
 
 /// First bytes of every stream: not text, so that a stream of another kind is not taken for one.
 pub const MAGIC: [u8; 8] = *b"\x93numaio\n";

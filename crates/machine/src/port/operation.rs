@@ -116,8 +116,10 @@ pub enum Begin {
     Fresh,
     /// The file that was begun before. Nothing but a regular file of this user with one name is written to.
     Continue,
-    /// Any regular file, or none.
+    /// Any regular file, which is emptied, or none.
     InPlace,
+    /// The regular file that was begun by [`Begin::InPlace`].
+    Further,
 }
 
 /// How a file is completed: cut to its size, given its attributes and its name.

@@ -120,6 +120,12 @@ impl BatchEncoder {
         self.payload.len()
     }
 
+    /// The payload as [`Batch::read`] takes it; it starts anew with the same number. None if it is empty.
+    pub(super) fn take_payload(&mut self) -> Option<Vec<u8>> {
+        let old = std::mem::replace(self, Self::new(self.first));
+        (old.count > 0).then_some(old.payload)
+    }
+
     /// The number of the next entry, and the frame unless the batch is empty. It starts anew from there.
     ///
     /// # Errors
