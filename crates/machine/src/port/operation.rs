@@ -63,7 +63,7 @@ pub enum Operation<B> {
         /// Most bytes to read.
         most: usize,
     },
-    /// Write to the locked journal. Gives [`Outcome::Each`] with one result.
+    /// Write to the journal. Gives [`Outcome::Each`] with one result.
     Record(Record),
     /// Make all that was written below a root durable. Gives [`Outcome::Each`] with one result.
     Sync {
@@ -182,6 +182,8 @@ pub enum Object {
 /// Bytes for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// The journal, which is made and locked if it is not yet.
+    pub journal: FilePath,
     /// Where they go; the journal ends behind them.
     pub offset: u64,
     /// The bytes.
@@ -197,7 +199,9 @@ pub struct Record {
 pub enum Journal {
     /// Another transfer has it.
     Taken,
-    /// It is ours, and holds these bytes; none if it was not there.
+    /// There is none.
+    Absent,
+    /// It is ours, and holds these bytes.
     Ours(Vec<u8>),
 }
 

@@ -73,6 +73,8 @@ pub struct SinkOptions {
     pub filter: Filter,
     /// Change nothing, and say what would be changed.
     pub rehearse: bool,
+    /// What a file is called here that is all the source has.
+    pub alias: Option<Name>,
     /// Write to the files themselves, not beside them.
     pub in_place: bool,
     /// When data is made durable.
@@ -216,6 +218,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         self.next += entries.len() as u64;
         self.talk.totals.entries += entries.len() as u64;
+        let mut entries = entries;
+        if let Some(alias) = &self.options.alias {
+            let only = |entry: &&mut Entry| entry.name.components().count() == 1;
+            entries.iter_mut().filter(only).for_each(|entry| entry.name = alias.clone());
+        }
         let path = |name: &Name| FilePath::new(0, name.as_bytes());
         let places = |entry: &Entry| match &entry.object {
             Object::New(_) => [Some(path(&entry.name)), None],
@@ -300,6 +307,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn opened(&mut self, outcome: Outcome<B>) {
         match outcome {
             Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
+            Outcome::Opened(Ok(Opened::Absent)) => {}
             Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
             // An absent root and the like are told by what cannot be made there.
             _ => self.notes.go_without(),

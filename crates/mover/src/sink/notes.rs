@@ -85,11 +85,8 @@ impl Notes {
         id
     }
 
-    /// The journal of a transfer before this one is there; or nothing, if it has no bytes.
+    /// The journal of a transfer before this one is there.
     pub fn found(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
         self.on_disk = true;
         let id = bytes.get(ID).and_then(|id| id.first_chunk::<16>()).copied().map(TransferId);
         let mut replay = Replay::new(id.unwrap_or(self.transfer));
@@ -206,7 +203,8 @@ impl Notes {
         self.offset += bytes.len() as u64;
         let after = std::mem::take(&mut self.touched).into_iter().filter(|_| synced).collect();
         self.on_disk = true;
-        Some(Operation::Record(Record { offset, bytes, after, sync: synced || self.urgent }))
+        let journal = FilePath::new(0, JOURNAL);
+        Some(Operation::Record(Record { journal, offset, bytes, after, sync: synced || self.urgent }))
     }
 
     /// What [`Notes::next`] or [`Notes::last`] gave was submitted.

@@ -35,8 +35,6 @@ pub struct Origin {
     pub root: u32,
     /// The one thing in it that is moved; none if all of the directory's content is.
     pub only: Option<Name>,
-    /// What it is called at the sink, if it is no directory.
-    pub alias: Option<Name>,
 }
 
 impl Origin {

@@ -4,7 +4,7 @@
 use super::{Origin, SourceOptions};
 use crate::name::Name;
 use crate::ours::is_ours;
-use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Listing, Operation, Ticket};
+use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Listings under way at a time.
@@ -92,12 +92,7 @@ impl Scan {
             let absent = || Fault::new(numaio_machine::port::Why::NotFound, "there is no such file");
             found.ok_or_else(absent)
         });
-        let name = match &found {
-            // A directory keeps its name below a name that was given for a file.
-            Ok(Found { seen, .. }) if seen.kind == FileKind::Directory => origin.only.clone(),
-            _ => origin.alias.clone().or(origin.only.clone()),
-        };
-        Some(Met { path, name: name.unwrap_or_else(Name::root), found })
+        Some(Met { path, name: origin.only.clone().unwrap_or_else(Name::root), found })
     }
 
     /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
