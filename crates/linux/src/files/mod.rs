@@ -109,3 +109,16 @@ impl Roots {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Bits of a mode that new files of this process do not have (umask(2)). To be asked for before threads make files.
+pub fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+/// What is different after every start of the kernel (Documentation/admin-guide/sysctl/kernel.rst, random); no text if
+/// it is not told.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
