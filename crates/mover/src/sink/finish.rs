@@ -1,15 +1,15 @@
 //! What is done when all data is there: hard links, removals, attributes of directories, durability.
 
 use super::errands::Errand;
-use super::judge::{Held, Prepared};
+use super::judge::Held;
 use super::{Sink, Sync};
 use crate::entry::{Entry, Inode, Mode, Object};
 use crate::name::Name;
-use crate::ours::is_ours;
+use crate::ours::JOURNAL;
 use crate::report::{Action, Ended};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
-    Attributes, Details, Fault, FileKind, FilePath, Listing, Making, Object as Made, Operation, Put, Ticket,
+    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
 };
 use std::collections::HashSet;
 
@@ -40,14 +40,16 @@ pub(super) struct Finish {
     pub directories: Directories,
     /// Work that waits for directories.
     pub held: Option<(Vec<Errand>, Held)>,
-    /// Files that wait to be begun.
-    pub to_begin: Vec<(Prepared, Vec<Put>)>,
+    /// Work that waits for the journal.
+    pub to_begin: Vec<Held>,
     /// Hashes of the names that the source told, if what it did not tell is removed.
     told: HashSet<u64>,
     /// The same of directories.
     told_directories: HashSet<u64>,
     removing: Option<Removing>,
     listing: Option<(Ticket, Name)>,
+    /// Links that are looked at.
+    pub looking: Option<(Ticket, Vec<Entry>)>,
 }
 
 /// Directories in which things may be removed, the next one last.
@@ -66,6 +68,11 @@ impl Directories {
 }
 
 impl Finish {
+    /// Whether nothing is listed or looked at for the end.
+    pub fn is_quiet(&self) -> bool {
+        self.listing.is_none() && self.looking.is_none()
+    }
+
     /// The source told of something that is no directory.
     pub fn tell(&mut self, name: &Name, delete: bool) {
         if delete {
@@ -93,10 +100,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if self.source_end.is_none() || moving {
             return;
         }
-        while self.is_quiet() && self.finish.listing.is_none() && self.talk.ended.is_none() {
+        while self.is_quiet() && self.talk.ended.is_none() {
             match self.finish.phase {
                 Phase::Linking => match self.finish.links.pop() {
-                    Some(entries) => self.link(entries),
+                    Some(entries) => self.look_at_links(entries),
                     None => self.finish.phase = Phase::Removing,
                 },
                 Phase::Removing => self.remove_on(),
@@ -131,10 +138,29 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.talk.ended = Some(Ended::Done);
     }
 
-    fn link(&mut self, entries: Vec<Entry>) {
+    /// Looks at further names and those that they are to be names with, now that all files are what they will be.
+    fn look_at_links(&mut self, entries: Vec<Entry>) {
+        let path = |name: &Name| FilePath::new(0, name.as_bytes());
+        let both = |entry: &Entry| match &entry.object {
+            Object::HardLink(to) => [path(&entry.name), path(to)],
+            Object::New(_) => [path(&entry.name), path(&entry.name)],
+        };
+        let at = entries.iter().flat_map(both).collect();
+        let look = self.talk.submit(Operation::Look { at, details: Details::default() });
+        self.finish.looking = Some((look, entries));
+    }
+
+    pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Result<Option<Found>, Fault>>) {
         let (mut makings, mut errands) = (Vec::new(), Vec::new());
-        for Entry { name, object } in entries {
+        let file = |found: &Result<Option<Found>, Fault>| {
+            found.as_ref().ok().and_then(Option::as_ref).map(|found| (found.seen.volume, found.seen.inode))
+        };
+        for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
             let Object::HardLink(to) = object else { continue };
+            if both.first().and_then(file).is_some_and(|there| both.last().and_then(file) == Some(there)) {
+                self.talk.totals.unchanged += 1;
+                continue;
+            }
             makings.push(Making {
                 at: FilePath::new(0, name.as_bytes()),
                 object: Made::HardLink(FilePath::new(0, to.as_bytes())),
@@ -224,7 +250,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             } else if told_all
                 && !self.finish.told.contains(&hash(&name))
                 && self.options.filter.takes(&name, is_directory)
-                && !is_ours(&component)
+                && *component != *JOURNAL
             {
                 paths.push(FilePath::new(0, name.as_bytes()));
                 errands.push(Errand { name, number: None, action: Some(Action::Removed) });

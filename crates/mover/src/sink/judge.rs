@@ -2,7 +2,7 @@
 
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
-use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
+use crate::entry::{Content, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::Left;
 use crate::name::Name;
@@ -55,17 +55,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let number = first + index as u64;
             todo.prepared.answers.insert(number, Needed::Nothing);
             let Ok(number) = FileNumber::new(number) else { continue };
-            let there = found.next().unwrap_or(Ok(None));
-            let other = match &entry.object {
-                Object::HardLink(_) => found.next().and_then(Result::ok).flatten(),
-                Object::New(_) => None,
-            };
+            let is_new = matches!(entry.object, Object::New(_));
+            let there = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
             if let Err(fault) = refuse(&entry.name) {
                 self.fail(number, &entry.name, &fault);
                 continue;
             }
             match entry.object {
-                Object::HardLink(_) => self.judge_link(entry, there.ok().flatten(), other),
+                Object::HardLink(_) => {
+                    self.finish.tell(&entry.name, self.options.delete);
+                    self.finish.links.push(entry);
+                }
                 Object::New(inode) => {
                     self.judge(number, entry.name, inode, there, &mut todo, &mut directories);
                 }
@@ -80,23 +80,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finish.held = Some((directories.into_iter().map(|(_, errand)| errand).collect(), todo.into()));
     }
 
-    /// A further name: made at the end, unless it is there.
-    fn judge_link(&mut self, entry: Entry, there: Option<Found>, other: Option<Found>) {
-        self.finish.tell(&entry.name, self.options.delete);
-        let file = |found: Found| (found.seen.volume, found.seen.inode);
-        match (there.map(file), other.map(file)) {
-            (Some(there), Some(other)) if there == other => self.talk.totals.unchanged += 1,
-            _ => self.finish.links.push(entry),
-        }
-    }
-
     /// Directories of the first batch were made.
     pub(super) fn made(&mut self, results: Vec<Result<(), Fault>>) {
         let Some((errands, todo)) = self.finish.held.take() else { return };
         for (errand, result) in errands.into_iter().zip(results) {
             self.errand_done(errand, result);
         }
-        self.carry_out(*todo.0);
+        let Held(todo) = todo;
+        self.carry_out(*todo);
     }
 
     fn judge(
@@ -236,7 +227,25 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Settle { size, attributes, name, sync: self.options.sync == super::Sync::File }
     }
 
+    /// Begins what was decided. Files are written beside their names only when the journal is there, so that a run after
+    /// this one finds them.
     fn carry_out(&mut self, todo: Todo) {
+        if !self.options.rehearse && !self.options.in_place && todo.writes() {
+            self.notes.need();
+        }
+        self.finish.to_begin.push(todo.into());
+        self.begin_held();
+    }
+
+    /// Carries out what was decided, once nothing on disk says otherwise.
+    fn begin_held(&mut self) {
+        while self.notes.is_clean() {
+            let Some(Held(todo)) = self.finish.to_begin.pop() else { return };
+            self.begin(*todo);
+        }
+    }
+
+    fn begin(&mut self, todo: Todo) {
         let Todo { prepared, puts, empty, make, adorn } = todo;
         if self.options.rehearse {
             self.rehearse(empty.into_iter().map(|(_, errand)| errand));
@@ -264,18 +273,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if puts.is_empty() {
             return self.answer(prepared.answers);
         }
-        self.finish.to_begin.push((prepared, puts));
-        self.begin_held();
-    }
-
-    /// Begins files, once nothing on disk speaks of what they were before.
-    fn begin_held(&mut self) {
-        while self.notes.is_clean() {
-            let Some((prepared, puts)) = self.finish.to_begin.pop() else { return };
-            let hash = self.options.hash.function();
-            let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
-            self.preparing.insert(ticket, prepared);
-        }
+        let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
+        self.preparing.insert(ticket, prepared);
     }
 
     /// Files were begun, or cannot be.
@@ -313,7 +312,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
         }
         if !puts.is_empty() {
-            self.finish.to_begin.push((again, puts));
+            let again = Todo { prepared: again, puts, ..Todo::default() };
+            self.finish.to_begin.push(again.into());
         }
         // Nothing is missing of some: they only need their names.
         let whole: Vec<u64> = prepared.answers.keys().copied().collect();
@@ -419,6 +419,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 }
 
+impl Todo {
+    /// Whether any file is written beside its name.
+    fn writes(&self) -> bool {
+        !self.empty.is_empty() || self.prepared.answers.values().any(|what| *what != Needed::Nothing)
+    }
+}
+
 /// What is needed of a file that is begun.
 fn needed(file: &Incoming, resumed: bool) -> Needed {
     let extents: Vec<Extent> = file.left.iter().collect();
@@ -465,7 +472,7 @@ fn object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Object, Fa
     })
 }
 
-/// Work that waits for directories; the type is known here only.
+/// What was decided and waits to be carried out.
 #[derive(Debug)]
 pub(super) struct Held(Box<Todo>);
 

@@ -223,12 +223,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let only = |entry: &&mut Entry| entry.name.components().count() == 1;
             entries.iter_mut().filter(only).for_each(|entry| entry.name = alias.clone());
         }
-        let path = |name: &Name| FilePath::new(0, name.as_bytes());
-        let places = |entry: &Entry| match &entry.object {
-            Object::New(_) => [Some(path(&entry.name)), None],
-            Object::HardLink(to) => [Some(path(&entry.name)), Some(path(to))],
-        };
-        let at = entries.iter().flat_map(places).flatten().collect();
+        let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
+        let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
         let details = Details { xattrs: self.options.keep.xattrs, holes: false };
         let look = self.talk.submit(Operation::Look { at, details });
         self.works.push_back(Work { first, entries, found: None, look });
@@ -275,7 +271,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         match outcome {
             Outcome::Looked(found) => {
-                if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
+                if let Some((_, links)) = self.finish.looking.take_if(|(look, _)| *look == ticket) {
+                    self.link(links, found);
+                } else if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
                     work.found = Some(found);
                 }
             }
@@ -315,10 +313,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn is_quiet(&self) -> bool {
-        self.preparing.is_empty()
-            && self.writes.is_empty()
-            && self.errands.is_empty()
-            && self.making.is_none()
+        let working = !self.preparing.is_empty() || !self.writes.is_empty() || !self.errands.is_empty();
+        !working && self.making.is_none() && self.finish.is_quiet()
     }
 
     fn end_if_stopped(&mut self) {

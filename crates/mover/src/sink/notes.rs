@@ -44,6 +44,8 @@ pub(super) struct Notes {
     bytes: u64,
     /// Something that was noted does not hold any more.
     urgent: bool,
+    /// The journal is to be there before files are begun.
+    needed: bool,
     unwanted: Vec<FilePath>,
     under_way: Option<(Ticket, UnderWay)>,
     /// What was given to be submitted.
@@ -72,6 +74,7 @@ impl Notes {
             touched: BTreeSet::new(),
             bytes: 0,
             urgent: false,
+            needed: false,
             unwanted: Vec::new(),
             under_way: None,
             given: UnderWay::Record,
@@ -143,7 +146,13 @@ impl Notes {
 
     /// Whether files may be begun anew.
     pub fn is_clean(&self) -> bool {
-        self.journal.is_none() || !self.urgent
+        self.journal.is_none() || !(self.urgent || self.needed)
+    }
+
+    /// Files are to be begun beside their names, which another run must find: they are made of the identity in the
+    /// journal.
+    pub fn need(&mut self) {
+        self.needed |= !self.on_disk;
     }
 
     /// A file has its name: what was noted of it is of no use.
@@ -185,7 +194,7 @@ impl Notes {
         if self.is_busy() {
             return None;
         }
-        if self.journal.is_some() && (self.urgent || self.bytes >= step) {
+        if self.journal.is_some() && (self.urgent || self.needed || self.bytes >= step) {
             self.given = UnderWay::Record;
             return self.record();
         }
@@ -218,7 +227,7 @@ impl Notes {
             return false;
         };
         if what == UnderWay::Record {
-            self.urgent = false;
+            (self.urgent, self.needed) = (false, false);
             if results.iter().any(Result::is_err) {
                 // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
                 self.journal = None;
