@@ -21,7 +21,7 @@ fn seeds(usual: u64, mut property: impl FnMut(u64)) {
 
 #[test]
 fn what_arrives_is_what_was_sent() {
-    seeds(150, |seed| {
+    seeds(100, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 0);
         let sink = trees::sink(&mut chance, &source);
@@ -44,7 +44,7 @@ fn what_arrives_is_what_was_sent() {
 #[test]
 fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest() {
     let mut crashes = [0u32; 3];
-    seeds(400, |seed| {
+    seeds(200, |seed| {
         let mut chance = Chance::new(1_000_000 + seed);
         let large = if seed.is_multiple_of(8) { 1 } else { 0 };
         let source = trees::source(&mut chance, large);
@@ -62,7 +62,7 @@ fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest()
                 _ => Crash::Kill,
             };
             lost_power |= crash == Crash::Power;
-            let at = 1 + chance.below(250);
+            let at = 1 + chance.below(120);
             if world.run(&wish, Some((at, crash))).crashed {
                 crashes[crash as usize] += 1;
             }
@@ -72,7 +72,7 @@ fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest()
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
         oracle::same(&world.source, &world.sink, &world.before, &wish, lost_power, seed);
     });
-    assert!(std::env::var("NUMAIO_SEED").is_ok() || crashes.iter().all(|count| *count > 20), "{crashes:?}");
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || crashes.iter().all(|count| *count > 10), "{crashes:?}");
 }
 
 #[test]

@@ -76,6 +76,7 @@ pub struct World {
     pub change_at: Option<u64>,
     /// Whether all goes in order, and nothing is delayed.
     pub in_order: bool,
+    seed: u64,
     chance: Chance,
     runs: u8,
     boots: u8,
@@ -118,7 +119,7 @@ impl World {
     pub fn new(source: Disk, sink: Disk, seed: u64) -> Self {
         let before = sink.tree();
         let chance = Chance::new(seed ^ 0x5555);
-        Self { source, sink, before, change_at: None, in_order: false, chance, runs: 0, boots: 1 }
+        Self { source, sink, before, change_at: None, in_order: false, seed, chance, runs: 0, boots: 1 }
     }
 
     fn sides(&mut self, wish: &Wish) -> (Side<Source<Vec<u8>>>, Side<Sink<Vec<u8>>>) {
@@ -191,6 +192,7 @@ impl World {
                     (source.inbox, sink.inbox) = Default::default();
                     source.core.handle(Event::Closed("cut".into()));
                     sink.core.handle(Event::Closed("cut".into()));
+                    continue;
                 }
                 Some((_, kind)) => {
                     self.crash(kind, sink.pending);
@@ -199,7 +201,12 @@ impl World {
                 }
                 None => {}
             }
-            assert!(self.step(&mut source, &mut sink), "stuck at step {step}: {:?}", sink.core.totals());
+            assert!(
+                self.step(&mut source, &mut sink),
+                "seed {}: stuck at step {step}: {:#?}",
+                self.seed,
+                sink.core
+            );
         }
         self.source.process_ends();
         self.sink.process_ends();
