@@ -42,7 +42,8 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     Ok(records)
 }
 
-/// What ran a workload of a record, its window, and the bytes after which a run ended early; none if that cannot be made again, or the workload is no measurement.
+/// What ran a workload of a record, its window, and the bytes after which a run ended early; none if that cannot be made
+/// again, or the workload is no measurement.
 fn engine(kept: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sampling, Option<u64>)> {
     match (kept.method.engine, workload) {
         (IoEngine::Disk, Workload::Io(io)) => match &io.through {
