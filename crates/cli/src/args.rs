@@ -73,6 +73,11 @@ pub enum Command {
     Latency(crate::commands::latency::LatencyArgs),
     /// Measure real I/O of a device from every node
     Bench(crate::commands::bench::BenchArgs),
+    /// Move files, near their devices, checked by hashes; also to and from other hosts
+    Copy(crate::commands::copy::CopyArgs),
+    /// Be the side of a transfer on another host
+    #[command(hide = true)]
+    Peer(crate::commands::copy::peer::PeerArgs),
     /// Record this machine and every measurement in one file, to replay elsewhere
     Record(RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of one target

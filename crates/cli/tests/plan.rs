@@ -65,7 +65,7 @@ fn pins_reserved_cores_and_threads_are_kept() {
     assert!(few.problem.nodes.iter().all(|node| node.threads == Some(4)));
     let most = |node: u32| if [1, 7].contains(&node) { 2 } else { 4 };
     assert!((0..8).all(|node| few.threads_on(numaio_machine::ids::NodeId(node)) <= most(node)));
-    let slow = on_dl585(&home, &["--capacity", "nvme0n1=50MB"]);
+    let slow = on_dl585(&home, &["--capacity", "nvme0n1=50MB,eth0=1GB"]);
     assert!((slow.predicted.bytes_per_s / 50e6 - 1.0).abs() < 1e-6, "{:?}", slow.predicted);
     let slow = on_dl585(&home, &["--thread-bandwidth", "1MB"]);
     assert!(slow.predicted.bytes_per_s < 17e6 && slow.predicted.bytes_per_s > 1e6, "{:?}", slow.predicted);
@@ -347,6 +347,7 @@ fn wrong_options_are_told_with_a_hint() {
     dl585(&["--time-limit", "0"]).failed(2, &["above 0"]);
     dl585(&["--time-limit", "nan"]).failed(2, &["above 0"]);
     dl585(&["--file", "x.toml"]).failed(2, &["--file"]);
+    home.run(&["plan", "--file", "x.toml", "--machine", "amd-2p"]).failed(2, &["--machine"]);
     dl585(&["--problem", "--simulate"]).failed(2, &["--simulate"]);
     dl585(&["--json", "-o", "/no/such/folder/plan.json"]).failed(1, &["/no/such/folder"]);
     let zero = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=0", "--nic", "eth0"];

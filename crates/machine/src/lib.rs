@@ -2,7 +2,7 @@
 //!
 //! Ids and sets, the [`Topology`](topology::Topology) with its parsers over a [`Sysfs`](sysfs::Sysfs),
 //! the workloads one can run on it, the seam between numaio and a machine ([`sysfs::Sysfs`],
-//! [`probe::Probe`], [`control::Control`], [`locate::Locate`]), and the [`tape`] on which a machine is recorded.
+//! [`probe::Probe`], [`control::Control`], [`locate::Locate`], [`port::Port`]), and the [`tape`] on which a machine is recorded.
 //!
 //! No system call and no `unsafe` stands here: a machine is text in files, and results of workloads.
 
@@ -16,6 +16,7 @@ pub mod ids;
 pub mod interleave;
 pub mod locate;
 pub mod near;
+pub mod port;
 pub mod probe;
 pub mod process;
 pub mod see;

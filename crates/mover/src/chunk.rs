@@ -173,6 +173,21 @@ impl Task {
         (self.stream, self.streams)
     }
 
+    /// As [`Task::pieces`], for a task that is kept as long as its pieces are.
+    pub fn into_pieces(self) -> Box<dyn Iterator<Item = (FileNumber, Extent)> + Send> {
+        let (block, stream, streams) = (self.block, self.stream as usize, self.streams.max(1) as usize);
+        let of_job = move |job: Job| {
+            let Job { file, data, .. } = job;
+            (0..data.len()).flat_map(move |index| cut(data[index], block)).map(move |piece| (file, piece))
+        };
+        Box::new(self.jobs.into_iter().flat_map(of_job).skip(stream).step_by(streams))
+    }
+
+    /// Bytes of data of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.jobs.iter().fold(0, |sum, job| sum.saturating_add(job.bytes))
+    }
+
     /// What to read and write, in this order. None is longer than the block, so each fits behind one chunk
     /// header.
     pub fn pieces(&self) -> impl Iterator<Item = (FileNumber, Extent)> + '_ {
@@ -252,6 +267,13 @@ impl Cutter {
             self.cut();
         }
         self.ready.pop_front()
+    }
+
+    /// Cuts what waits, though the window is not full: nothing else is to do meanwhile.
+    pub fn flush(&mut self) {
+        if self.ready.is_empty() {
+            self.cut();
+        }
     }
 
     fn is_full(&self) -> bool {

@@ -69,6 +69,9 @@ pub enum EntryError {
 pub struct FileNumber(u64);
 
 impl FileNumber {
+    /// The number of the first entry.
+    pub const FIRST: Self = Self(0);
+
     /// # Errors
     /// [`EntryError::TooLarge`] from 2^63 - 1 on.
     pub fn new(number: u64) -> Result<Self, EntryError> {
@@ -99,8 +102,8 @@ pub struct Entry {
 pub enum Object {
     /// An object that was not named before.
     New(Inode),
-    /// One more name of an earlier entry's object, which has the attributes.
-    HardLink(FileNumber),
+    /// One more name of the object that an earlier entry has under this name; the attributes are told there.
+    HardLink(Name),
 }
 
 /// An object of a file system with its attributes, as `inode(7)` and `xattr(7)` describe them.

@@ -93,6 +93,11 @@ impl ExtentSet {
         self.intervals.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
     }
 
+    /// Whether all of an extent is in the set.
+    pub fn covers(&self, extent: Extent) -> bool {
+        self.intervals.range(..=extent.start).next_back().is_some_and(|(_, &end)| extent.end <= end)
+    }
+
     /// Whether nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()

@@ -153,6 +153,11 @@ impl Journal {
         std::mem::take(&mut self.log)
     }
 
+    /// Another transfer goes on with what this one left; [`Journal::compact`] is to be called next.
+    pub fn continue_as(&mut self, transfer: TransferId) {
+        self.transfer = transfer;
+    }
+
     /// Whether a compact journal would be much shorter.
     pub fn is_bloated(&self) -> bool {
         self.records > 1_000 + 4 * self.state.intervals()

@@ -5,13 +5,22 @@
 //!
 //! What comes from the other side is not trusted: every type that it can fill checks its invariants when it
 //! is made, and every length has a limit that is checked before anything is stored.
+//!
+//! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] joins one of them to a
+//! [`Port`](numaio_machine::port::Port).
 
 pub mod chunk;
+pub mod drive;
 pub mod entry;
 pub mod extent;
 pub mod filter;
+pub mod hash;
 pub mod journal;
 pub mod name;
+mod ours;
+pub mod report;
+pub mod sink;
+pub mod source;
 pub mod wire;
 
 #[cfg(test)]

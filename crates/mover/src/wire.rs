@@ -3,19 +3,23 @@
 //! Everything has exactly one encoding, and the decoder takes no other. So a stream that was taken can be
 //! recorded and compared byte by byte, and two implementations cannot read the same bytes differently.
 
-use crate::entry::{EntryError, FileNumber};
+use crate::entry::{EntryError, FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
+use crate::hash::HashKind;
 use crate::name::{misleads, Name, NameError};
+use numaio_machine::port::{Digest, BLOCK};
 
 mod batch;
 pub(crate) mod bytes;
 mod decoder;
 mod frame;
+mod store;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{Batch, BatchEncoder, MAX_BATCH};
 pub use decoder::{Decoder, Received};
+pub use store::EntryStore;
 
 /// First bytes of every stream: not text, so that a stream of another kind is not taken for one.
 pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
@@ -25,8 +29,12 @@ pub const VERSION: u16 = 1;
 pub const LOWEST_VERSION: u16 = 1;
 /// Most bytes of a frame's payload. The largest possible entry fits.
 pub const MAX_PAYLOAD: usize = 524_288;
-/// Most bytes of data behind one chunk header, so that other frames do not wait for long.
-pub const MAX_CHUNK: u64 = 16 << 20;
+/// Most bytes of data behind one chunk header: what one buffer holds.
+pub const MAX_CHUNK: u64 = BLOCK as u64;
+/// Most parts of a chunk.
+pub const MAX_PARTS: usize = 1_024;
+/// Most answers of a frame of wants.
+pub const MAX_WANTS: usize = 1_024;
 /// Most bytes of words for people.
 pub const MAX_TEXT: usize = 1_024;
 
@@ -110,60 +118,145 @@ pub struct Hello {
 pub enum Frame {
     /// Entries that a scan met.
     Batch(Batch),
-    /// As many bytes of a file as `extent` has follow this frame, outside of any frame.
+    /// As many bytes as its parts have follow this frame, outside of any frame.
     Chunk(Chunk),
-    /// The hash of a whole file.
-    Digest(FileDigest),
+    /// All parts of a file were sent.
+    Done(Done),
     /// Something went wrong.
     Problem(Problem),
     /// Nothing more follows.
     End(End),
+    /// What the sink needs of files that it was told of.
+    Wants(Wants),
 }
 
-/// Whose bytes follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whose bytes follow, one part behind the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    file: FileNumber,
-    extent: Extent,
+    hash: HashKind,
+    parts: Vec<ChunkPart>,
+}
+
+/// A part of a file and its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkPart {
+    /// The file.
+    pub file: FileNumber,
+    /// Which of its bytes.
+    pub extent: Extent,
+    /// The hash of these bytes.
+    pub digest: Digest,
 }
 
 impl Chunk {
     /// # Errors
-    /// [`WireError::Long`] for more than [`MAX_CHUNK`] bytes.
-    pub fn new(file: FileNumber, extent: Extent) -> Result<Self, WireError> {
-        if extent.length() > MAX_CHUNK {
-            return Err(WireError::Long { what: "a chunk", length: extent.length(), most: MAX_CHUNK });
+    /// [`WireError::Long`] for more than [`MAX_PARTS`] parts or [`MAX_CHUNK`] bytes, [`WireError::Value`] for none.
+    pub fn new(hash: HashKind, parts: Vec<ChunkPart>) -> Result<Self, WireError> {
+        if parts.is_empty() {
+            return Err(WireError::Value("a chunk without parts"));
         }
-        Ok(Self { file, extent })
+        if parts.len() > MAX_PARTS {
+            return Err(WireError::Long {
+                what: "a chunk",
+                length: parts.len() as u64,
+                most: MAX_PARTS as u64,
+            });
+        }
+        let chunk = Self { hash, parts };
+        match chunk.length() {
+            length if length > MAX_CHUNK => Err(WireError::Long { what: "a chunk", length, most: MAX_CHUNK }),
+            _ => Ok(chunk),
+        }
     }
 
-    /// The file.
-    pub fn file(self) -> FileNumber {
-        self.file
+    /// How the parts were hashed.
+    pub fn hash(&self) -> HashKind {
+        self.hash
     }
 
-    /// Which of its bytes.
-    pub fn extent(self) -> Extent {
-        self.extent
+    /// The parts in the order of their bytes.
+    pub fn parts(&self) -> &[ChunkPart] {
+        &self.parts
+    }
+
+    /// Bytes of data of all parts.
+    pub fn length(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.extent.length()))
     }
 }
 
-/// The hash of a file's bytes from the first to the last, holes as zeros.
+/// All that was wanted of a file was sent, and the file was the same all the while. It is not said of a file that
+/// went as one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileDigest {
+pub struct Done {
     /// The file.
     pub file: FileNumber,
-    /// Its hash.
-    pub digest: Digest,
+    /// Bytes of it that were sent.
+    pub bytes: u64,
 }
 
-/// A hash and how it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Digest {
-    /// XXH3, 128 bits, seed 0, in its canonical (big-endian) form.
-    Xxh3([u8; 16]),
-    /// BLAKE3, 256 bits, without a key.
-    Blake3([u8; 32]),
+/// What the sink needs, in any order; every regular file is answered once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wants(Vec<Want>);
+
+/// What the sink needs of some files whose numbers follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    /// The first of them.
+    pub first: FileNumber,
+    /// How many, at least 1.
+    pub count: u64,
+    /// What of each.
+    pub what: Needed,
+}
+
+/// What the sink needs of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed {
+    /// Nothing: it has it, or cannot take it.
+    Nothing,
+    /// All its data.
+    All,
+    /// These bytes; at least one.
+    Some(Vec<Extent>),
+}
+
+impl Wants {
+    /// # Errors
+    /// [`WireError::Long`] for more than [`MAX_WANTS`] answers or too many extents, [`WireError::Value`] for none, or if
+    /// extents are not in ascending order.
+    pub fn new(wants: Vec<Want>) -> Result<Self, WireError> {
+        if wants.is_empty() {
+            return Err(WireError::Value("no answers"));
+        }
+        if wants.len() > MAX_WANTS {
+            return Err(WireError::Long {
+                what: "answers",
+                length: wants.len() as u64,
+                most: MAX_WANTS as u64,
+            });
+        }
+        for want in &wants {
+            let last = want.first.get().checked_add(want.count);
+            if want.count == 0 || last.and_then(|last| FileNumber::new(last - 1).ok()).is_none() {
+                return Err(WireError::Value("a count of files"));
+            }
+            let Needed::Some(extents) = &want.what else { continue };
+            let (length, most) = (extents.len() as u64, MAX_EXTENTS as u64);
+            if length > most {
+                return Err(WireError::Long { what: "the extents of a file", length, most });
+            }
+            if extents.is_empty() || !extents.windows(2).all(|pair| pair[0].end() < pair[1].start()) {
+                return Err(WireError::Value("the extents of a file"));
+            }
+        }
+        Ok(Self(wants))
+    }
+
+    /// The answers.
+    pub fn into_inner(self) -> Vec<Want> {
+        self.0
+    }
 }
 
 /// Which file, which side, why.
@@ -184,8 +277,8 @@ pub struct Problem {
 pub enum About {
     /// The transfer, which ends.
     Transfer,
-    /// One file; the others go on.
-    File(FileNumber),
+    /// One file, and its name for people; the others go on.
+    File(FileNumber, Name),
     /// Something that got no number, because it could not be looked at.
     Name(Name),
 }
@@ -285,6 +378,6 @@ pub struct End {
     pub entries: u64,
     /// Entries of which it told a problem.
     pub failed: u64,
-    /// Bytes of data that it sent or stored, holes left out.
+    /// Bytes of data that it sent or stored.
     pub bytes: u64,
 }

@@ -86,7 +86,7 @@ fn flows(plan: &Plan) -> Table {
     let pools = plan.pools();
     let memories: BTreeSet<NodeId> = pools.fills.iter().map(|pool| pool.way.memory_node).collect();
     for memory in memories {
-        let of = |pools: &'_ [PlannedPool]| -> Vec<PlannedPool> {
+        let of = |pools: &[PlannedPool]| -> Vec<PlannedPool> {
             pools.iter().filter(|pool| pool.way.memory_node == memory).cloned().collect()
         };
         let (comes, goes) = (of(&pools.fills), of(&pools.drains));

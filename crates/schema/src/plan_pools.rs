@@ -130,3 +130,66 @@ fn storage_rate(problem: &PlanProblem, node: NodeId) -> Option<f64> {
     let longest = own().filter_map(|it| Some(it.bytes as f64 / it.bytes_per_s?)).fold(0.0, f64::max);
     (longest > 0.0).then(|| bytes / longest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlanStorage;
+
+    fn plan() -> Plan {
+        Plan::from_json(include_str!("../tests/fixtures/plan-1.json")).expect("a plan")
+    }
+
+    fn way(device: u32, memory: u32) -> WayId {
+        WayId { device_node: NodeId(device), memory_node: NodeId(memory) }
+    }
+
+    #[test]
+    fn every_way_is_a_pool_with_its_devices() {
+        let pools = plan().pools();
+        let fills: Vec<_> = pools.fills.iter().map(|pool| (pool.way, pool.threads, pool.bytes)).collect();
+        assert_eq!(
+            fills,
+            [
+                (way(0, 0), 4, 2_461_538_461_538),
+                (way(0, 1), 1, 38_461_538_462),
+                (way(1, 1), 1, 500_000_000_000)
+            ]
+        );
+        assert_eq!(pools.fills[0].devices, ["nvme0n1", "nvme1n1"]);
+        assert_eq!(pools.drains[1].devices, ["eth1"]);
+        let moved = |pools: &[PlannedPool]| pools.iter().map(|pool| pool.bytes).sum::<u64>();
+        assert_eq!(moved(&pools.fills), moved(&pools.drains));
+        assert!(pools.fills.iter().all(|pool| pool.side == PoolSide::Storage));
+    }
+
+    /// Of node 0's drives one has four times the other's data and holds it up: 2.5 TB at the rate at which it does 2 TB.
+    /// Node 1's drive has no figure, and no plan uses the link, so that nothing is shared there.
+    #[test]
+    fn pools_share_what_has_a_figure() {
+        let pools = plan().pools();
+        let shared: Vec<_> = pools.shared.iter().map(|it| (it.bytes_per_s, it.pools.clone())).collect();
+        assert_eq!(
+            shared,
+            [(12e9, vec![3]), (6.5e9 * 2.5 / 2.0, vec![0, 1]), (12e9, vec![4])],
+            "NICs of node 0, its drives, NICs of node 1"
+        );
+    }
+
+    #[test]
+    fn received_data_fills_from_the_network() {
+        let mut plan = plan();
+        plan.problem.direction = Transfer::Receive;
+        // Room for nothing is no room: that device is none of the pool.
+        plan.problem.storage.push(PlanStorage {
+            device: "spare".into(),
+            node: NodeId(1),
+            bytes: 0,
+            bytes_per_s: Some(1.0),
+        });
+        let pools = plan.pools();
+        assert!(pools.fills.iter().all(|pool| pool.side == PoolSide::Network));
+        assert_eq!(pools.drains[2].devices, ["nvme2n1"]);
+        assert_eq!(pools.shared[1].pools, [2, 3], "fills count first");
+    }
+}

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod copy;
 pub mod doctor;
 pub mod export;
 mod foretelling;
@@ -39,6 +40,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Stream(command) => stream::run(&args.common, command),
         Command::Latency(command) => latency::run(&args.common, command),
         Command::Bench(command) => bench::run(&args.common, command),
+        Command::Copy(command) => copy::run(&args.common, command),
+        Command::Peer(_) => copy::peer::run(),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),
         Command::Validate(command) => validate::run(&args.common, command),

@@ -26,9 +26,10 @@ pub(crate) fn fewer(instance: &Instance, solution: Solution) -> Solution {
     order.sort_by(|a, b| through(a).total_cmp(&through(b)).then(b.cmp(a)));
     let mut kept = order.clone();
     for via in order {
-        // What an earlier step freed by the way needs no look.
         let rest: Vec<usize> = kept.iter().copied().filter(|other| *other != via).collect();
-        if let Some((value, assignment, programmes)) = within(instance, &rest, enough) {
+        if !uses(instance, &solution.assignment, via) {
+            kept = rest;
+        } else if let Some((value, assignment, programmes)) = within(instance, &rest, enough) {
             solution.programmes += programmes;
             solution.value = value.max(solution.bound);
             solution.assignment = assignment;

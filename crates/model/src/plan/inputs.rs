@@ -269,6 +269,7 @@ mod tests {
     use crate::placement::tests::machine;
     use crate::{fit, plan, PlanOptions, Rule};
     use numaio_machine::set::CpuSet;
+    use numaio_schema::Represented;
 
     fn request() -> PlanRequest {
         PlanRequest {
@@ -367,5 +368,33 @@ mod tests {
         assert_eq!(of(1e9, None), 0.5e9);
         assert_eq!(of(100e9, None), THREAD_BYTES_PER_S);
         assert_eq!(of(100e9, Some(3e9)), 3e9);
+    }
+    /// Node 0 was measured and stands for node 1; of node 2 nothing was measured.
+    #[test]
+    fn measured_io_comes_before_everything_else() {
+        let read = |streams: u32, gbit_per_s: f64| {
+            crate::testing::cell(Direction::Read, &[(0, streams)], gbit_per_s)
+        };
+        let mut io = crate::testing::record(0, vec![read(1, 8.0), read(4, 24.0), read(16, 20.0)]);
+        io.method.represented.push(Represented {
+            direction: Direction::Read,
+            by: NodeId(0),
+            nodes: vec![NodeId(0), NodeId(1)],
+        });
+        let mut null = crate::testing::record(0, vec![read(1, 800.0)]);
+        null.method.engine = IoEngine::Null;
+        let problem = plan_problem(&machine(3, 4), request(), &[], &[&null, &io]).expect("a problem");
+        let ways: Vec<_> = problem.storage_ways.iter().map(|way| way.origin).collect();
+        assert_eq!(ways, [RateOrigin::Measured, RateOrigin::Measured, RateOrigin::Assumed]);
+        for way in &problem.storage_ways[..2] {
+            assert!((way.thread_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "{way:?}");
+            assert!((way.most_bytes_per_s / 3e9 - 1.0).abs() < 0.01, "{way:?}");
+        }
+        let back = PlanRequest { direction: Transfer::Receive, ..request() };
+        let back = plan_problem(&machine(3, 4), back, &[], &[&io]).expect("a problem");
+        assert!(
+            back.storage_ways.iter().all(|way| way.origin == RateOrigin::Assumed),
+            "writing was not measured"
+        );
     }
 }

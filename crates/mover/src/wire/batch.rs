@@ -4,12 +4,12 @@
 //! where they are those of the object before. Nothing reaches from one batch into the next.
 
 use super::bytes::{put_bytes, put_number, put_signed, Reader};
+use super::frame::read_extents;
 use super::{WireError, MAX_PAYLOAD};
 use crate::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
-    MAX_ACCOUNT, MAX_EXTENTS, MAX_TARGET, MAX_XATTR_LIST, MAX_XATTR_NAME, MAX_XATTR_VALUE,
+    MAX_ACCOUNT, MAX_TARGET, MAX_XATTR_LIST, MAX_XATTR_NAME, MAX_XATTR_VALUE,
 };
-use crate::extent::Extent;
 use crate::name::{Name, MAX_NAME};
 
 /// Most entries of a batch.
@@ -29,8 +29,7 @@ const SAME_USER: u8 = 0x10;
 const SAME_GROUP: u8 = 0x20;
 const HAS_XATTRS: u8 = 0x40;
 
-/// Entries that follow each other in a scan. At least one; a hard link names an earlier entry; the root is a
-/// directory.
+/// Entries that follow each other in a scan. At least one; the root is a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     first: FileNumber,
@@ -68,7 +67,8 @@ impl Batch {
                 return Err(WireError::Long { what: "a batch", length, most });
             }
             let entry = read_entry(reader, &before)?;
-            check(number_of(first, entries.len())?, &entry)?;
+            number_of(first, entries.len())?;
+            check(&entry)?;
             before.is_now(&entry);
             entries.push(entry);
         }
@@ -96,13 +96,14 @@ impl BatchEncoder {
     /// Adds an entry, or says `false` if there is no room for it. An empty batch has room for any entry.
     ///
     /// # Errors
-    /// [`WireError::Value`] for a hard link to no earlier entry and for a root that is no directory; then
+    /// [`WireError::Value`] for a hard link to the root and for a root that is no directory; then
     /// nothing is added.
     pub fn push(&mut self, entry: &Entry) -> Result<bool, WireError> {
         if self.count == MAX_BATCH {
             return Ok(false);
         }
-        check(number_of(self.first, self.count)?, entry)?;
+        number_of(self.first, self.count)?;
+        check(entry)?;
         let length = self.payload.len();
         put_entry(&mut self.payload, entry, &self.before);
         if self.payload.len() > MAX_PAYLOAD {
@@ -117,6 +118,12 @@ impl BatchEncoder {
     /// Bytes that the batch's payload has so far: a sender need not wait until it is full.
     pub fn length(&self) -> usize {
         self.payload.len()
+    }
+
+    /// The payload as [`Batch::read`] takes it; it starts anew with the same number. None if it is empty.
+    pub(super) fn take_payload(&mut self) -> Option<Vec<u8>> {
+        let old = std::mem::replace(self, Self::new(self.first));
+        (old.count > 0).then_some(old.payload)
     }
 
     /// The number of the next entry, and the frame unless the batch is empty. It starts anew from there.
@@ -137,9 +144,9 @@ fn number_of(first: FileNumber, index: usize) -> Result<FileNumber, WireError> {
     Ok(FileNumber::new(first.get().saturating_add(index as u64))?)
 }
 
-fn check(number: FileNumber, entry: &Entry) -> Result<(), WireError> {
+fn check(entry: &Entry) -> Result<(), WireError> {
     match &entry.object {
-        Object::HardLink(to) if *to >= number => Err(WireError::Value("a hard link to no earlier entry")),
+        Object::HardLink(to) if to.is_root() => Err(WireError::Value("a hard link to the root")),
         Object::New(Inode { kind: Kind::Directory, .. }) => Ok(()),
         _ if entry.name.is_root() => Err(WireError::Value("a root that is no directory")),
         _ => Ok(()),
@@ -197,7 +204,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: &Before) {
     put_number(out, shared as u64);
     put_bytes(out, &name[shared..]);
     match &entry.object {
-        Object::HardLink(to) => put_number(out, to.get()),
+        Object::HardLink(to) => put_bytes(out, to.as_bytes()),
         Object::New(inode) => put_inode(out, inode, flags),
     }
 }
@@ -209,7 +216,7 @@ fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, WireErr
         if flags != HARD_LINK {
             return Err(WireError::NotCanonical("the flags of a hard link"));
         }
-        Object::HardLink(FileNumber::new(reader.number("a hard link")?)?)
+        Object::HardLink(Name::new(reader.bytes("a hard link", MAX_NAME)?)?)
     } else {
         Object::New(read_inode(reader, flags, before)?)
     };
@@ -366,22 +373,8 @@ fn put_content(out: &mut Vec<u8>, content: &Content) {
 }
 
 fn read_sparse(reader: &mut Reader<'_>) -> Result<Content, WireError> {
-    let what = "the extents of a file";
     let size = reader.number("the size of a file")?;
-    let count = reader.number(what)?;
-    if count > MAX_EXTENTS as u64 {
-        return Err(WireError::Long { what, length: count, most: MAX_EXTENTS as u64 });
-    }
-    let mut extents = Vec::new();
-    let mut at = 0u64;
-    for _ in 0..count {
-        let start = at.checked_add(reader.number(what)?);
-        let extent = Extent::at(start.ok_or(WireError::Value(what))?, reader.number(what)?);
-        let extent = extent.ok_or(WireError::Value(what))?;
-        at = extent.end();
-        extents.push(extent);
-    }
-    let content = Content::sparse(size, extents)?;
+    let content = Content::sparse(size, read_extents(reader)?)?;
     if content.is_dense() {
         return Err(WireError::NotCanonical("a file without holes"));
     }

@@ -3,26 +3,30 @@
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    About, Chunk, Digest, End, FileDigest, Frame, Hello, Problem, Reason, Side, Text, TransferId, WireError,
-    LOWEST_VERSION, MAGIC, MAX_PAYLOAD, MAX_TEXT, VERSION,
+    About, Chunk, ChunkPart, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Text, TransferId, Want,
+    Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT, MAX_WANTS, VERSION,
 };
-use crate::entry::FileNumber;
+use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
+use crate::hash::HashKind;
 use crate::name::{Name, MAX_NAME};
+use numaio_machine::port::Digest;
 
 pub const BATCH: u8 = 1;
 const CHUNK: u8 = 2;
-const DIGEST: u8 = 3;
+const DONE: u8 = 3;
 const PROBLEM: u8 = 4;
 const END: u8 = 5;
+const WANTS: u8 = 6;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
 /// Bytes of a hello in version 1.
 pub const HELLO: usize = PREAMBLE + 1 + 16;
 
-const XXH3: u8 = 1;
-const BLAKE3: u8 = 2;
+const NOTHING: u8 = 0;
+const ALL: u8 = 1;
+const SOME: u8 = 2;
 
 const ABOUT_TRANSFER: u8 = 0;
 const ABOUT_FILE: u8 = 1;
@@ -76,14 +80,17 @@ impl Frame {
                 BATCH
             }
             Self::Chunk(chunk) => {
-                put_number(&mut payload, chunk.file.get());
-                put_number(&mut payload, chunk.extent.start());
-                put_number(&mut payload, chunk.extent.length());
+                put_chunk(&mut payload, chunk);
                 CHUNK
             }
-            Self::Digest(digest) => {
-                put_digest(&mut payload, digest);
-                DIGEST
+            Self::Done(done) => {
+                put_number(&mut payload, done.file.get());
+                put_number(&mut payload, done.bytes);
+                DONE
+            }
+            Self::Wants(wants) => {
+                put_wants(&mut payload, wants);
+                WANTS
             }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
@@ -105,7 +112,10 @@ impl Frame {
         let frame = match kind {
             BATCH => Self::Batch(Batch::read(&mut reader)?),
             CHUNK => Self::Chunk(read_chunk(&mut reader)?),
-            DIGEST => Self::Digest(read_digest(&mut reader)?),
+            DONE => {
+                Self::Done(Done { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
+            }
+            WANTS => Self::Wants(read_wants(&mut reader)?),
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(End {
                 entries: reader.number("a count of entries")?,
@@ -123,10 +133,11 @@ impl Frame {
 pub fn most(kind: u8) -> Result<usize, WireError> {
     const NUMBER: usize = 10;
     Ok(match kind {
-        BATCH => MAX_PAYLOAD,
-        CHUNK | END => 3 * NUMBER,
-        DIGEST => NUMBER + 1 + 32,
-        PROBLEM => 3 + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
+        BATCH | WANTS => MAX_PAYLOAD,
+        CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
+        DONE => 2 * NUMBER,
+        END => 3 * NUMBER,
+        PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),
     })
 }
@@ -140,30 +151,88 @@ fn read_file(reader: &mut Reader<'_>) -> Result<FileNumber, WireError> {
     Ok(FileNumber::new(reader.number("the number of a file")?)?)
 }
 
+fn put_chunk(out: &mut Vec<u8>, chunk: &Chunk) {
+    out.push(chunk.hash.code());
+    for part in &chunk.parts {
+        put_number(out, part.file.get());
+        put_number(out, part.extent.start());
+        put_number(out, part.extent.length());
+        out.extend_from_slice(&part.digest.0[..chunk.hash.bytes()]);
+    }
+}
+
 fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk, WireError> {
-    let file = read_file(reader)?;
-    let extent = Extent::at(reader.number("a chunk")?, reader.number("a chunk")?);
-    Chunk::new(file, extent.ok_or(WireError::Value("the extent of a chunk"))?)
+    let hash = HashKind::from_code(reader.byte("a chunk")?).ok_or(WireError::Value("the kind of a hash"))?;
+    let mut parts = Vec::new();
+    while !reader.is_empty() && parts.len() <= MAX_PARTS {
+        let file = read_file(reader)?;
+        let extent = Extent::at(reader.number("a chunk")?, reader.number("a chunk")?);
+        let extent = extent.ok_or(WireError::Value("the extent of a chunk"))?;
+        let mut digest = Digest::default();
+        match hash {
+            HashKind::None => {}
+            HashKind::Xxh3 => digest.0[..16].copy_from_slice(&reader.exactly::<16>("a hash")?),
+            HashKind::Blake3 => digest.0 = reader.exactly("a hash")?,
+        }
+        parts.push(ChunkPart { file, extent, digest });
+    }
+    Chunk::new(hash, parts)
 }
 
-fn put_digest(out: &mut Vec<u8>, digest: &FileDigest) {
-    put_number(out, digest.file.get());
-    let (code, bytes): (u8, &[u8]) = match &digest.digest {
-        Digest::Xxh3(bytes) => (XXH3, bytes),
-        Digest::Blake3(bytes) => (BLAKE3, bytes),
-    };
-    out.push(code);
-    out.extend_from_slice(bytes);
+fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
+    for want in &wants.0 {
+        put_number(out, want.first.get());
+        put_number(out, want.count);
+        match &want.what {
+            Needed::Nothing => out.push(NOTHING),
+            Needed::All => out.push(ALL),
+            Needed::Some(extents) => {
+                out.push(SOME);
+                put_number(out, extents.len() as u64);
+                let mut at = 0;
+                for extent in extents {
+                    put_number(out, extent.start() - at);
+                    put_number(out, extent.length());
+                    at = extent.end();
+                }
+            }
+        }
+    }
 }
 
-fn read_digest(reader: &mut Reader<'_>) -> Result<FileDigest, WireError> {
-    let file = read_file(reader)?;
-    let digest = match reader.byte("a hash")? {
-        XXH3 => Digest::Xxh3(reader.exactly("a hash")?),
-        BLAKE3 => Digest::Blake3(reader.exactly("a hash")?),
-        _ => return Err(WireError::Value("the kind of a hash")),
-    };
-    Ok(FileDigest { file, digest })
+fn read_wants(reader: &mut Reader<'_>) -> Result<Wants, WireError> {
+    let mut wants = Vec::new();
+    while !reader.is_empty() && wants.len() <= MAX_WANTS {
+        let first = read_file(reader)?;
+        let count = reader.number("a count of files")?;
+        let what = match reader.byte("an answer")? {
+            NOTHING => Needed::Nothing,
+            ALL => Needed::All,
+            SOME => Needed::Some(read_extents(reader)?),
+            _ => return Err(WireError::Value("an answer")),
+        };
+        wants.push(Want { first, count, what });
+    }
+    Wants::new(wants)
+}
+
+/// Extents behind their count, each as bytes since the end of the one before and length.
+pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
+    let what = "the extents of a file";
+    let count = reader.number(what)?;
+    if count > MAX_EXTENTS as u64 {
+        return Err(WireError::Long { what, length: count, most: MAX_EXTENTS as u64 });
+    }
+    let mut extents = Vec::new();
+    let mut at = 0u64;
+    for _ in 0..count {
+        let start = at.checked_add(reader.number(what)?);
+        let extent = Extent::at(start.ok_or(WireError::Value(what))?, reader.number(what)?);
+        let extent = extent.ok_or(WireError::Value(what))?;
+        at = extent.end();
+        extents.push(extent);
+    }
+    Ok(extents)
 }
 
 fn put_problem(out: &mut Vec<u8>, problem: &Problem) {
@@ -171,9 +240,10 @@ fn put_problem(out: &mut Vec<u8>, problem: &Problem) {
     out.push(problem.reason.code());
     match &problem.about {
         About::Transfer => out.push(ABOUT_TRANSFER),
-        About::File(file) => {
+        About::File(file, name) => {
             out.push(ABOUT_FILE);
             put_number(out, file.get());
+            put_bytes(out, name.as_bytes());
         }
         About::Name(name) => {
             out.push(ABOUT_NAME);
@@ -190,15 +260,19 @@ fn read_problem(reader: &mut Reader<'_>) -> Result<Problem, WireError> {
     let reason = reason.ok_or(WireError::Value("the code of a reason"))?;
     let about = match reader.byte("a problem")? {
         ABOUT_TRANSFER => About::Transfer,
-        ABOUT_FILE => About::File(read_file(reader)?),
-        ABOUT_NAME => match reader.bytes("a name", MAX_NAME)? {
-            b"" => About::Name(Name::root()),
-            name => About::Name(Name::new(name)?),
-        },
+        ABOUT_FILE => About::File(read_file(reader)?, read_name(reader)?),
+        ABOUT_NAME => About::Name(read_name(reader)?),
         _ => return Err(WireError::Value("what a problem is about")),
     };
     let text = Text::from_wire(reader.bytes("a text", MAX_TEXT)?)?;
     Ok(Problem { about, side, reason, text })
+}
+
+fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
+    Ok(match reader.bytes("a name", MAX_NAME)? {
+        b"" => Name::root(),
+        name => Name::new(name)?,
+    })
 }
 
 fn side_code(side: Side) -> u8 {

@@ -58,18 +58,15 @@ fn inode() -> impl Strategy<Value = Inode> {
 }
 
 fn batch() -> impl Strategy<Value = Batch> {
-    let object = prop_oneof![8 => inode().prop_map(Ok), 1 => any::<u64>().prop_map(Err)];
+    let object = prop_oneof![8 => inode().prop_map(Ok), 1 => testing::name().prop_map(Err)];
     let entries = proptest::collection::vec((testing::name(), object), 1..8);
     (0u64..1 << 40, entries)
         .prop_map(|(first, all)| {
             let mut entries = Vec::new();
             for (name, object) in all {
-                let number = first + entries.len() as u64;
                 let object = match object {
-                    Err(to) if number > 0 => {
-                        Object::HardLink(FileNumber::new(to % number).expect("a number"))
-                    }
-                    Err(_) => continue,
+                    Err(to) if to.is_root() => continue,
+                    Err(to) => Object::HardLink(to),
                     Ok(inode) => Object::New(inode),
                 };
                 let directory = matches!(&object, Object::New(Inode { kind: Kind::Directory, .. }));
@@ -109,13 +106,33 @@ fn side() -> impl Strategy<Value = Side> {
 
 fn frame() -> impl Strategy<Value = Frame> {
     let file = || (0u64..1 << 63).prop_filter_map("too large", |number| FileNumber::new(number).ok());
-    let chunk = (file(), 0u64..1 << 40, 1u64..100)
-        .prop_filter_map("too far", |(file, at, length)| Chunk::new(file, Extent::at(at, length)?).ok());
-    let digest =
-        prop_oneof![any::<[u8; 16]>().prop_map(Digest::Xxh3), any::<[u8; 32]>().prop_map(Digest::Blake3)];
+    let part = (file(), 0u64..1 << 40, 1u64..100, any::<[u8; 32]>());
+    let chunk = (proptest::sample::select(&HashKind::ALL[..]), proptest::collection::vec(part, 1..5));
+    let chunk = chunk.prop_filter_map("too far", |(hash, parts)| {
+        let parts = parts.into_iter().filter_map(|(file, at, length, bytes)| {
+            let mut digest = Digest::default();
+            digest.0[..hash.bytes()].copy_from_slice(&bytes[..hash.bytes()]);
+            Some(ChunkPart { file, extent: Extent::at(at, length)?, digest })
+        });
+        Chunk::new(hash, parts.collect()).ok()
+    });
+    let needed = prop_oneof![
+        Just(Needed::Nothing),
+        Just(Needed::All),
+        content().prop_map(|content| match content.extents().collect::<Vec<_>>() {
+            none if none.is_empty() => Needed::All,
+            extents => Needed::Some(extents),
+        }),
+    ];
+    let want = (0u64..1 << 40, 1u64..100, needed).prop_map(|(first, count, what)| Want {
+        first: number(first),
+        count,
+        what,
+    });
+    let wants = proptest::collection::vec(want, 1..5).prop_map(|wants| Wants::new(wants).expect("answers"));
     let about = prop_oneof![
         Just(About::Transfer),
-        file().prop_map(About::File),
+        (file(), testing::name()).prop_map(|(file, name)| About::File(file, name)),
         testing::name().prop_map(About::Name)
     ];
     let reason = proptest::sample::select(Reason::ALL);
@@ -125,7 +142,8 @@ fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
-        1 => (file(), digest).prop_map(|(file, digest)| Frame::Digest(FileDigest { file, digest })),
+        1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::Done(Done { file, bytes })),
+        2 => wants.prop_map(Frame::Wants),
         1 => problem,
     ]
 }
@@ -142,7 +160,7 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
     for frame in frames {
         frame.encode(&mut bytes);
         if let Frame::Chunk(chunk) = frame {
-            bytes.extend((0..chunk.extent().length()).map(|n| n as u8));
+            bytes.extend((0..chunk.length()).map(|n| n as u8));
         }
     }
     if ended {
@@ -229,11 +247,12 @@ fn a_full_batch_takes_no_more() {
 
 #[test]
 fn a_batch_refuses_what_cannot_be() {
-    let link = |to| Entry { name: Name::new(*b"a").expect("a name"), object: Object::HardLink(number(to)) };
+    let link = |to| Entry { name: Name::new(*b"a").expect("a name"), object: Object::HardLink(to) };
+    let other = Name::new(*b"b").expect("a name");
     let mut encoder = BatchEncoder::new(number(5));
-    assert_eq!(encoder.push(&link(5)), Err(WireError::Value("a hard link to no earlier entry")));
-    assert_eq!(encoder.push(&link(4)), Ok(true));
-    let root = Entry { name: Name::root(), object: Object::HardLink(number(1)) };
+    assert_eq!(encoder.push(&link(Name::root())), Err(WireError::Value("a hard link to the root")));
+    assert_eq!(encoder.push(&link(other.clone())), Ok(true));
+    let root = Entry { name: Name::root(), object: Object::HardLink(other) };
     assert_eq!(encoder.push(&root), Err(WireError::Value("a root that is no directory")));
     assert_eq!(encoder.take(&mut Vec::new()).map(FileNumber::get), Ok(6));
 }
@@ -267,23 +286,30 @@ fn lies_are_refused_at_once() {
     // No byte of these payloads was sent.
     assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
     assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
-    assert_eq!(said(&[2, 31]), long(31, 30));
+    assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
     assert_eq!(said(&[5, 31]), long(31, 30));
     assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[6]), WireError::Kind(6));
+    assert_eq!(said(&[7]), WireError::Kind(7));
     assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
-    // A chunk of 16 MiB and a byte, of no byte, and beyond the largest file.
+    // A chunk of a block and a byte, of no byte, and beyond the largest file.
     let most = MAX_CHUNK;
     assert_eq!(
-        said(&[2, 6, 0, 0, 0x81, 0x80, 0x80, 8]),
+        said(&[2, 6, 0, 0, 0, 0x81, 0x80, 0x40]),
         WireError::Long { what: "a chunk", length: most + 1, most }
     );
-    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Value("the extent of a chunk"));
-    let far = [&[2, 12, 0][..], &[0xff; 9], &[1], &[1]].concat();
+    assert_eq!(said(&[2, 4, 0, 0, 0, 0]), WireError::Value("the extent of a chunk"));
+    let far = [&[2, 13, 0, 0][..], &[0xff; 9], &[1], &[1]].concat();
     assert_eq!(said(&far[..]), WireError::Value("the extent of a chunk"));
-    assert_eq!(said(&[2, 4, 0, 0, 1, 0]), WireError::Trailing);
-    assert_eq!(said(&[2, 2, 0, 0]), WireError::Short("a chunk"));
-    assert_eq!(said(&[3, 2, 0, 3]), WireError::Value("the kind of a hash"));
+    assert_eq!(said(&[3, 3, 0, 1, 0]), WireError::Trailing);
+    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Short("a chunk"));
+    assert_eq!(said(&[2, 1, 0]), WireError::Value("a chunk without parts"));
+    assert_eq!(said(&[2, 5, 1, 0, 0, 1, 9]), WireError::Short("a hash"));
+    assert_eq!(said(&[2, 1, 3]), WireError::Value("the kind of a hash"));
+    assert_eq!(said(&[6, 0]), WireError::Value("no answers"));
+    assert_eq!(said(&[6, 3, 0, 1, 3]), WireError::Value("an answer"));
+    assert_eq!(said(&[6, 3, 0, 0, 1]), WireError::Value("a count of files"));
+    assert_eq!(said(&[6, 4, 0, 1, 2, 0]), WireError::Value("the extents of a file"));
+    assert_eq!(said(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::Value("the extents of a file"));
     assert_eq!(said(&[4, 4, 3, 1, 0, 0]), WireError::Value("a side"));
     assert_eq!(said(&[4, 4, 1, 0, 0, 0]), WireError::Value("the code of a reason"));
     assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0x1b]), WireError::Value("a text with control characters"));
@@ -312,7 +338,7 @@ fn entries_have_one_form_and_stay_inside() {
     assert_eq!(said_of(&named(0x80, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 9]), WireError::Value("a hard link to no earlier entry"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 2, b'.', b'.']), WireError::Name(NameError::Dots));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
     assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
@@ -332,9 +358,9 @@ fn entries_have_one_form_and_stay_inside() {
 
 #[test]
 fn a_batch_of_too_many_is_refused() {
-    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 0])
+    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 1, b'x'])
         .flatten()
-        .chain(std::iter::repeat_n([4, 1, 0, 0], MAX_BATCH).flatten())
+        .chain(std::iter::repeat_n([4, 1, 0, 1, b'x'], MAX_BATCH).flatten())
         .collect();
     let mut bytes = hello_bytes();
     super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
@@ -369,9 +395,11 @@ fn an_end_is_needed_and_final() {
 
 #[test]
 fn data_may_go_past_the_decoder() {
-    let chunk = Chunk::new(number(3), Extent::at(4_096, 1_000).expect("an extent")).expect("a chunk");
-    let bytes = stream(&[Frame::Chunk(chunk)], true);
-    let header = hello_bytes().len() + 2 + 5;
+    let extent = Extent::at(4_096, 1_000).expect("an extent");
+    let part = ChunkPart { file: number(3), extent, digest: Digest::default() };
+    let chunk = Chunk::new(HashKind::None, vec![part]).expect("a chunk");
+    let bytes = stream(&[Frame::Chunk(chunk.clone())], true);
+    let header = hello_bytes().len() + 2 + 6;
     let mut decoder = Decoder::new();
     decoder.push(&bytes[..header + 10]);
     assert_eq!(decoder.due(), 0);
@@ -415,7 +443,10 @@ fn the_example_of_the_specification_is_true() {
         Entry { name: Name::root(), object: Object::New(root(0o755)) },
         new(b"data.bin", file(hole, Time::new(-1, 500_000_000).expect("a time"), Xattrs::default())),
         new(b"data.txt", file(Content::dense(5).expect("a size"), Time::new(0, 0).expect("a time"), xattrs)),
-        Entry { name: Name::new(*b"more").expect("a name"), object: Object::HardLink(number(2)) },
+        Entry {
+            name: Name::new(*b"more").expect("a name"),
+            object: Object::HardLink(Name::new(*b"data.txt").expect("a name")),
+        },
     ];
     let problem = Problem {
         about: About::Name(Name::new(*b"secret").expect("a name")),
@@ -428,10 +459,19 @@ fn the_example_of_the_specification_is_true() {
     Frame::Batch(as_batch(0, &entries)).encode(&mut written);
     Frame::Problem(problem).encode(&mut written);
     let extent = Extent::at(0, 5).expect("an extent");
-    Frame::Chunk(Chunk::new(number(2), extent).expect("a chunk")).encode(&mut written);
+    let part = ChunkPart { file: number(2), extent, digest: HashKind::Xxh3.function()(b"hello") };
+    Frame::Chunk(Chunk::new(HashKind::Xxh3, vec![part]).expect("a chunk")).encode(&mut written);
     written.extend_from_slice(b"hello");
-    let xxh3 = 0xb5e9_c1ad_071b_3e7f_c779_cfaa_5e52_3818_u128.to_be_bytes();
-    Frame::Digest(FileDigest { file: number(2), digest: Digest::Xxh3(xxh3) }).encode(&mut written);
+    let wants = [
+        Want {
+            first: number(1),
+            count: 1,
+            what: Needed::Some(vec![Extent::at(1 << 19, 4_096).expect("an extent")]),
+        },
+        Want { first: number(2), count: 1, what: Needed::All },
+    ];
+    Frame::Done(Done { file: number(1), bytes: 4_096 }).encode(&mut written);
+    Frame::Wants(Wants::new(wants.into()).expect("answers")).encode(&mut written);
     Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));
@@ -449,7 +489,7 @@ proptest! {
         let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
         prop_assert_eq!(decoded.pop(), Some(Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX })));
         prop_assert_eq!(&decoded, &frames);
-        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.extent().length() } else { 0 });
+        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.length() } else { 0 });
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());
     }
 

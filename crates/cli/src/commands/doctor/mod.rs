@@ -2,7 +2,7 @@
 
 mod programs;
 
-use super::{json, placing};
+use super::{json, placing, replayed_io};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -52,7 +52,7 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let devices = asked(&machine, &topology, &args.device)?;
     let conditions = conditions::read(&machine);
     let models = placing::models(common, &machine, &topology, args.model.as_deref())?;
-    let io = measured_io(common, &topology);
+    let io = measured_io(common, &machine, &topology)?;
     let mut unseen = unseen(&machine, &topology, &conditions, &models);
     let mut symptoms = checkup::look(&machine, &topology, &conditions);
     symptoms.extend(stacked(&machine, &topology));
@@ -107,9 +107,9 @@ fn stacked(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
     stacks.iter().filter_map(|stack| checkup::spans(topology, &resolve(ground, stack))).collect()
 }
 
-/// Measured I/O that is saved of this machine, newest first.
-fn measured_io(common: &Common, topology: &Topology) -> Vec<IoRecord> {
-    let mut records = Vec::new();
+/// Measured I/O that is saved of this machine, newest first; before it what a tape holds.
+fn measured_io(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
+    let mut records = replayed_io::records(common, machine, topology)?;
     for path in store::saved(Kind::Io, &topology.identity.fingerprint) {
         match documents::read(&path) {
             Ok(Document::Io(record)) => records.push(*record),
@@ -117,7 +117,7 @@ fn measured_io(common: &Common, topology: &Topology) -> Vec<IoRecord> {
             Err(failure) => output::remark(common, &format!("{} is passed over", failure.message)),
         }
     }
-    records
+    Ok(records)
 }
 
 /// What cannot be looked at, whatever is found.

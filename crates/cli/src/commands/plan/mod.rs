@@ -49,10 +49,10 @@ pub struct PlanArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub thread_bandwidth: Option<u64>,
     /// Bytes per second that a device can move, where it does not tell or tells wrong, as in eth0=12.5GB
-    #[arg(long, value_name = "DEV=SIZE", value_parser = sizes::capacity)]
+    #[arg(long, value_name = "DEV=SIZE", value_delimiter = ',', value_parser = sizes::capacity)]
     pub capacity: Vec<(String, u64)>,
     /// Any problem, of any machine, as TOML or JSON (docs/planning.md); - for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
     pub file: Option<PathBuf>,
     /// How to solve it; both proves it twice
     #[arg(long, value_name = "METHOD", default_value = "divide")]

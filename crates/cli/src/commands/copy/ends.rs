@@ -1,0 +1,76 @@
+//! Where files come from and go to, as it was typed.
+
+use crate::failure::Failure;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// One path of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The other host, as for ssh; none for this one.
+    pub host: Option<String>,
+    /// The path there.
+    pub path: Vec<u8>,
+}
+
+impl End {
+    /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file.
+    pub fn of(text: &OsStr) -> Result<Self, Failure> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Err(Failure::usage("a path is empty").hint("the present directory is ."));
+        }
+        let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
+        let Some(colon) = first.iter().position(|&byte| byte == b':') else {
+            return Ok(Self { host: None, path: bytes.to_vec() });
+        };
+        let shown = text.to_string_lossy();
+        let host = std::str::from_utf8(&bytes[..colon]).unwrap_or_default();
+        // ssh would take it for an option.
+        if host.is_empty() || host.starts_with('-') || host.chars().any(|c| c.is_control() || c == ' ') {
+            return Err(Failure::usage(format!("{shown:?} names no host"))
+                .hint(format!("write ./{shown} for a file with a colon in its name")));
+        }
+        let path = match &bytes[colon + 1..] {
+            b"" => b".".to_vec(),
+            [b':', ..] => {
+                return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
+                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH"));
+            }
+            path => path.to_vec(),
+        };
+        Ok(Self { host: Some(host.to_owned()), path })
+    }
+
+    /// The host of all of them.
+    pub fn same_host(ends: &[Self]) -> Result<Option<String>, Failure> {
+        let host = ends.first().and_then(|end| end.host.clone());
+        match ends.iter().all(|end| end.host == host) {
+            true => Ok(host),
+            false => {
+                Err(Failure::usage("the sources are on different hosts")
+                    .hint("copy from one after the other"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_before_a_slash_ends_a_host() {
+        let end = |text: &str| {
+            let end = End::of(OsStr::new(text)).ok()?;
+            Some((end.host, String::from_utf8(end.path).ok()?))
+        };
+        assert_eq!(end("a/b:c"), Some((None, "a/b:c".into())));
+        assert_eq!(end("./b:c"), Some((None, "./b:c".into())));
+        assert_eq!(end("h:b"), Some((Some("h".into()), "b".into())));
+        assert_eq!(end("u@h:"), Some((Some("u@h".into()), ".".into())));
+        for bad in ["", ":a", "-oProxyCommand=x:a", "h::m", "a b:c"] {
+            assert_eq!(end(bad), None, "{bad}");
+        }
+    }
+}

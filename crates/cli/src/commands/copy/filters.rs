@@ -1,0 +1,85 @@
+//! `--include` and `--exclude` in the order in which they were typed.
+
+use crate::failure::Failure;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use numaio_mover::filter::{Action, Filter, Pattern};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// A rule as it is told to the other side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Whether what matches is moved.
+    pub include: bool,
+    /// The pattern's bytes.
+    pub pattern: Vec<u8>,
+}
+
+/// Rules in order, of which the first that matches decides.
+#[derive(Debug, Clone, Default)]
+pub struct FilterArgs {
+    pub rules: Vec<Rule>,
+}
+
+const INCLUDE: &str = "include";
+const EXCLUDE: &str = "exclude";
+
+fn option(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("PATTERN")
+        .help(help)
+        .action(ArgAction::Append)
+        .value_parser(clap::value_parser!(OsString))
+}
+
+impl Args for FilterArgs {
+    fn augment_args(command: Command) -> Command {
+        command
+            .arg(option(
+                INCLUDE,
+                "Move what matches, though a later --exclude matches too; patterns as rsync's",
+            ))
+            .arg(option(
+                EXCLUDE,
+                "Leave out what matches, and all below it; the first rule that matches decides",
+            ))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FilterArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut rules: Vec<(usize, Rule)> = Vec::new();
+        for name in [INCLUDE, EXCLUDE] {
+            let values = matches.get_many::<OsString>(name).into_iter().flatten();
+            for (index, value) in matches.indices_of(name).into_iter().flatten().zip(values) {
+                let rule = Rule { include: name == INCLUDE, pattern: value.as_bytes().to_vec() };
+                rules.push((index, rule));
+            }
+        }
+        rules.sort_by_key(|(index, _)| *index);
+        Ok(Self { rules: rules.into_iter().map(|(_, rule)| rule).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The filter of some rules.
+pub fn filter(rules: &[Rule]) -> Result<Filter, Failure> {
+    let mut filter = Filter::default();
+    for rule in rules {
+        let action = if rule.include { Action::Include } else { Action::Exclude };
+        let shown = String::from_utf8_lossy(&rule.pattern);
+        let pattern = Pattern::new(&rule.pattern);
+        filter.add(action, pattern.map_err(|error| Failure::usage(format!("pattern {shown:?}: {error}")))?);
+    }
+    Ok(filter)
+}

@@ -1,0 +1,36 @@
+//! Both sides on this machine.
+
+use super::order::Order;
+use super::show::Show;
+use super::{exit, CopyArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use numaio_linux::port::FilePort;
+use numaio_mover::drive::{drive, Core};
+use numaio_mover::sink::Sink;
+use numaio_mover::source::Source;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, Failure> {
+    let (from, source) = order.source()?;
+    let (to, sink) = order.sink(order.is_one_file())?;
+    let mut source = Source::new(source).map_err(Failure::new)?;
+    let mut sink = Sink::new(sink);
+    let (mut from, mut to) = FilePort::pair(from.setting(), to.setting()).map_err(Failure::new)?;
+    let began = Instant::now();
+    let clock = || began.elapsed();
+    let mut show = Show::new(common, args);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // What happens is told by the sink, which hears of everything.
+            drive(&mut source, &mut from, clock, |source| drop(source.reports()));
+        });
+        drive(&mut sink, &mut to, clock, |sink| show.look(sink));
+        show.look(&mut sink);
+        drop(to);
+    });
+    let (failed, given_up) = show.end(&sink.totals())?;
+    Ok(exit(failed, given_up))
+}

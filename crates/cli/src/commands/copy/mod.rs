@@ -1,0 +1,185 @@
+//! `numaio copy`: files from one place to another, checked on the way.
+
+mod ends;
+mod filters;
+mod local;
+mod order;
+pub mod peer;
+mod place;
+mod remote;
+mod show;
+
+use crate::args::Common;
+use crate::failure::Failure;
+use clap::{Args as ClapArgs, ValueEnum};
+use ends::End;
+use filters::FilterArgs;
+use numaio_machine::units::parse_size;
+use numaio_mover::hash::HashKind;
+use order::Order;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit status if some files could not be moved, and the others were.
+pub const SOME_FAILED: u8 = 3;
+
+/// Move files: bulk, small and mixed, near their devices, checked by hashes.
+///
+/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync. Either side may be
+/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too. A file whose size and time are
+/// the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
+/// its name when it is whole. A run that was cut is continued by the same command.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = AFTER_HELP)]
+pub struct CopyArgs {
+    /// From where, and last to where
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    pub paths: Vec<OsString>,
+    /// Directories with all that they hold
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// As --recursive, and modes, groups, extended attributes and ACLs; as root also users and devices
+    #[arg(long, short)]
+    pub archive: bool,
+    #[command(flatten)]
+    pub filters: FilterArgs,
+    /// Leave files alone that are newer at the destination
+    #[arg(long, short)]
+    pub update: bool,
+    /// Move data also of files whose size and time are the same
+    #[arg(long, short = 'I')]
+    pub ignore_times: bool,
+    /// Remove at the destination what the source does not have, within directories that are moved
+    #[arg(long)]
+    pub delete: bool,
+    /// Write to the files themselves, not beside them; they are emptied first
+    #[arg(long)]
+    pub inplace: bool,
+    /// Change nothing, and say what would be done
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub how: HowArgs,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+    /// The numaio on the other host, if it is not on the PATH of an ssh session
+    #[arg(long, value_name = "PATH", default_value = "numaio")]
+    pub remote_numaio: String,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "How")]
+pub struct HowArgs {
+    /// Hash by which every part of a file is checked: xxh3 finds damage, blake3 malice too
+    #[arg(long, value_name = "HASH", default_value = "xxh3")]
+    pub hash: Hash,
+    /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
+    #[arg(long, value_name = "WHEN", default_value = "none")]
+    pub fsync: Fsync,
+    /// Most bytes of data a second: 10M, 1GiB
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub bwlimit: Option<u64>,
+    /// Where threads and buffers are: local is the node of the storage, none leaves it to the kernel
+    #[arg(long, value_name = "WHERE", default_value = "local")]
+    pub placement: Placement,
+    /// Threads that read, and as many that write; without it one for each CPU, from 2 to 8
+    #[arg(long, value_name = "N", value_parser = crate::args::count)]
+    pub threads: Option<u32>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "What is shown")]
+pub struct ShownArgs {
+    /// Print what happens as lines of JSON
+    #[arg(long, conflicts_with = "verbose")]
+    pub json: bool,
+    /// Print the name of everything that is made or changed
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Show how far it is, also where standard error is no terminal
+    #[arg(long)]
+    pub progress: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  numaio copy -a data/ /mnt/disk/data      what is in data, with all attributes
+  numaio copy -r run1 run2 host:results/   two directories to another host
+  numaio copy host:file .                  a file from there
+
+Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
+there; 130 interrupted, to be continued by the same command.";
+
+/// How data is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Hash {
+    Xxh3,
+    Blake3,
+    None,
+}
+
+impl Hash {
+    fn kind(self) -> HashKind {
+        match self {
+            Self::Xxh3 => HashKind::Xxh3,
+            Self::Blake3 => HashKind::Blake3,
+            Self::None => HashKind::None,
+        }
+    }
+}
+
+/// When data is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Fsync {
+    None,
+    File,
+    End,
+}
+
+/// Where threads and buffers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    Local,
+    None,
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    parse_size(text)
+}
+
+pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
+    if common.machine.is_some() || common.sysroot.is_some() {
+        return Err(Failure::usage("files are moved on this machine, not on a recorded one"));
+    }
+    let Some((to, from)) = args.paths.split_last() else {
+        return Err(Failure::usage("there is no destination"));
+    };
+    let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
+    let to = End::of(to)?;
+    numaio_linux::interrupt::install().map_err(Failure::new)?;
+    let order = Order::new(args, &from, &to)?;
+    match (End::same_host(&from)?, &to.host) {
+        (None, None) => local::run(common, args, &order),
+        (Some(host), None) => remote::pull(common, args, &order, &host),
+        (None, Some(host)) => remote::push(common, args, &order, host),
+        (Some(_), Some(_)) => Err(Failure::usage("both sides are on other hosts")
+            .hint("run numaio copy on one of them: ssh HOST numaio copy ...")),
+    }
+}
+
+/// What a finished transfer says to the shell.
+fn exit(failed: u64, given_up: bool) -> ExitCode {
+    match (given_up, numaio_linux::interrupt::interrupted(), failed) {
+        (true, true, _) => ExitCode::from(crate::failure::INTERRUPTED),
+        (true, false, _) => ExitCode::FAILURE,
+        (false, _, 0) => ExitCode::SUCCESS,
+        (false, _, _) => ExitCode::from(SOME_FAILED),
+    }
+}
+
+/// A folder or file as the user named it.
+fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,207 @@
+//! What one side of a transfer is told to do: the same for the side in this process and the one on another host.
+
+use super::ends::End;
+use super::filters::{filter, Rule};
+use super::place::Site;
+use super::{path_of, CopyArgs, Fsync, Hash, Placement};
+use crate::failure::Failure;
+use numaio_machine::port::BLOCK;
+use numaio_mover::chunk::{Policy, Storage};
+use numaio_mover::filter::Origin;
+use numaio_mover::hash::HashKind;
+use numaio_mover::name::Name;
+use numaio_mover::sink::{Keep, SinkOptions, Sync};
+use numaio_mover::source::{self, SourceOptions};
+use numaio_mover::wire::TransferId;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Version of an order; it goes with that of the protocol.
+pub const VERSION: u32 = 1;
+
+/// A transfer, as both sides are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// [`VERSION`].
+    pub numaio_copy: u32,
+    /// Paths of the sources, on their host.
+    pub from: Vec<Vec<u8>>,
+    /// Path of the destination, on its host.
+    pub to: Vec<u8>,
+    recursive: bool,
+    archive: bool,
+    rules: Vec<Rule>,
+    update: bool,
+    ignore_times: bool,
+    delete: bool,
+    in_place: bool,
+    rehearse: bool,
+    hash: u8,
+    fsync: u8,
+    limit: Option<u64>,
+    pub near: bool,
+    pub threads: Option<u32>,
+    transfer: [u8; 16],
+}
+
+impl Order {
+    /// What was typed.
+    pub fn new(args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
+        filter(&args.filters.rules)?;
+        if args.delete && !(args.recursive || args.archive) {
+            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
+        }
+        Ok(Self {
+            numaio_copy: VERSION,
+            from: from.iter().map(|end| end.path.clone()).collect(),
+            to: to.path.clone(),
+            recursive: args.recursive || args.archive,
+            archive: args.archive,
+            rules: args.filters.rules.clone(),
+            update: args.update,
+            ignore_times: args.ignore_times,
+            delete: args.delete,
+            in_place: args.inplace,
+            rehearse: args.dry_run,
+            hash: args.how.hash as u8,
+            fsync: args.how.fsync as u8,
+            limit: args.how.bwlimit,
+            near: args.how.placement == Placement::Local,
+            threads: args.how.threads,
+            transfer: random()?,
+        })
+    }
+
+    fn hash(&self) -> Hash {
+        [Hash::Xxh3, Hash::Blake3].into_iter().find(|hash| *hash as u8 == self.hash).unwrap_or(Hash::None)
+    }
+
+    fn sync(&self) -> Sync {
+        match self.fsync {
+            fsync if fsync == Fsync::None as u8 => Sync::None,
+            fsync if fsync == Fsync::File as u8 => Sync::File,
+            _ => Sync::End,
+        }
+    }
+
+    /// Where the sources are: the directories to open, and what to take of them.
+    fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
+        let mut roots = Vec::new();
+        let mut origins = Vec::new();
+        for path in &self.from {
+            let origin = Origin::of(path);
+            let origin =
+                origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
+            origins.push(source::Origin { root: roots.len() as u32, only: origin.only });
+            roots.push(path_of(&origin.root));
+        }
+        Ok((roots, origins))
+    }
+
+    /// Whether the only source is a single file, which may get another name.
+    pub fn is_one_file(&self) -> bool {
+        match &self.from[..] {
+            [path] => fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir()),
+            _ => false,
+        }
+    }
+
+    /// The side with the files.
+    pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
+        let (roots, origins) = self.origins()?;
+        let site = Site::new(&roots, self)?;
+        let block = BLOCK as u64;
+        let policy = Policy {
+            block,
+            bundle_below: block,
+            bundle_bytes: block,
+            ..Policy::new(Storage::Solid, Storage::Solid, 1)
+        };
+        let options = SourceOptions {
+            origins,
+            recursive: self.recursive,
+            xattrs: self.archive,
+            devices: self.archive && site.roots.is_super_user(),
+            filter: filter(&self.rules)?,
+            hash: self.hash().kind(),
+            policy,
+            reads: 2 * site.threads,
+            limit: self.limit,
+            transfer: TransferId(self.transfer),
+        };
+        Ok((site, options))
+    }
+
+    /// The side where they go. `one_file` tells that the source is a single file.
+    pub fn sink(&self, one_file: bool) -> Result<(Site, SinkOptions), Failure> {
+        let (root, alias) = self.destination(one_file)?;
+        let site = Site::new(root.as_slice(), self)?;
+        let root = site.roots.is_super_user();
+        let mut transfer = self.transfer;
+        transfer[..8].copy_from_slice(&boot());
+        let options = SinkOptions {
+            keep: Keep {
+                modes: self.archive,
+                users: self.archive && root,
+                groups: self.archive,
+                xattrs: self.archive,
+            },
+            umask: numaio_linux::files::umask(),
+            devices: self.archive && root,
+            update: self.update,
+            ignore_times: self.ignore_times,
+            delete: self.delete,
+            filter: filter(&self.rules)?,
+            rehearse: self.rehearse,
+            alias,
+            in_place: self.in_place,
+            sync: self.sync(),
+            hash: self.hash().kind(),
+            transfer: TransferId(transfer),
+        };
+        Ok((site, options))
+    }
+
+    /// The directory that is the root of the sink, and the name that a single file gets in it. No directory if it is
+    /// not there, and nothing is to be changed.
+    fn destination(&self, one_file: bool) -> Result<(Vec<PathBuf>, Option<Name>), Failure> {
+        let path = path_of(&self.to);
+        let is_directory = fs::metadata(&path).is_ok_and(|found| found.is_dir());
+        if is_directory {
+            return Ok((vec![path], None));
+        }
+        if one_file && !self.to.ends_with(b"/") {
+            let origin = Origin::of(&self.to).filter(|origin| origin.only.is_some());
+            let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
+            return Ok((vec![path_of(&origin.root)], origin.only));
+        }
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::new(format!("{} is no directory", path.display()))
+                .hint("name a directory, or one that is not there yet"));
+        }
+        if self.rehearse {
+            return Ok((Vec::new(), None));
+        }
+        fs::create_dir(&path).map_err(|error| Failure::file(&path, error))?;
+        Ok((vec![path], None))
+    }
+}
+
+fn random() -> Result<[u8; 16], Failure> {
+    let read = fs::File::open("/dev/urandom").and_then(|mut from| {
+        let mut bytes = [0; 16];
+        std::io::Read::read_exact(&mut from, &mut bytes).map(|()| bytes)
+    });
+    read.map_err(|error| Failure::file(Path::new("/dev/urandom"), error))
+}
+
+/// Tells one run of this machine from the next one: what was written and not synced is there as long as it is the same.
+fn boot() -> [u8; 8] {
+    let id = numaio_linux::files::boot_id();
+    let mut epoch = [0; 8];
+    epoch.copy_from_slice(&HashKind::Xxh3.function()(id.as_bytes()).0[..8]);
+    // An epoch of zeros is that of durable notes.
+    epoch[0] |= 1;
+    epoch
+}

@@ -1,0 +1,214 @@
+//! What a transfer says while it runs, and at its end.
+
+use super::{CopyArgs, ShownArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::output;
+use numaio_machine::units::size_for_people;
+use numaio_mover::drive::Core;
+use numaio_mover::report::{Report, Totals};
+use numaio_mover::wire::{About, Problem, Reason, Side};
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// How often the line of progress is written anew.
+const EACH: Duration = Duration::from_millis(200);
+/// Problems that are shown again at the end.
+const SUMMARY: usize = 10;
+
+/// Shows what a side tells.
+pub struct Show {
+    json: bool,
+    verbose: bool,
+    progress: bool,
+    quiet: bool,
+    rehearse: bool,
+    began: Instant,
+    shown: Option<Instant>,
+    problems: Vec<String>,
+    failed: u64,
+    /// Why the transfer was given up.
+    pub given_up: Option<Problem>,
+    /// Whether standard output still takes what is written.
+    failure: Option<Failure>,
+}
+
+impl Show {
+    pub fn new(common: &Common, args: &CopyArgs) -> Self {
+        let ShownArgs { json, verbose, progress } = args.shown;
+        let progress = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
+        Self {
+            json,
+            verbose: verbose || args.dry_run && !json,
+            progress,
+            quiet: common.quiet,
+            rehearse: args.dry_run,
+            began: Instant::now(),
+            shown: None,
+            problems: Vec::new(),
+            failed: 0,
+            given_up: None,
+            failure: None,
+        }
+    }
+
+    /// Looks at a side: what happened, how far it is, and whether to stop it.
+    pub fn look<B: AsRef<[u8]>>(&mut self, core: &mut impl Core<B>) {
+        if numaio_linux::interrupt::interrupted() {
+            core.stop(Reason::Cancelled, "it was interrupted");
+        }
+        let reports = core.reports();
+        if !reports.is_empty() {
+            let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
+            self.print(&text);
+        }
+        let now = Instant::now();
+        if self.progress && self.shown.is_none_or(|shown| now.duration_since(shown) >= EACH) {
+            self.shown = Some(now);
+            let line = line(&core.totals(), self.began.elapsed());
+            let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+            let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.clear();
+        if let Err(failure) = output::print(text) {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    fn clear(&self) {
+        if self.progress && self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// A line of standard output for something that happened.
+    fn told(&mut self, report: &Report) -> Option<String> {
+        match report {
+            Report::Moved { name, action, bytes } => match (self.json, self.verbose) {
+                (true, _) => {
+                    let name = name.to_string();
+                    let event = if self.rehearse { "would" } else { "did" };
+                    let value =
+                        json!({"event": event, "action": action.name(), "name": name, "bytes": bytes});
+                    Some(format!("{value}\n"))
+                }
+                (false, true) => {
+                    let would = if self.rehearse { "would be " } else { "" };
+                    Some(format!("{would}{}: {name}\n", action.name()))
+                }
+                (false, false) => None,
+            },
+            Report::Problem(problem) => self.problem(problem),
+        }
+    }
+
+    fn problem(&mut self, problem: &Problem) -> Option<String> {
+        let name = match &problem.about {
+            About::Transfer => {
+                self.given_up.get_or_insert_with(|| problem.clone());
+                None
+            }
+            About::File(_, name) | About::Name(name) => Some(name.to_string()),
+        };
+        self.failed += 1;
+        let side = side(problem.side);
+        if self.json {
+            let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
+            let value =
+                json!({"event": "problem", "name": name, "side": side, "reason": reason, "text": text});
+            return Some(format!("{value}\n"));
+        }
+        if let Some(name) = name {
+            let line = format!("{name}: {} ({side})", problem.text.as_str());
+            self.clear();
+            // Errors are shown also where nothing else is.
+            let _ = writeln!(io::stderr(), "numaio: {line}");
+            self.problems.push(line);
+            self.problems.truncate(SUMMARY);
+        }
+        None
+    }
+
+    /// Tells the end, and whether it was a good one.
+    pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
+        self.clear();
+        let seconds = self.began.elapsed().as_secs_f64();
+        if self.json {
+            let value = json!({
+                "event": "end", "done": self.given_up.is_none(), "entries": totals.entries, "size": totals.size,
+                "moved": totals.moved, "unchanged": totals.unchanged, "removed": totals.removed,
+                "failed": self.failed, "bytes": totals.bytes, "resumed": totals.resumed, "seconds": seconds,
+            });
+            self.print(&format!("{value}\n"));
+        } else if !self.quiet {
+            let text = self.summary(totals, seconds);
+            self.print(&text);
+        }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match self.given_up.take() {
+            Some(problem) if problem.reason != Reason::Cancelled => Err(given_up(&problem)),
+            Some(_) => Ok((self.failed, true)),
+            None => Ok((self.failed, false)),
+        }
+    }
+
+    fn summary(&self, totals: &Totals, seconds: f64) -> String {
+        let would = if self.rehearse { "would be " } else { "" };
+        let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
+        for (count, what) in [(totals.removed, "removed"), (self.failed, "failed")] {
+            if count > 0 {
+                text += &format!(", {count} {what}");
+            }
+        }
+        if totals.resumed > 0 {
+            text += &format!("; {} were there from before", size_for_people(totals.resumed));
+        }
+        let rate = totals.bytes as f64 / seconds.max(1e-9) / 1e9;
+        text += &format!("; {} in {seconds:.2} s, {rate:.2} GB/s\n", size_for_people(totals.bytes));
+        if self.failed as usize > self.problems.len() && !self.problems.is_empty() {
+            text += &format!("The first {} of {} failures stand above.\n", self.problems.len(), self.failed);
+        }
+        text
+    }
+}
+
+/// Why a transfer was given up.
+fn given_up(problem: &Problem) -> Failure {
+    let failure =
+        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side(problem.side)));
+    match problem.reason {
+        Reason::Protocol => failure.hint("use the same numaio at both ends"),
+        _ => failure.hint("the same command goes on where it ended"),
+    }
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Source => "source",
+        Side::Sink => "destination",
+    }
+}
+
+fn line(totals: &Totals, elapsed: Duration) -> String {
+    let rate = totals.bytes as f64 / elapsed.as_secs_f64().max(1e-3) / 1e9;
+    let (found, moved, failed) = (totals.entries, totals.moved, totals.failed);
+    let mut text =
+        format!("{} at {rate:.2} GB/s; {found} found, {moved} moved", size_for_people(totals.bytes));
+    if totals.size > totals.bytes && totals.bytes > 0 {
+        let left = (totals.size - totals.bytes) as f64 / 1e9 / rate.max(1e-9);
+        text += &format!("; {left:.0} s for what was found");
+    }
+    if failed > 0 {
+        text += &format!(", {failed} failed");
+    }
+    text
+}

@@ -1,0 +1,193 @@
+//! Attributes of objects: owners, modes, times, extended attributes.
+
+use super::beneath::{Beneath, Place};
+use super::fault::fault;
+use super::look::seen;
+use super::Roots;
+use numaio_machine::port::{Attributes, Fault, FileKind, FilePath, Seen, Xattr};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
+use rustix::io::Errno;
+use std::ffi::CString;
+
+/// What attributes are set of.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// A regular file that is open.
+    Open(BorrowedFd<'a>),
+    /// Anything by its name; a symbolic link itself.
+    Named(Place<'a>),
+}
+
+/// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
+pub fn is_kept(name: &[u8], super_user: bool) -> bool {
+    let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    let roots = name == b"security.capability" || name.starts_with(b"trusted.");
+    name.starts_with(b"user.") || acl || (super_user && roots)
+}
+
+/// Extended attributes, by name. No file is opened for it: the name is resolved once more by way of its directory.
+pub fn xattrs_of(place: Place<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<Vec<Xattr>, Errno> {
+    let path = path_of(place)?;
+    let mut names = Vec::new();
+    match fill(&mut names, |buffer| rustix::fs::llistxattr(&path, buffer)) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        result => result?,
+    }
+    let mut found = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)) {
+        let mut value = Vec::new();
+        match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
+            Ok(()) => found.push((name.into(), value.into_boxed_slice())),
+            // It went away, or may not be read.
+            Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Calls until the buffer is large enough (xattr(7): 64 KiB at most).
+fn fill(buffer: &mut Vec<u8>, call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
+    for size in [256, 4_096, 65_536] {
+        buffer.resize(size, 0);
+        match call(buffer) {
+            Err(Errno::RANGE) => {}
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(());
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::RANGE)
+}
+
+/// A path to a place by way of its open directory (proc_pid_fd(5)); its last component is not followed by calls
+/// that do not follow.
+fn path_of(place: Place<'_>) -> Result<CString, Errno> {
+    let directory = format!("/proc/self/fd/{}/", place.directory.as_raw_fd());
+    CString::new([directory.as_bytes(), place.name].concat()).map_err(|_| Errno::INVAL)
+}
+
+impl Roots {
+    pub(super) fn adorn(
+        &self,
+        beneath: &mut Beneath<'_>,
+        at: &FilePath,
+        attributes: &Attributes,
+    ) -> Result<(), Fault> {
+        let place = beneath.place(at)?;
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), attributes)
+    }
+
+    /// Sets what differs from what was seen. The first fault is told, and the rest set all the same.
+    pub(super) fn set(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
+        let is_link = seen.kind == FileKind::Symlink;
+        let owned = self.set_owner(target, seen, wanted);
+        // An owner that changed takes the set-id bits, and capabilities: so it comes first.
+        let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
+        let xattrs = has_xattrs.map_or(Ok(()), |xattrs| self.set_xattrs(target, xattrs));
+        let owner_changed = wanted.user.is_some_and(|user| user != seen.user)
+            || wanted.group.is_some_and(|group| group != seen.group);
+        let acl = has_xattrs.is_some();
+        let mode = wanted.mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
+        let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
+        let times = match wanted.mtime {
+            Some(mtime) if mtime != seen.mtime || matches!(target, Target::Open(_)) => {
+                set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set its time"))
+            }
+            _ => Ok(()),
+        };
+        owned.and(xattrs).and(mode).and(times)
+    }
+
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
+        let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
+        let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
+        let own = |user, group| match target {
+            Target::Open(file) => rustix::fs::fchown(file, user, group),
+            Target::Named(place) => {
+                rustix::fs::chownat(place.directory, place.name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        };
+        if user.is_none() && group.is_none() {
+            return Ok(());
+        }
+        match own(user, group) {
+            // Others than root set the groups that they are in.
+            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(()),
+            result => result.map_err(fault("set its owner")),
+        }
+    }
+
+    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<(), Fault> {
+        let path = match target {
+            Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            Target::Named(place) => path_of(place).map_err(fault("name it")).map(Ok)?,
+        };
+        let path = path.unwrap_or_default();
+        let call = fault("set its extended attributes");
+        let mut names = Vec::new();
+        let listed = fill(&mut names, |buffer| match target {
+            Target::Open(file) => rustix::fs::flistxattr(file, buffer),
+            Target::Named(_) => rustix::fs::llistxattr(&path, buffer),
+        });
+        match listed {
+            Err(Errno::NOTSUP) if wanted.is_empty() => return Ok(()),
+            result => result.map_err(&call)?,
+        }
+        let there = names.split(|&byte| byte == 0).filter(|name| is_kept(name, self.super_user));
+        for name in there.filter(|name| !wanted.iter().any(|(wanted, _)| **wanted == **name)) {
+            let removed = match target {
+                Target::Open(file) => rustix::fs::fremovexattr(file, name),
+                Target::Named(_) => rustix::fs::lremovexattr(&path, name),
+            };
+            removed.map_err(&call)?;
+        }
+        for (name, value) in wanted {
+            let set = match target {
+                Target::Open(file) => rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty()),
+                Target::Named(_) => rustix::fs::lsetxattr(&path, &**name, value, XattrFlags::empty()),
+            };
+            set.map_err(&call)?;
+        }
+        Ok(())
+    }
+}
+
+fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(bits);
+    match target {
+        Target::Open(file) => rustix::fs::fchmod(file, mode),
+        Target::Named(place) => {
+            // chmod(2) follows links, and fchmod(2) takes no O_PATH descriptor: so by way of one that is no link.
+            let file = rustix::fs::openat(
+                place.directory,
+                place.name,
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
+            if seen(&rustix::fs::fstat(&file)?).kind == FileKind::Symlink {
+                return Err(Errno::LOOP);
+            }
+            rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
+        }
+    }
+}
+
+fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps {
+        last_access: omit,
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+    };
+    match target {
+        Target::Open(file) => rustix::fs::futimens(file, &times),
+        Target::Named(place) => {
+            rustix::fs::utimensat(place.directory, place.name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Resolving names below a root.
+
+use super::fault::fault;
+use numaio_machine::port::{Fault, FilePath, Why};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// Resolves the names of one operation, of which many lie in the same directory.
+pub struct Beneath<'a> {
+    roots: &'a [OwnedFd],
+    /// The directory that was used last: its root and its name.
+    last: Option<(u32, Box<[u8]>, OwnedFd)>,
+}
+
+/// What a name below its root comes to.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The directory.
+    pub directory: BorrowedFd<'a>,
+    /// The name in it; `.` for a root itself.
+    pub name: &'a [u8],
+}
+
+impl<'a> Beneath<'a> {
+    pub fn new(roots: &'a [OwnedFd]) -> Self {
+        Self { roots, last: None }
+    }
+
+    /// The directory that holds a file, and its name there.
+    pub fn place<'b>(&'b mut self, at: &'b FilePath) -> Result<Place<'b>, Fault> {
+        self.place_or_errno(at).map_err(fault("open the directory"))
+    }
+
+    /// As [`Beneath::place`], with the kernel's error.
+    pub fn place_or_errno<'b>(&'b mut self, at: &'b FilePath) -> Result<Place<'b>, Errno> {
+        // A root that is not there yet, in a rehearsal: nothing is below it.
+        let root = self.roots.get(at.root as usize).ok_or(Errno::NOENT)?.as_fd();
+        if at.name.is_empty() {
+            return Ok(Place { directory: root, name: b"." });
+        }
+        let Some(slash) = at.name.iter().rposition(|&byte| byte == b'/') else {
+            return Ok(Place { directory: root, name: &at.name });
+        };
+        let (parent, name) = (&at.name[..slash], &at.name[slash + 1..]);
+        let known = self.last.as_ref().is_some_and(|(root, last, _)| *root == at.root && **last == *parent);
+        if !known {
+            self.last = Some((at.root, parent.into(), directory(root, parent)?));
+        }
+        let (_, _, directory) = self.last.as_ref().ok_or(Errno::BADF)?;
+        Ok(Place { directory: directory.as_fd(), name })
+    }
+}
+
+/// Opens a directory below a root, without following any symbolic link.
+fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(root, name, flags, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => walk(root, name, flags),
+        result => result,
+    }
+}
+
+/// The same for kernels before 5.6 and sandboxes without openat2(2). Names have no `..`.
+fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut at: Option<OwnedFd> = None;
+    for component in name.split(|&byte| byte == b'/') {
+        if matches!(component, b"" | b"." | b"..") {
+            return Err(Errno::XDEV);
+        }
+        let above = at.as_ref().map_or(root, AsFd::as_fd);
+        at = Some(rustix::fs::openat(above, component, flags, Mode::empty())?);
+    }
+    at.ok_or(Errno::NOENT)
+}
+
+impl Place<'_> {
+    /// Opens the file itself; a symbolic link is not followed.
+    pub fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        rustix::fs::openat(self.directory, self.name, flags, mode)
+    }
+
+    /// A fault if this is a root, which stays what it is.
+    pub fn not_the_root(&self) -> Result<(), Fault> {
+        match self.name {
+            b"." => Err(Fault::new(Why::Exists, "the root of the transfer is a directory")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_dots_lead_nowhere_with_and_without_openat2() {
+        let dir = std::env::temp_dir().join(format!("numaio-beneath-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("a/b")).expect("directories");
+        std::os::unix::fs::symlink("/", dir.join("a/out")).expect("a link");
+        std::os::unix::fs::symlink("b", dir.join("a/in")).expect("a link");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&dir, flags, Mode::empty()).expect("a root");
+        let plain = flags | OFlags::NOFOLLOW;
+        for open in [|root: BorrowedFd<'_>, name: &[u8], _| directory(root, name), walk] {
+            assert!(open(root.as_fd(), b"a/b", plain).is_ok());
+            for bad in [&b"a/out"[..], b"a/in", b"a/out/etc", b"..", b"a/../..", b"/etc", b"a/b/c"] {
+                assert!(open(root.as_fd(), bad, plain).is_err(), "{}", bad.escape_ascii());
+            }
+        }
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

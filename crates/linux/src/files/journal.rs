@@ -1,0 +1,85 @@
+//! The journal of a transfer: locked, so that two transfers never write to one.
+
+use super::beneath::{Beneath, Place};
+use super::fault::fault;
+use super::look::seen;
+use super::write::write_all;
+use super::Roots;
+use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Why};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::{retry_on_intr, Errno};
+
+impl Roots {
+    pub(super) fn open_journal(
+        &self,
+        beneath: &mut Beneath<'_>,
+        at: &FilePath,
+        most: usize,
+    ) -> Result<Journal, Fault> {
+        let place = beneath.place(at)?;
+        let file = match place.open(OFlags::RDWR, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Journal::Absent),
+            file => file.map_err(fault("open the journal"))?,
+        };
+        if !self.lock(&file)? {
+            return Ok(Journal::Taken);
+        }
+        let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
+        let mut used = 0;
+        while used < content.len() {
+            let rest = &mut content[used..];
+            match retry_on_intr(|| rustix::io::pread(&file, &mut *rest, used as u64))
+                .map_err(fault("read"))?
+            {
+                0 => break,
+                count => used += count,
+            }
+        }
+        content.truncate(used);
+        *self.journal() = Some(file);
+        Ok(Journal::Ours(content))
+    }
+
+    pub(super) fn record(&self, beneath: &mut Beneath<'_>, record: &Record) -> Result<(), Fault> {
+        for at in &record.after {
+            let place = beneath.place(at)?;
+            let file = place.open(OFlags::WRONLY, Mode::empty());
+            file.and_then(rustix::fs::fdatasync).map_err(fault("make it durable"))?;
+        }
+        let mut journal = self.journal();
+        if journal.is_none() {
+            *journal = Some(self.create_journal(beneath.place(&record.journal)?)?);
+        }
+        let Some(file) = journal.as_ref() else { return Ok(()) };
+        write_all(file, &record.bytes, record.offset)?;
+        let end = record.offset + record.bytes.len() as u64;
+        rustix::fs::ftruncate(file, end).map_err(fault("cut the journal"))?;
+        match record.sync {
+            true => rustix::fs::fsync(file).map_err(fault("make the journal durable")),
+            false => Ok(()),
+        }
+    }
+
+    fn create_journal(&self, place: Place<'_>) -> Result<OwnedFd, Fault> {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
+        match self.lock(&file)? {
+            true => Ok(file),
+            false => Err(Fault::new(Why::Exists, "another transfer has the journal")),
+        }
+    }
+
+    /// Locks a journal of ours; false if another transfer has it, or it is somebody else's.
+    fn lock(&self, file: &OwnedFd) -> Result<bool, Fault> {
+        let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at the journal"))?);
+        if seen.kind != FileKind::File || seen.user != self.user || seen.links != 1 {
+            return Ok(false);
+        }
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(fault("lock the journal")(errno)),
+        }
+    }
+}

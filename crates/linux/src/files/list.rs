@@ -1,0 +1,80 @@
+//! Listing directories, a part after the other.
+
+use super::beneath::{Beneath, Place};
+use super::fault::fault;
+use super::Roots;
+use numaio_machine::port::{Details, Fault, FilePath, Listing, Why};
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Directories of which a part was listed.
+#[derive(Debug, Default)]
+pub struct Listings(Mutex<(u64, HashMap<u64, Dir>)>);
+
+impl Listings {
+    fn keep(&self, directory: Dir) -> u64 {
+        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listings.0 += 1;
+        let number = listings.0;
+        listings.1.insert(number, directory);
+        number
+    }
+
+    fn take(&self, number: u64) -> Option<Dir> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)
+    }
+}
+
+impl Roots {
+    pub(super) fn list(
+        &self,
+        beneath: &mut Beneath<'_>,
+        at: &FilePath,
+        most: usize,
+        details: Details,
+    ) -> Result<Listing, Fault> {
+        let place = beneath.place(at)?;
+        let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let directory = opened.and_then(Dir::new).map_err(fault("list the directory"))?;
+        self.part(directory, most, details)
+    }
+
+    pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
+        let directory = self.listings.take(listing);
+        let absent = || Fault::new(Why::Other, "there is no such listing");
+        self.part(directory.ok_or_else(absent)?, most, details)
+    }
+
+    fn part(&self, mut directory: Dir, most: usize, details: Details) -> Result<Listing, Fault> {
+        let mut names: Vec<(u64, Box<[u8]>)> = Vec::new();
+        let mut more = true;
+        while names.len() < most {
+            let Some(entry) = directory.read() else {
+                more = false;
+                break;
+            };
+            let entry = entry.map_err(fault("list the directory"))?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push((entry.ino(), name.into()));
+            }
+        }
+        // Inodes that follow each other lie beside each other on most file systems.
+        names.sort_unstable();
+        let parent = directory.fd().map_err(fault("list the directory"))?;
+        let mut found = Vec::with_capacity(names.len());
+        for (_, name) in names {
+            let place = Place { directory: parent, name: &name };
+            match self.found(place, details) {
+                // It went away since.
+                Err(Errno::NOENT) => {}
+                Err(errno) => found.push((name, Err(fault("look at it")(errno)))),
+                Ok(one) => found.push((name, Ok(one))),
+            }
+        }
+        let more = more.then(|| self.listings.keep(directory));
+        Ok(Listing { found, more })
+    }
+}

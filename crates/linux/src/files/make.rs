@@ -1,0 +1,93 @@
+//! Making directories, links, pipes and devices.
+
+use super::attributes::Target;
+use super::beneath::{Beneath, Place};
+use super::fault::fault;
+use super::look::seen;
+use super::Roots;
+use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why};
+use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::io::Errno;
+
+impl Roots {
+    pub(super) fn make(&self, beneath: &mut Beneath<'_>, making: &Making) -> Result<(), Fault> {
+        if let Object::HardLink(to) = &making.object {
+            return link(beneath, &making.at, to);
+        }
+        let place = beneath.place(&making.at)?;
+        if making.object == Object::Directory {
+            return self.make_directory(place);
+        }
+        place.not_the_root()?;
+        instead(place, || make(place, &making.object))?;
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), &making.attributes)
+    }
+
+    fn make_directory(&self, place: Place<'_>) -> Result<(), Fault> {
+        let make = || rustix::fs::mkdirat(place.directory, place.name, Mode::RWXU);
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        match stat.as_ref().map(seen) {
+            Ok(seen) if seen.kind == FileKind::Directory => {
+                // Its owner must be able to work in it; it gets its mode at the end.
+                let mode = seen.mode | Mode::RWXU.as_raw_mode();
+                match mode != seen.mode && seen.user == self.user && !self.super_user {
+                    true => {
+                        let attributes =
+                            numaio_machine::port::Attributes { mode: Some(mode), ..Default::default() };
+                        self.set(Target::Named(place), &seen, &attributes)
+                    }
+                    false => Ok(()),
+                }
+            }
+            Ok(_) => {
+                let removed = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
+                removed.and_then(|()| make()).map_err(fault("make a directory"))
+            }
+            Err(_) => make().map_err(fault("make a directory")),
+        }
+    }
+}
+
+/// Makes something; what is in its place is removed unless it is a directory.
+fn instead(place: Place<'_>, make: impl Fn() -> Result<(), Errno>) -> Result<(), Fault> {
+    let made = match make() {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty()).and_then(|()| make())
+        }
+        result => result,
+    };
+    made.map_err(fault("make it"))
+}
+
+fn make(place: Place<'_>, object: &Object) -> Result<(), Errno> {
+    let Place { directory, name } = place;
+    let owner = Mode::RUSR | Mode::WUSR;
+    let node = |kind, major, minor| {
+        rustix::fs::mknodat(directory, name, kind, owner, rustix::fs::makedev(major, minor))
+    };
+    match object {
+        Object::Symlink(target) => rustix::fs::symlinkat(&**target, directory, name),
+        Object::Fifo => node(FileType::Fifo, 0, 0),
+        Object::CharacterDevice(major, minor) => node(FileType::CharacterDevice, *major, *minor),
+        Object::BlockDevice(major, minor) => node(FileType::BlockDevice, *major, *minor),
+        Object::Directory | Object::HardLink(_) => Err(Errno::INVAL),
+    }
+}
+
+fn link(beneath: &mut Beneath<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
+    let target = beneath.place(to)?;
+    target.not_the_root()?;
+    let stat = |place: Place<'_>| {
+        rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| seen(&stat))
+    };
+    let wanted = stat(target).map_err(fault("link to its other name"))?;
+    let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
+    let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let place = beneath.place(at)?;
+    place.not_the_root()?;
+    if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
+        return Ok(());
+    }
+    instead(place, || rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty()))
+}

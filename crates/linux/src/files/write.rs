@@ -1,0 +1,144 @@
+//! Writing files: beside their names until they are whole.
+
+use super::attributes::Target;
+use super::beneath::{Beneath, Place};
+use super::fault::fault;
+use super::look::seen;
+use super::Roots;
+use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Put, Seen, Settle, Why};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{retry_on_intr, Errno};
+
+impl Roots {
+    pub(super) fn write(
+        &self,
+        beneath: &mut Beneath<'_>,
+        put: &Put,
+        data: &[u8],
+        hash: Hash,
+    ) -> Result<(), Fault> {
+        let whole = |range: &std::ops::Range<usize>| data.get(range.clone()).ok_or_else(too_short);
+        for (range, digest) in &put.check {
+            if hash(whole(range)?) != *digest {
+                return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
+            }
+        }
+        let file = self.begin(beneath.place(&put.at)?, put.begin)?;
+        let done = put.parts.iter().try_for_each(|part| write_all(&file, whole(&part.bytes)?, part.offset));
+        let done = done.and_then(|()| match &put.settle {
+            Some(settle) => self.settle(beneath, &put.at, &file, settle),
+            None => Ok(()),
+        });
+        if done.is_err() && put.begin == Begin::Fresh {
+            // Its room is needed; an error changes nothing in what is told.
+            let place = beneath.place(&put.at)?;
+            let _ = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
+        }
+        done
+    }
+
+    fn begin(&self, place: Place<'_>, begin: Begin) -> Result<OwnedFd, Fault> {
+        place.not_the_root()?;
+        match begin {
+            Begin::Fresh => fresh(place).map_err(fault("create it")),
+            Begin::InPlace => {
+                let mode = Mode::RUSR | Mode::WUSR;
+                let file =
+                    place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
+                check(&file, |_| true)?;
+                rustix::fs::ftruncate(&file, 0).map_err(fault("empty it"))?;
+                Ok(file)
+            }
+            Begin::Further => {
+                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
+                check(&file, |_| true)?;
+                Ok(file)
+            }
+            Begin::Continue => {
+                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
+                // Somebody else may have put another name of a file there that only we can write to.
+                check(&file, |seen| seen.links == 1 && seen.user == self.user)?;
+                Ok(file)
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        beneath: &mut Beneath<'_>,
+        at: &FilePath,
+        file: &OwnedFd,
+        settle: &Settle,
+    ) -> Result<(), Fault> {
+        let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+        if seen.size != settle.size {
+            rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
+        }
+        let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes);
+        if settle.sync {
+            rustix::fs::fsync(file).map_err(fault("make it durable"))?;
+        }
+        if *at != settle.name {
+            rename(beneath, at, &settle.name)?;
+        }
+        // The content is right, and has its name: what is missing of its attributes is told all the same.
+        adorned
+    }
+
+    pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {
+        let root = self.roots.get(root as usize).ok_or_else(too_short)?;
+        // syncfs(2) takes no O_PATH descriptor.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(root, ".", flags, Mode::empty());
+        opened.and_then(rustix::fs::syncfs).map_err(fault("make all durable"))
+    }
+}
+
+/// Both names are in one directory, or in two that are resolved one after the other.
+fn rename(beneath: &mut Beneath<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
+    let source = beneath.place(from)?;
+    let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
+    let place = beneath.place(to)?;
+    place.not_the_root()?;
+    let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("give it its name"))
+}
+
+/// A new file that only its owner can read, instead of whatever is there.
+fn fresh(place: Place<'_>) -> Result<OwnedFd, Errno> {
+    let open = || place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    match open() {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty())?;
+            open()
+        }
+        result => result,
+    }
+}
+
+fn check(file: &OwnedFd, ours: impl Fn(&Seen) -> bool) -> Result<(), Fault> {
+    let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+    match seen.kind == FileKind::File && ours(&seen) {
+        true => Ok(()),
+        false => Err(Fault::new(Why::Exists, "something else is in its place")),
+    }
+}
+
+/// Writes at an offset until all is written.
+pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
+    let (mut rest, mut at) = (bytes, offset);
+    while !rest.is_empty() {
+        let count = retry_on_intr(|| rustix::io::pwrite(file, rest, at)).map_err(fault("write to it"))?;
+        if count == 0 {
+            return Err(Fault::new(Why::NoSpace, "write to it: nothing was taken"));
+        }
+        rest = &rest[count..];
+        at += count as u64;
+    }
+    Ok(())
+}
+
+fn too_short() -> Fault {
+    Fault::new(Why::Other, "there is no such data")
+}

@@ -1,0 +1,199 @@
+//! How packets get to the other side.
+//!
+//! On a stream a packet is two numbers of four bytes, the highest first: bytes of frames, and bytes of data. Then come
+//! the frames, then the data.
+
+use super::pool::{Pool, Slab};
+use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long what was sent may take to go out when a side is at its end.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Two streams to the other side.
+pub struct Ends {
+    /// What comes from there.
+    pub from: Box<dyn Read + Send>,
+    /// What goes there.
+    pub to: Box<dyn Write + Send>,
+}
+
+impl fmt::Debug for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ends").finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with what comes from a stream.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// It ended.
+    #[error("it was closed by the other side")]
+    Closed,
+    /// It ended in the midst of a packet.
+    #[error("it was cut")]
+    Cut,
+    /// A packet is larger than any may be.
+    #[error("a packet of {frames} bytes of frames and {data} bytes of data came, more than there may be")]
+    Long {
+        /// Bytes of frames.
+        frames: u32,
+        /// Bytes of data.
+        data: u32,
+    },
+    /// The kernel's.
+    #[error("{0}")]
+    Failed(io::Error),
+}
+
+#[derive(Debug)]
+pub enum Link {
+    Memory(Sender<Event<Slab>>),
+    Streams { packets: Option<Sender<Packet<Slab>>>, over: Receiver<()> },
+}
+
+impl Link {
+    pub fn memory(peer: Sender<Event<Slab>>) -> Self {
+        Self::Memory(peer)
+    }
+
+    pub fn streams(ends: Ends, events: Sender<Event<Slab>>, pool: &Arc<Pool>) -> io::Result<Self> {
+        let ((packets, queue), (said, over)) = (channel(), channel());
+        let failed = events.clone();
+        let write = move || {
+            if let Err(error) = write_packets(ends.to, &queue) {
+                drop(failed.send(Event::Closed(error.to_string())));
+            }
+            drop(said);
+        };
+        let pool = pool.clone();
+        let read = move || {
+            let mut from = ends.from;
+            let why = loop {
+                match read_packet(&mut *from, &pool) {
+                    Ok(packet) => {
+                        if events.send(Event::Received(packet)).is_err() {
+                            return;
+                        }
+                    }
+                    Err(why) => break why,
+                }
+            };
+            drop(events.send(Event::Closed(why.to_string())));
+        };
+        Builder::new().name("link out".to_owned()).spawn(write)?;
+        Builder::new().name("link in".to_owned()).spawn(read)?;
+        Ok(Self::Streams { packets: Some(packets), over })
+    }
+
+    /// Hands a packet over. Who hears of it no more is told otherwise that the link is gone.
+    pub fn send(&self, packet: Packet<Slab>) {
+        match self {
+            Self::Memory(peer) => drop(peer.send(Event::Received(packet))),
+            Self::Streams { packets: Some(packets), .. } => drop(packets.send(packet)),
+            Self::Streams { packets: None, .. } => {}
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        match self {
+            Self::Memory(peer) => drop(peer.send(Event::Closed("the other side ended".to_owned()))),
+            Self::Streams { packets, over } => {
+                packets.take();
+                // The thread says so by dropping its end.
+                let _ = over.recv_timeout(LAST);
+            }
+        }
+    }
+}
+
+fn write_packets(mut to: Box<dyn Write + Send>, queue: &Receiver<Packet<Slab>>) -> io::Result<()> {
+    while let Ok(packet) = queue.recv() {
+        let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
+        let head = [(packet.frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
+        to.write_all(&[&head[..], &packet.frames].concat())?;
+        to.write_all(data)?;
+        to.flush()?;
+    }
+    Ok(())
+}
+
+fn read_packet(from: &mut (dyn Read + Send), pool: &Arc<Pool>) -> Result<Packet<Slab>, LinkError> {
+    let mut head = [0; 8];
+    read_whole(from, &mut head, LinkError::Closed)?;
+    let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let (frames, data) = (number(&head[..4]), number(&head[4..]));
+    if frames as usize > MOST_FRAMES || data as usize > BLOCK {
+        return Err(LinkError::Long { frames, data });
+    }
+    let mut bytes = vec![0; frames as usize];
+    read_whole(from, &mut bytes, LinkError::Cut)?;
+    let data = match data {
+        0 => None,
+        length => {
+            let mut slab = pool.take();
+            read_whole(from, &mut slab.as_mut()[..length as usize], LinkError::Cut)?;
+            Some((slab, length as usize))
+        }
+    };
+    Ok(Packet { frames: bytes, data })
+}
+
+/// Fills a buffer; an end before its first byte is `none`.
+fn read_whole(from: &mut (dyn Read + Send), buffer: &mut [u8], none: LinkError) -> Result<(), LinkError> {
+    let mut used = 0;
+    while used < buffer.len() {
+        match from.read(&mut buffer[used..]) {
+            Ok(0) if used == 0 => return Err(none),
+            Ok(0) => return Err(LinkError::Cut),
+            Ok(count) => used += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(LinkError::Failed(error)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_as_they_were_sent_and_lies_are_refused() {
+        let (pool, out) = (Pool::new(2), std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
+        struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().expect("a lock").extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (to, queue) = channel();
+        let mut slab = pool.take();
+        slab.as_mut()[..3].copy_from_slice(b"abc");
+        to.send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) }).expect("sent");
+        to.send(Packet { frames: b"x".to_vec(), data: None }).expect("sent");
+        drop(to);
+        write_packets(Box::new(Shared(out.clone())), &queue).expect("written");
+        let bytes = out.lock().expect("a lock").clone();
+        let mut from = &bytes[..];
+        let first = read_packet(&mut from, &pool).expect("a packet");
+        assert_eq!(first.frames, b"frames");
+        assert!(first.data.is_some_and(|(slab, length)| &slab.as_ref()[..length] == b"abc"));
+        assert_eq!(read_packet(&mut from, &pool).expect("a packet").frames, b"x");
+        assert!(matches!(read_packet(&mut from, &pool), Err(LinkError::Closed)));
+        assert!(matches!(read_packet(&mut &bytes[..9], &pool), Err(LinkError::Cut)));
+        let lie = [&u32::MAX.to_be_bytes()[..], &[0; 4]].concat();
+        assert!(matches!(read_packet(&mut &lie[..], &pool), Err(LinkError::Long { .. })));
+    }
+}

@@ -1,0 +1,143 @@
+//! Buffers that are made once and used for ever.
+
+use crate::memory::{buffers, Buffer, Room, Wanted};
+use crate::Root;
+use numaio_machine::ids::NodeId;
+use numaio_machine::port::BLOCK;
+use numaio_machine::probe::ProbeError;
+use numaio_machine::workload::Pages;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Some buffers of [`BLOCK`] bytes.
+pub struct Pool {
+    memory: Memory,
+    free: Mutex<Vec<usize>>,
+    given_back: Condvar,
+}
+
+enum Memory {
+    /// Bound to a node, on huge pages where there are some.
+    Bound(Buffer),
+    /// Wherever the kernel puts it.
+    Plain(Box<[UnsafeCell<u8>]>),
+}
+
+// SAFETY: bytes of the memory are reached only through slabs, each of which owns a part of its own; the list of free
+// parts is behind a mutex.
+unsafe impl Sync for Pool {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Buffers, pages of which are taken when they are first used.
+    pub fn new(count: usize) -> Arc<Self> {
+        let zeros = Box::into_raw(vec![0u8; count * BLOCK].into_boxed_slice());
+        // SAFETY: a cell has the layout of what is in it, and the allocation is handed over as a whole. Cells that were
+        // made one by one would be written to, and their pages taken before they are needed.
+        let memory = unsafe { Box::from_raw(zeros as *mut [UnsafeCell<u8>]) };
+        Self::of(Memory::Plain(memory), count)
+    }
+
+    /// Buffers on a node.
+    ///
+    /// # Errors
+    /// As of workloads: the node has no memory left, or a sandbox forbids to bind.
+    pub fn on(
+        root: &Root,
+        limit_bytes: Option<u64>,
+        node: NodeId,
+        count: usize,
+    ) -> Result<Arc<Self>, ProbeError> {
+        let room = Room::new(root, limit_bytes);
+        let wanted = Wanted { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
+        let mut made = buffers(&room, Pages::Transparent, &[wanted])?;
+        let refused = || ProbeError::Refused { what: "map buffers".to_owned(), why: "none came".to_owned() };
+        Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), count))
+    }
+
+    fn of(memory: Memory, count: usize) -> Arc<Self> {
+        let free = (0..count).rev().collect();
+        Arc::new(Self { memory, free: Mutex::new(free), given_back: Condvar::new() })
+    }
+
+    /// A buffer; waits until one is free.
+    pub fn take(self: &Arc<Self>) -> Slab {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // The one that was given back last is in the cache most likely.
+            if let Some(index) = free.pop() {
+                return Slab { pool: self.clone(), index };
+            }
+            free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Bound(buffer) => buffer.start(),
+            Memory::Plain(bytes) => UnsafeCell::raw_get(bytes.as_ptr()),
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("free", &self.free).finish_non_exhaustive()
+    }
+}
+
+/// A buffer of a pool; given back when dropped.
+#[derive(Debug)]
+pub struct Slab {
+    pool: Arc<Pool>,
+    index: usize,
+}
+
+impl AsRef<[u8]> for Slab {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the part is within the pool's memory, which lives as long as the pool, is initialised by the kernel,
+        // and is this slab's alone: its index is in no list while the slab lives.
+        unsafe { std::slice::from_raw_parts(self.pool.start().add(self.index * BLOCK), BLOCK) }
+    }
+}
+
+impl AsMut<[u8]> for Slab {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the slab is borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.pool.start().add(self.index * BLOCK), BLOCK) }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+        self.pool.given_back.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slab_has_its_own_bytes_and_comes_back() {
+        let pool = Pool::new(3);
+        let mut slabs: Vec<Slab> = (0..3).map(|_| pool.take()).collect();
+        for (value, slab) in slabs.iter_mut().enumerate() {
+            slab.as_mut().fill(value as u8 + 1);
+        }
+        for (value, slab) in slabs.iter().enumerate() {
+            assert!(slab.as_ref().iter().all(|byte| *byte == value as u8 + 1));
+        }
+        let waiting = std::thread::spawn({
+            let pool = pool.clone();
+            move || pool.take().index
+        });
+        let index = slabs.pop().map(|slab| slab.index);
+        assert_eq!(waiting.join().ok(), index);
+        drop(slabs);
+        assert_eq!(pool.free.lock().map(|free| free.len()).ok(), Some(3));
+    }
+}

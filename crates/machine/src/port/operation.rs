@@ -1,0 +1,227 @@
+//! What a port is asked to do, and how it ended.
+
+use super::{Details, Digest, Fault, FilePath, Found, Hash, Identity, Listing, Stamp};
+use std::ops::Range;
+
+/// An extended attribute: name and value.
+pub type Xattr = (Box<[u8]>, Box<[u8]>);
+
+/// What a port is asked to do.
+#[derive(Debug)]
+pub enum Operation<B> {
+    /// List a directory, `most` names at first. Gives [`Outcome::Listed`].
+    List {
+        /// The directory.
+        directory: FilePath,
+        /// Most names.
+        most: usize,
+        /// What to find out of each.
+        details: Details,
+    },
+    /// Go on with a listing that said there is more. Gives [`Outcome::Listed`].
+    More {
+        /// [`Listing::more`].
+        listing: u64,
+        /// Most names.
+        most: usize,
+        /// What to find out of each.
+        details: Details,
+    },
+    /// Look at objects. Gives [`Outcome::Looked`].
+    Look {
+        /// The objects.
+        at: Vec<FilePath>,
+        /// What to find out of each.
+        details: Details,
+    },
+    /// Read pieces of files into one buffer, in this order. Gives [`Outcome::Read`].
+    Read {
+        /// The pieces, [`super::BLOCK`] bytes in all at most.
+        pieces: Vec<ReadPiece>,
+        /// How to hash each.
+        hash: Hash,
+    },
+    /// Write. Gives [`Outcome::Each`].
+    Write {
+        /// Files.
+        puts: Vec<Put>,
+        /// Where their data is.
+        data: Option<B>,
+        /// How the parts were hashed.
+        hash: Hash,
+    },
+    /// Make what is no file, in this order. Gives [`Outcome::Each`].
+    Make(Vec<Making>),
+    /// Set attributes of what is there, in this order; symbolic links are not followed. Gives [`Outcome::Each`].
+    Adorn(Vec<(FilePath, Attributes)>),
+    /// Remove, directories with all they hold. What is not there is no fault. Gives [`Outcome::Each`].
+    Remove(Vec<FilePath>),
+    /// Lock the journal of a transfer against others, and read it. Gives [`Outcome::Opened`].
+    Open {
+        /// The journal.
+        journal: FilePath,
+        /// Most bytes to read.
+        most: usize,
+    },
+    /// Write to the journal. Gives [`Outcome::Each`] with one result.
+    Record(Record),
+    /// Make all that was written below a root durable. Gives [`Outcome::Each`] with one result.
+    Sync {
+        /// Which root.
+        root: u32,
+    },
+}
+
+/// A piece of a file that is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadPiece {
+    /// The file.
+    pub at: FilePath,
+    /// What it was when it was found; else [`super::Why::Changed`].
+    pub identity: Identity,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: usize,
+}
+
+/// Something to do with one file: write parts of it, then perhaps settle it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// The file that is written to.
+    pub at: FilePath,
+    /// What may be there.
+    pub begin: Begin,
+    /// Parts of the buffer and the hashes that they must have; checked before anything is written.
+    pub check: Vec<(Range<usize>, Digest)>,
+    /// What is written.
+    pub parts: Vec<Part>,
+    /// Whether it is complete with this.
+    pub settle: Option<Settle>,
+}
+
+/// Bytes to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Where they are in the buffer.
+    pub bytes: Range<usize>,
+    /// Where they go in the file.
+    pub offset: u64,
+}
+
+/// What may be there when a file is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Nothing; whatever is there is removed, and a new file made that only its owner can read.
+    Fresh,
+    /// The file that was begun before. Nothing but a regular file of this user with one name is written to.
+    Continue,
+    /// Any regular file, which is emptied, or none.
+    InPlace,
+    /// The regular file that was begun by [`Begin::InPlace`].
+    Further,
+}
+
+/// How a file is completed: cut to its size, given its attributes and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settle {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Its name; whatever has it is replaced at once, unless it is a directory.
+    pub name: FilePath,
+    /// Whether the content must be durable before it gets its name.
+    pub sync: bool,
+}
+
+/// Attributes to set; what is none stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// The lowest twelve bits of the mode.
+    pub mode: Option<u32>,
+    /// When the content was last changed.
+    pub mtime: Option<Stamp>,
+    /// The user.
+    pub user: Option<u32>,
+    /// The group. Somebody who is not root may fail to set it, which is no fault then.
+    pub group: Option<u32>,
+    /// All extended attributes that it shall have of those that this user can set; others are removed.
+    pub xattrs: Option<Vec<Xattr>>,
+}
+
+/// Something to make that is no regular file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Making {
+    /// Where.
+    pub at: FilePath,
+    /// What.
+    pub object: Object,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// What is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// A directory, which its owner can enter and write to. One that is there stays; anything else in its place is
+    /// removed.
+    Directory,
+    /// A symbolic link with this target. Like the others below it replaces anything but a directory.
+    Symlink(Box<[u8]>),
+    /// A further name of a file below the same root.
+    HardLink(FilePath),
+    /// A named pipe.
+    Fifo,
+    /// A character device.
+    CharacterDevice(u32, u32),
+    /// A block device.
+    BlockDevice(u32, u32),
+}
+
+/// Bytes for the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The journal, which is made and locked if it is not yet.
+    pub journal: FilePath,
+    /// Where they go; the journal ends behind them.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Files whose data must be durable before the bytes are written.
+    pub after: Vec<FilePath>,
+    /// Whether the bytes must be durable.
+    pub sync: bool,
+}
+
+/// The journal that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Journal {
+    /// Another transfer has it.
+    Taken,
+    /// There is none.
+    Absent,
+    /// It is ours, and holds these bytes.
+    Ours(Vec<u8>),
+}
+
+/// How an operation ended. Results stand in the order of what was asked.
+#[derive(Debug)]
+pub enum Outcome<B> {
+    /// Of [`Operation::List`] and [`Operation::More`].
+    Listed(Result<Listing, Fault>),
+    /// Of [`Operation::Look`]: none where nothing is.
+    Looked(Vec<Result<Option<Found>, Fault>>),
+    /// Of [`Operation::Read`]: the hash of each piece. The pieces that were read stand in the buffer one behind the
+    /// other; those that were not take no room.
+    Read {
+        /// Hashes of pieces.
+        results: Vec<Result<Digest, Fault>>,
+        /// What was read.
+        data: B,
+    },
+    /// Of all that gives nothing but success.
+    Each(Vec<Result<(), Fault>>),
+    /// Of [`Operation::Open`].
+    Opened(Result<Journal, Fault>),
+}

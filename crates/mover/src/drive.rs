@@ -1,0 +1,172 @@
+//! What joins a side of a transfer to a port, and what both sides share.
+
+use crate::report::{Ended, Report, Totals};
+use crate::wire::{
+    About, Decoder, Frame, Hello, Problem, Reason, Received, Side, Text, TransferId, WireError,
+};
+use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a side asks of its port.
+#[derive(Debug)]
+pub enum Command<B> {
+    /// Begin an operation.
+    Submit(Ticket, Operation<B>),
+    /// Send a packet.
+    Send(Packet<B>),
+}
+
+/// A side of a transfer: takes events and gives commands; it has no clock and waits for nothing.
+pub trait Core<B: AsRef<[u8]>> {
+    /// Something happened.
+    fn handle(&mut self, event: Event<B>);
+
+    /// What to ask of the port next. `now` is the time since the transfer began.
+    fn poll(&mut self, now: Duration) -> Option<Command<B>>;
+
+    /// When to poll again though nothing happened, if there is such a time.
+    fn wake(&self) -> Option<Duration>;
+
+    /// Gives the transfer up, in order: what is under way ends, what is durable is noted.
+    fn stop(&mut self, reason: Reason, words: &str);
+
+    /// How it ended, once it has.
+    fn ended(&self) -> Option<&Ended>;
+
+    /// What happened since it was asked last.
+    fn reports(&mut self) -> Vec<Report>;
+
+    /// How far it is.
+    fn totals(&self) -> Totals;
+}
+
+/// Longest time without a look at whether to stop.
+const LOOK_EACH: Duration = Duration::from_millis(100);
+
+/// Runs a side to its end. `clock` tells the time since the beginning; `each` is called often, with the side, to
+/// show how far it is and to stop it.
+pub fn drive<P: Port, C: Core<P::Buffer>>(
+    core: &mut C,
+    port: &mut P,
+    mut clock: impl FnMut() -> Duration,
+    mut each: impl FnMut(&mut C),
+) {
+    let mut events = Vec::new();
+    loop {
+        let now = clock();
+        while let Some(command) = core.poll(now) {
+            match command {
+                Command::Submit(ticket, operation) => port.submit(ticket, operation),
+                Command::Send(packet) => port.send(packet),
+            }
+        }
+        each(core);
+        if core.ended().is_some() {
+            return;
+        }
+        let wake = core.wake().map_or(LOOK_EACH, |wake| wake.saturating_sub(now));
+        port.wait(wake.min(LOOK_EACH), &mut events);
+        events.drain(..).for_each(|event| core.handle(event));
+    }
+}
+
+/// What both sides do alike: speak, listen, count and end.
+#[derive(Debug)]
+pub(crate) struct Talk<B> {
+    pub side: Side,
+    decoder: Decoder,
+    pub heard_hello: bool,
+    pub commands: VecDeque<Command<B>>,
+    pub reports: Vec<Report>,
+    pub totals: Totals,
+    pub ended: Option<Ended>,
+    /// Whether the link is gone.
+    pub closed: bool,
+    next_ticket: Ticket,
+}
+
+impl<B: AsRef<[u8]>> Talk<B> {
+    pub fn new(side: Side, transfer: TransferId) -> Self {
+        let mut frames = Vec::new();
+        Hello { side, transfer }.encode(&mut frames);
+        Self {
+            side,
+            decoder: Decoder::new(),
+            heard_hello: false,
+            commands: VecDeque::from([Command::Send(Packet { frames, data: None })]),
+            reports: Vec::new(),
+            totals: Totals::default(),
+            ended: None,
+            closed: false,
+            next_ticket: 0,
+        }
+    }
+
+    pub fn submit(&mut self, operation: Operation<B>) -> Ticket {
+        self.next_ticket += 1;
+        self.commands.push_back(Command::Submit(self.next_ticket, operation));
+        self.next_ticket
+    }
+
+    pub fn send(&mut self, frame: &Frame) {
+        let mut frames = Vec::new();
+        frame.encode(&mut frames);
+        self.send_bytes(frames);
+    }
+
+    pub fn send_bytes(&mut self, frames: Vec<u8>) {
+        self.commands.push_back(Command::Send(Packet { frames, data: None }));
+    }
+
+    pub fn send_data(&mut self, frame: &Frame, buffer: B, length: usize) {
+        let mut frames = Vec::new();
+        frame.encode(&mut frames);
+        self.commands.push_back(Command::Send(Packet { frames, data: Some((buffer, length)) }));
+    }
+
+    /// The frames of a packet. Its data, if there is some, belongs to the last one, which is a chunk.
+    ///
+    /// # Errors
+    /// What the other side did wrong.
+    pub fn hear(&mut self, bytes: &[u8], data: Option<usize>) -> Result<Vec<Frame>, WireError> {
+        let mut frames = Vec::new();
+        let mut rest = bytes;
+        loop {
+            let taken = self.decoder.push(rest);
+            rest = &rest[taken..];
+            while let Some(received) = self.decoder.pull()? {
+                match received {
+                    Received::Hello(hello) if hello.side == self.side => {
+                        return Err(WireError::Value("a hello of the same side"));
+                    }
+                    Received::Hello(_) => self.heard_hello = true,
+                    Received::Frame(frame) => frames.push(frame),
+                    Received::Data(_) => return Err(WireError::Value("data among frames")),
+                }
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let due = self.decoder.due();
+        if due != data.unwrap_or(0) as u64 {
+            return Err(WireError::Value("the length of a packet's data"));
+        }
+        self.decoder.skip(due);
+        Ok(frames)
+    }
+
+    /// Notes a problem, and tells the other side of it.
+    pub fn problem(&mut self, about: About, reason: Reason, words: &str) {
+        let problem = Problem { about, side: self.side, reason, text: Text::new(words) };
+        self.send(&Frame::Problem(problem.clone()));
+        self.note(problem);
+    }
+
+    /// Notes a problem of either side.
+    pub fn note(&mut self, problem: Problem) {
+        self.totals.failed += 1;
+        self.reports.push(Report::Problem(problem));
+    }
+}

@@ -1,0 +1,112 @@
+//! What a transfer tells its user.
+
+use crate::name::Name;
+use crate::wire::{About, Problem, Reason, Side};
+use numaio_machine::port::Why;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// Something of this name was made or changed at the sink; or it would be, in a rehearsal.
+    Moved {
+        /// Its name at the sink.
+        name: Name,
+        /// What was done.
+        action: Action,
+        /// Bytes of its data that were moved for it.
+        bytes: u64,
+    },
+    /// Something went wrong; the transfer goes on, unless it is about the transfer.
+    Problem(Problem),
+}
+
+/// What was done to something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// A file has new content.
+    Copied,
+    /// A directory, link, pipe or device was made.
+    Made,
+    /// Only attributes were set.
+    Adorned,
+    /// It was removed, as the source does not have it.
+    Removed,
+}
+
+impl Action {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copied => "copied",
+            Self::Made => "made",
+            Self::Adorned => "attributes",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// How far a transfer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Entries that were found at the source.
+    pub entries: u64,
+    /// Bytes of regular files that were found, holes included.
+    pub size: u64,
+    /// Entries that were made or changed at the sink.
+    pub moved: u64,
+    /// Entries that were as they should be, or are left alone on purpose.
+    pub unchanged: u64,
+    /// Things that were removed at the sink.
+    pub removed: u64,
+    /// Problems.
+    pub failed: u64,
+    /// Bytes of data that were moved.
+    pub bytes: u64,
+    /// Bytes of data that a transfer before this one had moved, and that need not be moved again.
+    pub resumed: u64,
+}
+
+/// How a side came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// All that was asked for was done, but for problems that were told.
+    Done,
+    /// The transfer was given up; the reason was told as a problem about the transfer.
+    Failed,
+}
+
+impl Report {
+    /// Whether this is a problem that ends the transfer.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Problem(Problem { about: About::Transfer, .. }))
+    }
+}
+
+/// The protocol's word for a fault of a port.
+pub fn reason(why: Why) -> Reason {
+    match why {
+        Why::Other => Reason::Other,
+        Why::NotFound => Reason::NotFound,
+        Why::Permission => Reason::Permission,
+        Why::NoSpace => Reason::NoSpace,
+        Why::Quota => Reason::Quota,
+        Why::ReadOnly => Reason::ReadOnly,
+        Why::NameTooLong => Reason::NameTooLong,
+        Why::Link => Reason::Link,
+        Why::Exists => Reason::Exists,
+        Why::Changed => Reason::Changed,
+        Why::Mismatch => Reason::Mismatch,
+        Why::Unsupported => Reason::Unsupported,
+        Why::Device => Reason::Device,
+    }
+}
+
+impl Side {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Sink,
+            Self::Sink => Self::Source,
+        }
+    }
+}

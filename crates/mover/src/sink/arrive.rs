@@ -1,0 +1,154 @@
+//! Data that comes, until files are whole and have their names.
+
+use super::{Incoming, Sink};
+use crate::entry::{Content, FileNumber};
+use crate::extent::Extent;
+use crate::report::{Action, Report};
+use crate::wire::{Chunk, Done, WireError};
+use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, BLOCK};
+use std::ops::Range;
+
+/// What one result of an operation that writes is about.
+#[derive(Debug)]
+pub(super) struct Written {
+    number: FileNumber,
+    /// What was written; none if the file was only settled.
+    extent: Option<Extent>,
+    settled: bool,
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Writes parts of files.
+    pub(super) fn chunk(&mut self, chunk: &Chunk, data: B) -> Result<(), WireError> {
+        if chunk.hash() != self.options.hash {
+            return Err(WireError::Value("another hash than was agreed on"));
+        }
+        let (mut puts, mut items) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        for part in chunk.parts() {
+            let bytes = at..at + part.extent.length() as usize;
+            at = bytes.end;
+            // Files that failed here are still on their way.
+            let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
+            file.take(part.extent)?;
+            let whole = (part.extent.start(), part.extent.end()) == (0, file.content.size());
+            let mut put = file.put(self.options.in_place, whole);
+            put.check = vec![(bytes.clone(), part.digest)];
+            put.parts = parts(&file.content, part.extent, &bytes);
+            if whole {
+                let (size, attributes) = (file.content.size(), file.attributes.clone());
+                let name = FilePath::new(0, file.name.as_bytes());
+                put.settle = Some(self.settle(size, attributes, name));
+            }
+            puts.push(put);
+            items.push(Written { number: part.file, extent: Some(part.extent), settled: whole });
+        }
+        if !puts.is_empty() {
+            let hash = self.options.hash.function();
+            let ticket = self.talk.submit(Operation::Write { puts, data: Some(data), hash });
+            self.writes.insert(ticket, items);
+        }
+        Ok(())
+    }
+
+    /// The source sent all that was wanted of a file.
+    pub(super) fn file_done(&mut self, done: Done) -> Result<(), WireError> {
+        let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
+        if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
+            return Err(WireError::Value("the end of a file"));
+        }
+        file.done = Some(done.bytes);
+        self.settle_if_whole(done.file.get());
+        Ok(())
+    }
+
+    /// Whether the source could end now: nothing of any file is missing.
+    pub(super) fn is_all_there(&self) -> bool {
+        let one_part = |file: &Incoming| file.content.size() <= BLOCK as u64;
+        let said = |file: &Incoming| one_part(file) || file.done.is_some() || file.bytes == 0;
+        self.incoming.values().all(|file| file.left.is_empty() && said(file))
+    }
+
+    /// Gives a file of many parts its name, if it is whole.
+    pub(super) fn settle_if_whole(&mut self, number: u64) {
+        let Some(file) = self.incoming.get_mut(&number) else { return };
+        let size = file.content.size();
+        let said = file.done.is_some() || file.bytes == 0;
+        if !file.left.is_empty() || file.writing > 0 || !said || size <= BLOCK as u64 {
+            return;
+        }
+        let Ok(number) = FileNumber::new(number) else { return };
+        file.writing += 1;
+        let mut put = file.put(self.options.in_place, false);
+        let (attributes, name) = (file.attributes.clone(), FilePath::new(0, file.name.as_bytes()));
+        put.settle = Some(self.settle(size, attributes, name));
+        let hash = self.options.hash.function();
+        let ticket = self.talk.submit(Operation::Write { puts: vec![put], data: None, hash });
+        self.writes.insert(ticket, vec![Written { number, extent: None, settled: true }]);
+    }
+
+    pub(super) fn written(&mut self, item: Written, result: Result<(), Fault>) {
+        let number = item.number.get();
+        let Some(file) = self.incoming.get_mut(&number) else { return };
+        file.writing -= 1;
+        if let Err(fault) = result {
+            let name = file.name.clone();
+            return self.fail(item.number, &name, &fault);
+        }
+        if let Some(extent) = item.extent {
+            self.talk.totals.bytes += extent.length();
+            if let Some(key) = file.key {
+                self.notes.wrote(key, &file.at, extent);
+            }
+        }
+        if !item.settled {
+            return self.settle_if_whole(number);
+        }
+        if let Some(Incoming { name, key, at, bytes, .. }) = self.incoming.remove(&number) {
+            self.notes.finished(key, &at);
+            self.talk.totals.moved += 1;
+            self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes });
+        }
+    }
+}
+
+impl Incoming {
+    /// A part of it came: exactly a block that is wanted.
+    fn take(&mut self, extent: Extent) -> Result<(), WireError> {
+        let block = BLOCK as u64;
+        let end = extent.start().saturating_add(block).min(self.content.size());
+        let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
+        if !is_block || !self.left.covers(extent) || self.done.is_some() {
+            return Err(WireError::Value("a part of a file that was not wanted"));
+        }
+        self.left.remove(extent);
+        self.bytes += extent.length();
+        self.writing += 1;
+        Ok(())
+    }
+
+    /// A write to it, `first` if there was none before.
+    fn put(&self, in_place: bool, first: bool) -> Put {
+        let begin = match (in_place, first) {
+            (false, true) => Begin::Fresh,
+            (false, false) => Begin::Continue,
+            (true, true) => Begin::InPlace,
+            (true, false) => Begin::Further,
+        };
+        Put { at: self.at.clone(), begin, check: Vec::new(), parts: Vec::new(), settle: None }
+    }
+}
+
+/// What of a block is data and no hole.
+fn parts(content: &Content, block: Extent, bytes: &Range<usize>) -> Vec<Part> {
+    let within =
+        |extent: Extent| Extent::between(extent.start().max(block.start()), extent.end().min(block.end()));
+    content
+        .extents()
+        .filter_map(within)
+        .map(|extent| {
+            let start = bytes.start + (extent.start() - block.start()) as usize;
+            Part { bytes: start..start + extent.length() as usize, offset: extent.start() }
+        })
+        .collect()
+}

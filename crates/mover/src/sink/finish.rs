@@ -1,0 +1,275 @@
+//! What is done when all data is there: hard links, removals, attributes of directories, durability.
+
+use super::errands::Errand;
+use super::judge::Held;
+use super::{Sink, Sync};
+use crate::entry::{Entry, Inode, Mode, Object};
+use crate::name::Name;
+use crate::ours::JOURNAL;
+use crate::report::{Action, Ended};
+use crate::wire::{About, End, EntryStore, Frame, Reason};
+use numaio_machine::port::{
+    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
+};
+use std::collections::HashSet;
+
+/// Names of one listing of a directory in which things may be removed.
+const NAMES: usize = 512;
+
+/// Steps in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Linking,
+    Removing,
+    Closing,
+    Adorning,
+    Syncing,
+    Over,
+}
+
+/// What is kept for the end, and how far the end is.
+#[derive(Debug, Default)]
+pub(super) struct Finish {
+    phase: Phase,
+    /// Something could not be read at the source: what is missing here may be there.
+    pub incomplete: bool,
+    /// Hard links.
+    pub links: EntryStore,
+    /// Directories with the attributes that they get.
+    pub directories: Directories,
+    /// Work that waits for directories.
+    pub held: Option<(Vec<Errand>, Held)>,
+    /// Work that waits for the journal.
+    pub to_begin: Vec<Held>,
+    /// Hashes of the names that the source told, if what it did not tell is removed.
+    told: HashSet<u64>,
+    /// The same of directories.
+    told_directories: HashSet<u64>,
+    removing: Option<Removing>,
+    listing: Option<(Ticket, Name)>,
+    /// Links that are looked at.
+    pub looking: Option<(Ticket, Vec<Entry>)>,
+}
+
+/// Directories in which things may be removed, the next one last.
+#[derive(Debug)]
+struct Removing(Vec<(Name, Option<u64>)>);
+
+/// Directories and the modes that they get.
+#[derive(Debug, Default)]
+pub(super) struct Directories(EntryStore);
+
+impl Directories {
+    pub fn push(&mut self, name: Name, inode: Inode, attributes: &Attributes) {
+        let mode = attributes.mode.and_then(|bits| Mode::new(bits).ok()).unwrap_or(inode.mode);
+        self.0.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
+    }
+}
+
+impl Finish {
+    /// Whether nothing is listed or looked at for the end.
+    pub fn is_quiet(&self) -> bool {
+        self.listing.is_none() && self.looking.is_none()
+    }
+
+    /// The source told of something that is no directory.
+    pub fn tell(&mut self, name: &Name, delete: bool) {
+        if delete {
+            self.told.insert(hash(name));
+        }
+    }
+
+    /// The source told of a directory.
+    pub fn tell_directory(&mut self, name: &Name, delete: bool) {
+        if delete {
+            self.told.insert(hash(name));
+            self.told_directories.insert(hash(name));
+        }
+    }
+}
+
+fn hash(name: &Name) -> u64 {
+    twox_hash::XxHash3_64::oneshot(name.as_bytes())
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Does what is to be done at the end, if it has come.
+    pub(super) fn finish_on(&mut self) {
+        let moving = !self.works.is_empty() || !self.finish.to_begin.is_empty() || !self.incoming.is_empty();
+        if self.source_end.is_none() || moving {
+            return;
+        }
+        while self.is_quiet() && self.talk.ended.is_none() {
+            match self.finish.phase {
+                Phase::Linking => match self.finish.links.pop() {
+                    Some(entries) => self.look_at_links(entries),
+                    None => self.finish.phase = Phase::Removing,
+                },
+                Phase::Removing => self.remove_on(),
+                Phase::Closing if !self.notes.is_over() => return,
+                Phase::Closing => {
+                    if let Some(journal) = self.notes.close() {
+                        let ticket = self.talk.submit(Operation::Remove(vec![journal]));
+                        self.errands.began(ticket, vec![at_the_root()]);
+                    }
+                    self.finish.phase = Phase::Adorning;
+                }
+                Phase::Adorning => match self.finish.directories.0.pop() {
+                    Some(entries) => self.adorn(entries),
+                    None => self.finish.phase = Phase::Syncing,
+                },
+                Phase::Syncing => {
+                    if self.options.sync != Sync::None && !self.options.rehearse {
+                        let ticket = self.talk.submit(Operation::Sync { root: 0 });
+                        self.errands.began(ticket, vec![at_the_root()]);
+                    }
+                    self.finish.phase = Phase::Over;
+                }
+                Phase::Over => self.say_end(),
+            }
+        }
+    }
+
+    fn say_end(&mut self) {
+        let totals = &self.talk.totals;
+        let end = End { entries: totals.moved, failed: totals.failed, bytes: totals.bytes };
+        self.talk.send(&Frame::End(end));
+        self.talk.ended = Some(Ended::Done);
+    }
+
+    /// Looks at further names and those that they are to be names with, now that all files are what they will be.
+    fn look_at_links(&mut self, entries: Vec<Entry>) {
+        let path = |name: &Name| FilePath::new(0, name.as_bytes());
+        let both = |entry: &Entry| match &entry.object {
+            Object::HardLink(to) => [path(&entry.name), path(to)],
+            Object::New(_) => [path(&entry.name), path(&entry.name)],
+        };
+        let at = entries.iter().flat_map(both).collect();
+        let look = self.talk.submit(Operation::Look { at, details: Details::default() });
+        self.finish.looking = Some((look, entries));
+    }
+
+    pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Result<Option<Found>, Fault>>) {
+        let (mut makings, mut errands) = (Vec::new(), Vec::new());
+        let file = |found: &Result<Option<Found>, Fault>| {
+            found.as_ref().ok().and_then(Option::as_ref).map(|found| (found.seen.volume, found.seen.inode))
+        };
+        for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
+            let Object::HardLink(to) = object else { continue };
+            if both.first().and_then(file).is_some_and(|there| both.last().and_then(file) == Some(there)) {
+                self.talk.totals.unchanged += 1;
+                continue;
+            }
+            makings.push(Making {
+                at: FilePath::new(0, name.as_bytes()),
+                object: Made::HardLink(FilePath::new(0, to.as_bytes())),
+                attributes: Attributes::default(),
+            });
+            errands.push(Errand { name, number: None, action: Some(Action::Made) });
+        }
+        if self.options.rehearse {
+            return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
+        }
+        let ticket = self.talk.submit(Operation::Make(makings));
+        self.errands.began(ticket, errands);
+    }
+
+    /// Directories from the last one on, so that each comes after what it holds.
+    fn adorn(&mut self, entries: Vec<Entry>) {
+        if self.options.rehearse {
+            return;
+        }
+        let keep = self.options.keep;
+        let (mut all, mut errands) = (Vec::new(), Vec::new());
+        for Entry { name, object } in entries.into_iter().rev() {
+            let Object::New(inode) = object else { continue };
+            let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let attributes = Attributes {
+                mode: Some(inode.mode.bits()),
+                mtime: Some(super::stamp(&inode)),
+                user: keep.users.then(|| inode.user.id()),
+                group: keep.groups.then(|| inode.group.id()),
+                xattrs: keep.xattrs.then(xattrs),
+            };
+            all.push((FilePath::new(0, name.as_bytes()), attributes));
+            errands.push(Errand { name, number: None, action: None });
+        }
+        let ticket = self.talk.submit(Operation::Adorn(all));
+        self.errands.began(ticket, errands);
+    }
+
+    /// Removes what the source does not have, one directory after the other.
+    fn remove_on(&mut self) {
+        if !self.options.delete {
+            self.finish.phase = Phase::Closing;
+            return;
+        }
+        if self.finish.incomplete || self.talk.totals.failed > 0 {
+            let words = "nothing was removed here, because not all was there";
+            self.talk.problem(About::Name(Name::root()), Reason::Other, words);
+            self.finish.phase = Phase::Closing;
+            return;
+        }
+        let removing = self.finish.removing.get_or_insert_with(|| Removing(vec![(Name::root(), None)]));
+        let Some((directory, more)) = removing.0.pop() else {
+            self.finish.phase = Phase::Closing;
+            return;
+        };
+        let (most, details) = (NAMES, Details::default());
+        let operation = match more {
+            Some(listing) => Operation::More { listing, most, details },
+            None => Operation::List { directory: FilePath::new(0, directory.as_bytes()), most, details },
+        };
+        let ticket = self.talk.submit(operation);
+        self.finish.listing = Some((ticket, directory));
+    }
+
+    pub(super) fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) {
+        let Some((_, directory)) = self.finish.listing.take_if(|(under_way, _)| *under_way == ticket) else {
+            return;
+        };
+        let listing = match listing {
+            Ok(listing) => listing,
+            // A directory that a rehearsal did not make.
+            Err(_) if self.options.rehearse => return,
+            Err(fault) => {
+                let reason = crate::report::reason(fault.why);
+                return self.talk.problem(About::Name(directory), reason, &fault.text);
+            }
+        };
+        let told_all = self.finish.told_directories.contains(&hash(&directory));
+        let mut stack = Vec::new();
+        stack.extend(listing.more.map(|more| (directory.clone(), Some(more))));
+        let (mut paths, mut errands) = (Vec::new(), Vec::new());
+        for (component, found) in listing.found {
+            let Ok(name) = directory.join(&component) else { continue };
+            let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
+            if is_directory && self.finish.told_directories.contains(&hash(&name)) {
+                stack.push((name, None));
+            } else if told_all
+                && !self.finish.told.contains(&hash(&name))
+                && self.options.filter.takes(&name, is_directory)
+                && *component != *JOURNAL
+            {
+                paths.push(FilePath::new(0, name.as_bytes()));
+                errands.push(Errand { name, number: None, action: Some(Action::Removed) });
+            }
+        }
+        if let Some(removing) = &mut self.finish.removing {
+            removing.0.append(&mut stack);
+        }
+        if self.options.rehearse {
+            return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
+        }
+        if !paths.is_empty() {
+            let ticket = self.talk.submit(Operation::Remove(paths));
+            self.errands.began(ticket, errands);
+        }
+    }
+}
+
+/// For what is done to the whole, of which only failure is told.
+fn at_the_root() -> Errand {
+    Errand { name: Name::root(), number: None, action: None }
+}

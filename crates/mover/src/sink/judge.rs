@@ -1,0 +1,483 @@
+//! Deciding what is needed: each entry is compared with what is in its place.
+
+use super::errands::Errand;
+use super::{in_the_way, stamp, Incoming, Sink, Work};
+use crate::entry::{Content, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
+use crate::extent::{Extent, ExtentSet};
+use crate::journal::Left;
+use crate::name::Name;
+use crate::ours::{is_ours, partial};
+use crate::report::{Action, Report};
+use crate::source::in_blocks;
+use crate::wire::{Frame, Needed, Want, Wants, MAX_WANTS};
+use numaio_machine::port::{
+    Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Why,
+};
+use std::collections::BTreeMap;
+
+/// Answers to a batch, and the files that are to be begun before they are given.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    answers: BTreeMap<u64, Needed>,
+    /// Files that are begun by this operation, and whether they were there.
+    files: Vec<(FileNumber, Begin)>,
+}
+
+/// What is to be done for the entries of one batch.
+#[derive(Debug, Default)]
+struct Todo {
+    prepared: Prepared,
+    puts: Vec<Put>,
+    empty: Vec<(Put, Errand)>,
+    make: Vec<(Making, Errand)>,
+    adorn: Vec<(FilePath, Attributes, Errand)>,
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Goes on with the batches that were looked at, in their order: directories must be there before what they hold.
+    pub(super) fn work_on(&mut self) {
+        self.begin_held();
+        while self.making.is_none() {
+            if self.works.front().is_none_or(|work| work.found.is_none()) {
+                return;
+            }
+            self.works.pop_front().into_iter().for_each(|work| self.work(work));
+        }
+    }
+
+    fn work(&mut self, mut work: Work) {
+        let found = work.found.take().unwrap_or_default();
+        let mut found = found.into_iter();
+        let first = work.first.get();
+        let mut todo = Todo::default();
+        let mut directories = Vec::new();
+        for (index, entry) in work.entries.into_iter().enumerate() {
+            let number = first + index as u64;
+            todo.prepared.answers.insert(number, Needed::Nothing);
+            let Ok(number) = FileNumber::new(number) else { continue };
+            let is_new = matches!(entry.object, Object::New(_));
+            let there = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
+            if let Err(fault) = refuse(&entry.name) {
+                self.fail(number, &entry.name, &fault);
+                continue;
+            }
+            match entry.object {
+                Object::HardLink(_) => {
+                    self.finish.tell(&entry.name, self.options.delete);
+                    self.finish.links.push(entry);
+                }
+                Object::New(inode) => {
+                    self.judge(number, entry.name, inode, there, &mut todo, &mut directories);
+                }
+            }
+        }
+        if directories.is_empty() || self.options.rehearse {
+            self.rehearse(directories.into_iter().map(|(_, errand)| errand));
+            return self.carry_out(todo);
+        }
+        let makings = directories.iter().map(|(making, _): &(Making, Errand)| making.clone()).collect();
+        self.making = Some(self.talk.submit(Operation::Make(makings)));
+        self.finish.held = Some((directories.into_iter().map(|(_, errand)| errand).collect(), todo.into()));
+    }
+
+    /// Directories of the first batch were made.
+    pub(super) fn made(&mut self, results: Vec<Result<(), Fault>>) {
+        let Some((errands, todo)) = self.finish.held.take() else { return };
+        for (errand, result) in errands.into_iter().zip(results) {
+            self.errand_done(errand, result);
+        }
+        let Held(todo) = todo;
+        self.carry_out(*todo);
+    }
+
+    fn judge(
+        &mut self,
+        number: FileNumber,
+        name: Name,
+        inode: Inode,
+        found: Result<Option<Found>, Fault>,
+        todo: &mut Todo,
+        directories: &mut Vec<(Making, Errand)>,
+    ) {
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return self.fail(number, &name, &fault),
+        };
+        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
+        if let Kind::Directory = inode.kind {
+            return self.directory(number, name, inode, attributes, found.as_ref(), directories);
+        }
+        if found.as_ref().is_some_and(|found| found.seen.kind == FileKind::Directory) {
+            return self.fail(number, &name, &in_the_way("a directory"));
+        }
+        self.finish.tell(&name, self.options.delete);
+        let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found));
+        let newer = found.as_ref().is_some_and(|found| found.seen.mtime > stamp(&inode));
+        if self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
+            self.talk.totals.unchanged += 1;
+            return;
+        }
+        let errand = |action| Errand { name: name.clone(), number: Some(number), action: Some(action) };
+        let at = FilePath::new(0, name.as_bytes());
+        if same {
+            return todo.adorn.push((at, attributes, errand(Action::Adorned)));
+        }
+        match &inode.kind {
+            Kind::File(content) => {
+                let content = content.clone();
+                self.file(number, name, inode, content, attributes, todo);
+            }
+            kind => match object(kind, self.options.devices) {
+                Ok(object) => todo.make.push((Making { at, object, attributes }, errand(Action::Made))),
+                Err(fault) => self.fail(number, &name, &fault),
+            },
+        }
+    }
+
+    fn directory(
+        &mut self,
+        number: FileNumber,
+        name: Name,
+        inode: Inode,
+        attributes: Attributes,
+        found: Option<&Found>,
+        directories: &mut Vec<(Making, Errand)>,
+    ) {
+        self.finish.tell_directory(&name, self.options.delete);
+        let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
+        if is_there {
+            self.talk.totals.unchanged += 1;
+        }
+        // One that is there may still be closed to us until the end.
+        if !is_there || self.options.keep.modes {
+            let at = FilePath::new(0, name.as_bytes());
+            let making = Making {
+                at,
+                object: numaio_machine::port::Object::Directory,
+                attributes: Attributes::default(),
+            };
+            let action = (!is_there).then_some(Action::Made);
+            directories.push((making, Errand { name: name.clone(), number: Some(number), action }));
+        }
+        self.finish.directories.push(name, inode, &attributes);
+    }
+
+    /// A regular file whose data is to be moved.
+    fn file(
+        &mut self,
+        number: FileNumber,
+        name: Name,
+        inode: Inode,
+        content: Content,
+        attributes: Attributes,
+        todo: &mut Todo,
+    ) {
+        let in_place = self.options.in_place;
+        let end = FilePath::new(0, name.as_bytes());
+        let at = match in_place {
+            true => end.clone(),
+            false => FilePath::new(0, partial(self.notes.transfer(), &name)),
+        };
+        let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
+        let size = content.size();
+        let mut left = ExtentSet::default();
+        in_blocks(content.extents(), size).for_each(|block| left.insert(block));
+        if left.is_empty() || self.options.rehearse {
+            let settle = self.settle(size, attributes, end);
+            let errand = Errand { name, number: Some(number), action: Some(Action::Copied) };
+            let put = Put { at, begin, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+            return todo.empty.push((put, errand));
+        }
+        let one_part = size <= numaio_machine::port::BLOCK as u64;
+        let key = if in_place { None } else { self.notes.key(&name, &inode, &content) };
+        let mut file =
+            Incoming { name, content, at, attributes, key, left, bytes: 0, writing: 0, done: None };
+        let resumed = self.resume(&mut file);
+        todo.prepared.answers.insert(number.get(), needed(&file, resumed));
+        if !one_part {
+            let begin = if resumed { Begin::Continue } else { begin };
+            todo.puts.push(Put {
+                at: file.at.clone(),
+                begin,
+                check: Vec::new(),
+                parts: Vec::new(),
+                settle: None,
+            });
+            todo.prepared.files.push((number, begin));
+        }
+        self.incoming.insert(number.get(), file);
+    }
+
+    /// Leaves out what the journal says is there; tells whether anything is.
+    fn resume(&self, file: &mut Incoming) -> bool {
+        let Some(key) = file.key else { return false };
+        let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
+            None | Some(Left::Nothing) => return false,
+            Some(Left::Verify) => ExtentSet::default(),
+            Some(Left::Data(left)) => left,
+        };
+        if left == file.left || left.intervals() > MAX_EXTENTS {
+            return false;
+        }
+        file.left = left;
+        true
+    }
+
+    pub(super) fn settle(&self, size: u64, attributes: Attributes, name: FilePath) -> Settle {
+        Settle { size, attributes, name, sync: self.options.sync == super::Sync::File }
+    }
+
+    /// Begins what was decided. Files are written beside their names only when the journal is there, so that a run after
+    /// this one finds them.
+    fn carry_out(&mut self, todo: Todo) {
+        if !self.options.rehearse && !self.options.in_place && todo.writes() {
+            self.notes.need();
+        }
+        self.finish.to_begin.push(todo.into());
+        self.begin_held();
+    }
+
+    /// Carries out what was decided, once nothing on disk says otherwise.
+    fn begin_held(&mut self) {
+        while self.notes.is_clean() {
+            let Some(Held(todo)) = self.finish.to_begin.pop() else { return };
+            self.begin(*todo);
+        }
+    }
+
+    fn begin(&mut self, todo: Todo) {
+        let Todo { prepared, puts, empty, make, adorn } = todo;
+        if self.options.rehearse {
+            self.rehearse(empty.into_iter().map(|(_, errand)| errand));
+            self.rehearse(make.into_iter().map(|(_, errand)| errand));
+            self.rehearse(adorn.into_iter().map(|(_, _, errand)| errand));
+            return self.answer(prepared.answers);
+        }
+        let hash = self.options.hash.function();
+        if !empty.is_empty() {
+            let (puts, errands) = empty.into_iter().unzip();
+            let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
+            self.errands.began(ticket, errands);
+        }
+        if !make.is_empty() {
+            let (makings, errands) = make.into_iter().unzip();
+            let ticket = self.talk.submit(Operation::Make(makings));
+            self.errands.began(ticket, errands);
+        }
+        if !adorn.is_empty() {
+            let (all, errands) =
+                adorn.into_iter().map(|(at, attributes, errand)| ((at, attributes), errand)).unzip();
+            let ticket = self.talk.submit(Operation::Adorn(all));
+            self.errands.began(ticket, errands);
+        }
+        if puts.is_empty() {
+            return self.answer(prepared.answers);
+        }
+        let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
+        self.preparing.insert(ticket, prepared);
+    }
+
+    /// Files were begun, or cannot be.
+    pub(super) fn prepared(&mut self, mut prepared: Prepared, results: Vec<Result<(), Fault>>) {
+        let mut again = Prepared::default();
+        let mut puts = Vec::new();
+        for ((number, begin), result) in std::mem::take(&mut prepared.files).into_iter().zip(results) {
+            let Some(file) = self.incoming.get_mut(&number.get()) else {
+                prepared.answers.insert(number.get(), Needed::Nothing);
+                continue;
+            };
+            match result {
+                Ok(()) => {
+                    if begin == Begin::Continue {
+                        self.talk.totals.resumed += file.content.size() - bytes_of(&file.left);
+                    }
+                }
+                Err(_) if begin == Begin::Continue => {
+                    // What was there before is gone, or cannot be trusted.
+                    let size = file.content.size();
+                    in_blocks(file.content.extents(), size).for_each(|block| file.left.insert(block));
+                    file.key.into_iter().for_each(|key| self.notes.void(key));
+                    let at = file.at.clone();
+                    let begin = Begin::Fresh;
+                    puts.push(Put { at, begin, check: Vec::new(), parts: Vec::new(), settle: None });
+                    again.files.push((number, begin));
+                    prepared.answers.remove(&number.get());
+                    again.answers.insert(number.get(), Needed::All);
+                }
+                Err(fault) => {
+                    prepared.answers.insert(number.get(), Needed::Nothing);
+                    let name = file.name.clone();
+                    self.fail(number, &name, &fault);
+                }
+            }
+        }
+        if !puts.is_empty() {
+            let again = Todo { prepared: again, puts, ..Todo::default() };
+            self.finish.to_begin.push(again.into());
+        }
+        // Nothing is missing of some: they only need their names.
+        let whole: Vec<u64> = prepared.answers.keys().copied().collect();
+        self.answer(prepared.answers);
+        whole.into_iter().for_each(|number| self.settle_if_whole(number));
+    }
+
+    fn answer(&mut self, answers: BTreeMap<u64, Needed>) {
+        let mut wants: Vec<Want> = Vec::new();
+        for (number, what) in answers {
+            let Ok(first) = FileNumber::new(number) else { continue };
+            match wants.last_mut() {
+                Some(last) if last.first.get() + last.count == number && last.what == what => last.count += 1,
+                _ => wants.push(Want { first, count: 1, what }),
+            }
+        }
+        let mut rest = wants.as_slice();
+        while !rest.is_empty() {
+            // Few enough extents for one frame.
+            let (some, more) = rest.split_at(rest.len().min(if has_extents(rest) { 4 } else { MAX_WANTS }));
+            rest = more;
+            match Wants::new(some.to_vec()) {
+                Ok(wants) => self.talk.send(&Frame::Wants(wants)),
+                Err(error) => self.give_up(crate::wire::Reason::Other, &error.to_string()),
+            }
+        }
+    }
+
+    fn rehearse(&mut self, errands: impl Iterator<Item = Errand>) {
+        errands.for_each(|errand| self.errand_done(errand, Ok(())));
+    }
+
+    pub(super) fn errand_done(&mut self, errand: Errand, result: Result<(), Fault>) {
+        let Errand { name, number, action } = errand;
+        match (result, number) {
+            (Ok(()), _) => {
+                let Some(action) = action else { return };
+                match action {
+                    Action::Removed => self.talk.totals.removed += 1,
+                    _ => self.talk.totals.moved += 1,
+                }
+                self.talk.reports.push(Report::Moved { name, action, bytes: 0 });
+            }
+            (Err(fault), Some(number)) => self.fail(number, &name, &fault),
+            (Err(fault), None) => {
+                let reason = crate::report::reason(fault.why);
+                self.talk.problem(crate::wire::About::Name(name), reason, &fault.text);
+            }
+        }
+    }
+
+    /// The attributes that an object gets.
+    fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
+        let keep = self.options.keep;
+        let bits = inode.mode.bits();
+        let is_directory = inode.kind == Kind::Directory;
+        let mode = match there {
+            _ if keep.modes => bits,
+            Some(seen) if (seen.kind == FileKind::Directory) == is_directory => seen.mode,
+            _ => bits & 0o777 & !self.options.umask,
+        };
+        let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Attributes {
+            mode: Some(mode),
+            mtime: Some(stamp(inode)),
+            user: keep.users.then(|| inode.user.id()),
+            group: keep.groups.then(|| inode.group.id()),
+            xattrs: keep.xattrs.then(xattrs),
+        }
+    }
+
+    /// Whether what is there has the same content, as far as size and time tell.
+    fn is_same(&self, inode: &Inode, found: &Found) -> bool {
+        let seen = &found.seen;
+        match &inode.kind {
+            Kind::File(content) => {
+                let same = seen.size == content.size() && seen.mtime == stamp(inode);
+                seen.kind == FileKind::File && same && !self.options.ignore_times
+            }
+            Kind::Symlink(target) => {
+                seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
+            }
+            Kind::Fifo => seen.kind == FileKind::Fifo,
+            Kind::CharacterDevice(device) => {
+                seen.kind == FileKind::CharacterDevice(device.major(), device.minor())
+            }
+            Kind::BlockDevice(device) => seen.kind == FileKind::BlockDevice(device.major(), device.minor()),
+            Kind::Directory => seen.kind == FileKind::Directory,
+        }
+    }
+
+    /// Whether attributes differ that are to be kept.
+    fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
+        let Some(Found { seen, xattrs, .. }) = found else { return true };
+        let keep = self.options.keep;
+        let is_link = seen.kind == FileKind::Symlink;
+        let mode = keep.modes && !is_link && seen.mode != inode.mode.bits();
+        // Only root can be sure to set a group.
+        let owners = keep.users && (seen.user != inode.user.id() || seen.group != inode.group.id());
+        let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
+        let attributes = keep.xattrs && !is_link && !there.eq(inode.xattrs.iter());
+        mode || owners || attributes || seen.mtime != stamp(inode)
+    }
+}
+
+impl Todo {
+    /// Whether any file is written beside its name.
+    fn writes(&self) -> bool {
+        !self.empty.is_empty() || self.prepared.answers.values().any(|what| *what != Needed::Nothing)
+    }
+}
+
+/// What is needed of a file that is begun.
+fn needed(file: &Incoming, resumed: bool) -> Needed {
+    let extents: Vec<Extent> = file.left.iter().collect();
+    match resumed {
+        false => Needed::All,
+        true if extents.is_empty() => Needed::Nothing,
+        true => Needed::Some(extents),
+    }
+}
+
+fn has_extents(wants: &[Want]) -> bool {
+    wants.iter().any(|want| matches!(want.what, Needed::Some(_)))
+}
+
+/// Names that the sink has for itself.
+fn refuse(name: &Name) -> Result<(), Fault> {
+    match name.components().any(is_ours) {
+        true => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
+        false => Ok(()),
+    }
+}
+
+fn bytes_of(extents: &ExtentSet) -> u64 {
+    extents.iter().map(Extent::length).sum()
+}
+
+/// The same file with its data widened to whole blocks, as it is sent and noted.
+fn in_whole_blocks(content: &Content) -> Content {
+    let size = content.size();
+    Content::seen(size, in_blocks(content.extents(), size)).unwrap_or_else(|_| content.clone())
+}
+
+fn object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Object, Fault> {
+    use numaio_machine::port::Object;
+    Ok(match kind {
+        Kind::Symlink(target) => Object::Symlink(target.as_bytes().into()),
+        Kind::Fifo => Object::Fifo,
+        Kind::CharacterDevice(device) if devices => Object::CharacterDevice(device.major(), device.minor()),
+        Kind::BlockDevice(device) if devices => Object::BlockDevice(device.major(), device.minor()),
+        Kind::CharacterDevice(_) | Kind::BlockDevice(_) => {
+            return Err(Fault::new(Why::Unsupported, "it is a device, and devices are not made"));
+        }
+        Kind::File(_) | Kind::Directory => return Err(Fault::new(Why::Other, "it is no special file")),
+    })
+}
+
+/// What was decided and waits to be carried out.
+#[derive(Debug)]
+pub(super) struct Held(Box<Todo>);
+
+impl From<Todo> for Held {
+    fn from(todo: Todo) -> Self {
+        Self(Box::new(todo))
+    }
+}

@@ -1,0 +1,405 @@
+//! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
+
+mod arrive;
+mod errands;
+mod finish;
+mod judge;
+mod notes;
+
+use crate::drive::{Command, Core, Talk};
+use crate::entry::{Content, Entry, FileNumber, Inode, Object};
+use crate::extent::ExtentSet;
+use crate::filter::Filter;
+use crate::hash::HashKind;
+use crate::name::Name;
+use crate::ours::JOURNAL;
+use crate::report::{reason, Ended, Report, Totals};
+use crate::wire::{About, End, Frame, Problem, Reason, Side, TransferId, WireError};
+use errands::Errands;
+use finish::Finish;
+use notes::Notes;
+use numaio_machine::port::{
+    Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Operation, Outcome, Stamp, Ticket,
+    Why,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// Most entries that are not decided or not complete; a source keeps to less.
+const MOST: usize = 4 * crate::source::WINDOW as usize;
+/// Most bytes of a journal that is read.
+const MOST_JOURNAL: usize = 64 << 20;
+
+/// Which attributes are set as they are at the source. Times always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keep {
+    /// Modes; else new files have the source's less the umask.
+    pub modes: bool,
+    /// Users.
+    pub users: bool,
+    /// Groups.
+    pub groups: bool,
+    /// Extended attributes, ACLs among them.
+    pub xattrs: bool,
+}
+
+/// When data is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// By the kernel, when it likes. A crash of the machine may damage what was moved shortly before.
+    None,
+    /// Before a file gets its name, and all at the end.
+    File,
+    /// All at the end.
+    End,
+}
+
+/// What the sink does.
+#[derive(Debug, Clone)]
+pub struct SinkOptions {
+    /// Which attributes to keep.
+    pub keep: Keep,
+    /// Bits that new files do not have, if modes are not kept.
+    pub umask: u32,
+    /// Whether devices may be made.
+    pub devices: bool,
+    /// Leave files alone that are newer here.
+    pub update: bool,
+    /// Move data also of files whose size and time are the same.
+    pub ignore_times: bool,
+    /// Remove what the source does not have.
+    pub delete: bool,
+    /// What the source leaves out is not removed.
+    pub filter: Filter,
+    /// Change nothing, and say what would be changed.
+    pub rehearse: bool,
+    /// What a file is called here that is all the source has.
+    pub alias: Option<Name>,
+    /// Write to the files themselves, not beside them.
+    pub in_place: bool,
+    /// When data is made durable.
+    pub sync: Sync,
+    /// How the source hashes.
+    pub hash: HashKind,
+    /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
+    /// synced is there: until the machine is started anew.
+    pub transfer: TransferId,
+}
+
+/// A file of which data is awaited.
+#[derive(Debug)]
+struct Incoming {
+    name: Name,
+    content: Content,
+    /// Where it is written to.
+    at: FilePath,
+    /// Attributes that it gets.
+    attributes: Attributes,
+    /// Its number in the journal, if it is noted there.
+    key: Option<FileNumber>,
+    /// Bytes that did not come yet.
+    left: ExtentSet,
+    /// Bytes that came.
+    bytes: u64,
+    /// Operations that write to it.
+    writing: usize,
+    /// How many bytes the source sent, once it says so.
+    done: Option<u64>,
+}
+
+/// Entries of a batch, in the order of the source.
+#[derive(Debug)]
+struct Work {
+    first: FileNumber,
+    entries: Vec<Entry>,
+    /// What is in their places; none before the look is over.
+    found: Option<Vec<Result<Option<Found>, Fault>>>,
+    look: Ticket,
+}
+
+/// The sink of a transfer.
+#[derive(Debug)]
+pub struct Sink<B> {
+    options: SinkOptions,
+    talk: Talk<B>,
+    opening: Option<Ticket>,
+    /// The number that the next entry must have.
+    next: u64,
+    works: VecDeque<Work>,
+    /// Directories of the first work are being made.
+    making: Option<Ticket>,
+    preparing: BTreeMap<Ticket, judge::Prepared>,
+    incoming: HashMap<u64, Incoming>,
+    writes: BTreeMap<Ticket, Vec<arrive::Written>>,
+    errands: Errands,
+    notes: Notes,
+    finish: Finish,
+    /// Told by the source at its end.
+    source_end: Option<End>,
+    /// Why it is given up; it ends when nothing is under way any more.
+    stopping: bool,
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// A sink at its beginning.
+    pub fn new(options: SinkOptions) -> Self {
+        let mut talk = Talk::new(Side::Sink, options.transfer);
+        let open = Operation::Open { journal: FilePath::new(0, JOURNAL), most: MOST_JOURNAL };
+        let opening = Some(talk.submit(open));
+        Self {
+            talk,
+            opening,
+            next: 0,
+            works: VecDeque::new(),
+            making: None,
+            preparing: BTreeMap::new(),
+            incoming: HashMap::new(),
+            writes: BTreeMap::new(),
+            errands: Errands::default(),
+            notes: Notes::new(options.transfer, options.sync),
+            finish: Finish::default(),
+            source_end: None,
+            stopping: false,
+            options,
+        }
+    }
+
+    /// How many bytes of a file were durable here before, summed over all: for tests that count.
+    pub fn resumed(&self) -> u64 {
+        self.talk.totals.resumed
+    }
+
+    fn received(&mut self, frames: &[u8], data: Option<(B, usize)>) -> Result<(), WireError> {
+        let mut heard = self.talk.hear(frames, data.as_ref().map(|(_, length)| *length))?;
+        let last = heard.pop();
+        heard.into_iter().try_for_each(|frame| self.frame(frame, None))?;
+        match last {
+            Some(frame) => self.frame(frame, data.map(|(buffer, _)| buffer)),
+            None => Ok(()),
+        }
+    }
+
+    fn frame(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
+        if self.source_end.is_some() {
+            return Err(WireError::AfterEnd);
+        }
+        match frame {
+            Frame::Batch(batch) => {
+                let (first, entries) = batch.into_parts();
+                self.take_batch(first, entries)
+            }
+            Frame::Chunk(chunk) => match data {
+                Some(data) => self.chunk(&chunk, data),
+                None => Err(WireError::Value("a chunk without data")),
+            },
+            Frame::Done(done) => self.file_done(done),
+            Frame::Problem(problem) => {
+                self.told(problem);
+                Ok(())
+            }
+            Frame::End(end) => {
+                if !self.is_all_there() {
+                    return Err(WireError::Value("an end before all data"));
+                }
+                self.source_end = Some(end);
+                Ok(())
+            }
+            Frame::Wants(_) => Err(WireError::Value("a frame that a source does not send")),
+        }
+    }
+
+    fn take_batch(&mut self, first: FileNumber, entries: Vec<Entry>) -> Result<(), WireError> {
+        let waiting: usize = self.works.iter().map(|work| work.entries.len()).sum();
+        if first.get() != self.next {
+            return Err(WireError::Value("the number of a batch's first entry"));
+        }
+        if waiting + self.incoming.len() > MOST {
+            return Err(WireError::Value("a flood of entries"));
+        }
+        self.next += entries.len() as u64;
+        self.talk.totals.entries += entries.len() as u64;
+        let mut entries = entries;
+        if let Some(alias) = &self.options.alias {
+            let only = |entry: &&mut Entry| entry.name.components().count() == 1;
+            entries.iter_mut().filter(only).for_each(|entry| entry.name = alias.clone());
+        }
+        let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
+        let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
+        let details = Details { xattrs: self.options.keep.xattrs, holes: false };
+        let look = self.talk.submit(Operation::Look { at, details });
+        self.works.push_back(Work { first, entries, found: None, look });
+        Ok(())
+    }
+
+    fn told(&mut self, problem: Problem) {
+        match &problem.about {
+            About::Transfer => {
+                self.stopping = true;
+            }
+            About::File(number, _) => self.drop_file(*number),
+            About::Name(_) => self.finish.incomplete = true,
+        }
+        self.talk.note(problem);
+    }
+
+    /// A file failed here: the source hears of it, and the others go on.
+    fn fail(&mut self, number: FileNumber, name: &Name, fault: &Fault) {
+        self.talk.problem(About::File(number, name.clone()), reason(fault.why), &fault.text);
+        self.drop_file(number);
+    }
+
+    /// Forgets what came of a file.
+    fn drop_file(&mut self, number: FileNumber) {
+        let Some(file) = self.incoming.remove(&number.get()) else { return };
+        // What is under way may still write to it: it is removed when that is over.
+        if !self.options.in_place {
+            self.notes.forget(file.key, file.at);
+        }
+    }
+
+    fn give_up(&mut self, reason: Reason, words: &str) {
+        if !self.stopping {
+            self.talk.problem(About::Transfer, reason, words);
+            self.stopping = true;
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Outcome<B>) {
+        if self.opening == Some(ticket) {
+            self.opening = None;
+            return self.opened(outcome);
+        }
+        match outcome {
+            Outcome::Looked(found) => {
+                if let Some((_, links)) = self.finish.looking.take_if(|(look, _)| *look == ticket) {
+                    self.link(links, found);
+                } else if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
+                    work.found = Some(found);
+                }
+            }
+            Outcome::Listed(listing) => self.listed(ticket, listing),
+            Outcome::Each(results) => self.each(ticket, results),
+            Outcome::Read { .. } | Outcome::Opened(_) => {}
+        }
+    }
+
+    fn each(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) {
+        if self.making == Some(ticket) {
+            self.making = None;
+            return self.made(results);
+        }
+        if let Some(prepared) = self.preparing.remove(&ticket) {
+            return self.prepared(prepared, results);
+        }
+        if let Some(written) = self.writes.remove(&ticket) {
+            return written.into_iter().zip(results).for_each(|(item, result)| self.written(item, result));
+        }
+        if self.notes.done(ticket, &results) {
+            return;
+        }
+        for (errand, result) in self.errands.done(ticket, results) {
+            self.errand_done(errand, result);
+        }
+    }
+
+    fn opened(&mut self, outcome: Outcome<B>) {
+        match outcome {
+            Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
+            Outcome::Opened(Ok(Opened::Absent)) => {}
+            Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
+            // An absent root and the like are told by what cannot be made there.
+            _ => self.notes.go_without(),
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let working = !self.preparing.is_empty() || !self.writes.is_empty() || !self.errands.is_empty();
+        !working && self.making.is_none() && self.finish.is_quiet()
+    }
+
+    fn end_if_stopped(&mut self) {
+        if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
+            return;
+        }
+        if let Some(operation) = self.notes.last() {
+            let ticket = self.talk.submit(operation);
+            self.notes.began(ticket);
+        }
+        if !self.notes.is_busy() {
+            self.talk.ended = Some(Ended::Failed);
+        }
+    }
+
+    fn note_on(&mut self) {
+        if self.opening.is_some() {
+            return;
+        }
+        while let Some(operation) = self.notes.next() {
+            let ticket = self.talk.submit(operation);
+            self.notes.began(ticket);
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
+    fn handle(&mut self, event: Event<B>) {
+        match event {
+            Event::Done(ticket, outcome) => self.done(ticket, outcome),
+            Event::Received(packet) if !self.stopping && self.talk.ended.is_none() => {
+                if let Err(error) = self.received(&packet.frames, packet.data) {
+                    self.give_up(Reason::Protocol, &error.to_string());
+                }
+            }
+            Event::Received(_) => {}
+            Event::Closed(why) => {
+                self.talk.closed = true;
+                if self.talk.ended.is_none() {
+                    self.give_up(Reason::Other, &format!("the link to the source is gone: {why}"));
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, _now: Duration) -> Option<Command<B>> {
+        if self.talk.commands.is_empty() && self.talk.ended.is_none() {
+            if self.stopping {
+                self.end_if_stopped();
+            } else if self.opening.is_none() {
+                self.work_on();
+                self.note_on();
+                self.finish_on();
+            }
+        }
+        self.talk.commands.pop_front()
+    }
+
+    fn wake(&self) -> Option<Duration> {
+        None
+    }
+
+    fn stop(&mut self, reason: Reason, words: &str) {
+        self.give_up(reason, words);
+    }
+
+    fn ended(&self) -> Option<&Ended> {
+        self.talk.ended.as_ref().filter(|_| self.talk.commands.is_empty())
+    }
+
+    fn reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.talk.reports)
+    }
+
+    fn totals(&self) -> Totals {
+        self.talk.totals
+    }
+}
+
+/// A time as ports say it.
+fn stamp(inode: &Inode) -> Stamp {
+    Stamp { seconds: inode.mtime.seconds(), nanoseconds: inode.mtime.nanoseconds() }
+}
+
+/// Something is in the place that must not be replaced.
+fn in_the_way(what: &str) -> Fault {
+    Fault::new(Why::Exists, format!("{what} is in its place"))
+}

@@ -1,0 +1,244 @@
+//! The journal on disk, and partial files that are to be removed.
+//!
+//! What the journal says of a partial file must be true whenever a run reads it. So whatever takes that back is on
+//! disk before the file is written to: [`Notes::is_clean`] tells when it is.
+
+use super::Sync;
+use crate::entry::{Content, FileNumber, Inode};
+use crate::extent::Extent;
+use crate::journal::{Journal, Left, Replay};
+use crate::name::Name;
+use crate::ours::JOURNAL;
+use crate::wire::TransferId;
+use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket};
+use std::collections::BTreeSet;
+
+/// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
+pub const FROM: u64 = 8 << 20;
+/// Bytes that were written and not noted, at which they are noted.
+const STEP: u64 = 16 << 20;
+/// The same if they must be made durable before.
+const STEP_SYNCED: u64 = 256 << 20;
+/// Where a journal has the identity of its transfer.
+const ID: std::ops::Range<usize> = 10..26;
+/// Bytes of an identity that tell how long the journal holds; the others make names of partial files.
+const EPOCH: usize = 8;
+/// The epoch of a journal that speaks only of what was made durable.
+const FOR_EVER: [u8; EPOCH] = [0; EPOCH];
+
+/// What is known of partial files, and what of that is on disk.
+#[derive(Debug)]
+pub(super) struct Notes {
+    transfer: TransferId,
+    sync: Sync,
+    journal: Option<Journal>,
+    /// A compact journal that begins the file anew.
+    anew: Option<Vec<u8>>,
+    /// Where the next bytes go.
+    offset: u64,
+    /// Whether there is a file on disk.
+    on_disk: bool,
+    /// Files that were written to since the last note.
+    touched: BTreeSet<FilePath>,
+    /// Bytes written to them.
+    bytes: u64,
+    /// Something that was noted does not hold any more.
+    urgent: bool,
+    /// The journal is to be there before files are begun.
+    needed: bool,
+    unwanted: Vec<FilePath>,
+    under_way: Option<(Ticket, UnderWay)>,
+    /// What was given to be submitted.
+    given: UnderWay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnderWay {
+    Record,
+    Removal,
+}
+
+impl Notes {
+    pub fn new(transfer: TransferId, sync: Sync) -> Self {
+        let mut transfer = transfer;
+        if sync != Sync::None {
+            transfer.0[..EPOCH].copy_from_slice(&FOR_EVER);
+        }
+        Self {
+            transfer,
+            sync,
+            journal: Some(Journal::new(transfer)),
+            anew: None,
+            offset: 0,
+            on_disk: false,
+            touched: BTreeSet::new(),
+            bytes: 0,
+            urgent: false,
+            needed: false,
+            unwanted: Vec::new(),
+            under_way: None,
+            given: UnderWay::Record,
+        }
+    }
+
+    /// The identity that names of partial files are made of.
+    pub fn transfer(&self) -> TransferId {
+        let mut id = self.transfer;
+        id.0[..EPOCH].copy_from_slice(&FOR_EVER);
+        id
+    }
+
+    /// The journal of a transfer before this one is there.
+    pub fn found(&mut self, bytes: &[u8]) {
+        self.on_disk = true;
+        let id = bytes.get(ID).and_then(|id| id.first_chunk::<16>()).copied().map(TransferId);
+        let mut replay = Replay::new(id.unwrap_or(self.transfer));
+        let journal = replay.push(bytes).and_then(|()| replay.finish()).ok().map(|(journal, _)| journal);
+        // The partial files of that transfer get written over, whether or not what was noted holds.
+        if let (Some(id), Some(_)) = (id, &journal) {
+            self.transfer.0[EPOCH..].copy_from_slice(&id.0[EPOCH..]);
+        }
+        let holds = |id: TransferId| id.0[..EPOCH] == FOR_EVER || id.0[..EPOCH] == self.transfer.0[..EPOCH];
+        let held = journal.filter(|_| id.is_some_and(holds));
+        self.urgent = held.is_none();
+        let mut journal = held.unwrap_or_else(|| Journal::new(self.transfer));
+        journal.continue_as(self.transfer);
+        self.anew = Some(journal.compact());
+        self.journal = Some(journal);
+    }
+
+    /// There is no journal: what is cut cannot be continued.
+    pub fn go_without(&mut self) {
+        self.journal = None;
+    }
+
+    /// The number under which a file is noted, if it is large enough.
+    pub fn key(&self, name: &Name, inode: &Inode, content: &Content) -> Option<FileNumber> {
+        if content.size() < FROM || self.journal.is_none() {
+            return None;
+        }
+        let (seconds, nanoseconds) = (inode.mtime.seconds(), inode.mtime.nanoseconds());
+        let size = content.size().to_be_bytes();
+        let facts = [&size[..], &seconds.to_be_bytes(), &nanoseconds.to_be_bytes(), name.as_bytes()];
+        FileNumber::new(twox_hash::XxHash3_64::oneshot(&facts.concat()) >> 2).ok()
+    }
+
+    /// What of a file is not durable.
+    pub fn left(&self, key: FileNumber, content: &Content) -> Option<Left> {
+        self.journal.as_ref().map(|journal| journal.left(key, content))
+    }
+
+    /// Part of a file was written.
+    pub fn wrote(&mut self, key: FileNumber, at: &FilePath, extent: Extent) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.durable(key, extent);
+        self.bytes += extent.length();
+        self.touched.insert(at.clone());
+    }
+
+    /// Nothing that was noted of a file holds any more, and it is to be written anew.
+    pub fn void(&mut self, key: FileNumber) {
+        if let Some(journal) = &mut self.journal {
+            journal.void(key);
+            self.urgent = true;
+        }
+    }
+
+    /// Whether files may be begun anew.
+    pub fn is_clean(&self) -> bool {
+        self.journal.is_none() || !(self.urgent || self.needed)
+    }
+
+    /// Files are to be begun beside their names, which another run must find: they are made of the identity in the
+    /// journal.
+    pub fn need(&mut self) {
+        self.needed |= !self.on_disk;
+    }
+
+    /// A file has its name: what was noted of it is of no use.
+    pub fn finished(&mut self, key: Option<FileNumber>, at: &FilePath) {
+        self.touched.remove(at);
+        if let (Some(key), Some(journal)) = (key, &mut self.journal) {
+            journal.void(key);
+        }
+    }
+
+    /// A partial file is to be removed.
+    pub fn forget(&mut self, key: Option<FileNumber>, at: FilePath) {
+        self.finished(key, &at);
+        self.unwanted.push(at);
+    }
+
+    /// Whether anything is under way.
+    pub fn is_busy(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Whether there is nothing to do any more.
+    pub fn is_over(&self) -> bool {
+        !self.is_busy() && self.unwanted.is_empty()
+    }
+
+    /// What to do now, if it is time.
+    pub fn next<B>(&mut self) -> Option<Operation<B>> {
+        let step = if self.sync == Sync::None { STEP } else { STEP_SYNCED };
+        self.do_next(step)
+    }
+
+    /// What to do before all is given up.
+    pub fn last<B>(&mut self) -> Option<Operation<B>> {
+        self.do_next(1)
+    }
+
+    fn do_next<B>(&mut self, step: u64) -> Option<Operation<B>> {
+        if self.is_busy() {
+            return None;
+        }
+        if self.journal.is_some() && (self.urgent || self.needed || self.bytes >= step) {
+            self.given = UnderWay::Record;
+            return self.record();
+        }
+        self.given = UnderWay::Removal;
+        (!self.unwanted.is_empty()).then(|| Operation::Remove(self.unwanted.drain(..).collect()))
+    }
+
+    fn record<B>(&mut self) -> Option<Operation<B>> {
+        let journal = self.journal.as_mut()?;
+        let mut bytes = self.anew.take().unwrap_or_default();
+        bytes.append(&mut journal.take_log());
+        self.bytes = 0;
+        let synced = self.sync != Sync::None;
+        let offset = self.offset;
+        self.offset += bytes.len() as u64;
+        let after = std::mem::take(&mut self.touched).into_iter().filter(|_| synced).collect();
+        self.on_disk = true;
+        let journal = FilePath::new(0, JOURNAL);
+        Some(Operation::Record(Record { journal, offset, bytes, after, sync: synced || self.urgent }))
+    }
+
+    /// What [`Notes::next`] or [`Notes::last`] gave was submitted.
+    pub fn began(&mut self, ticket: Ticket) {
+        self.under_way = Some((ticket, self.given));
+    }
+
+    /// An operation ended; tells whether it was one of these.
+    pub fn done(&mut self, ticket: Ticket, results: &[Result<(), Fault>]) -> bool {
+        let Some((_, what)) = self.under_way.take_if(|(under_way, _)| *under_way == ticket) else {
+            return false;
+        };
+        if what == UnderWay::Record {
+            (self.urgent, self.needed) = (false, false);
+            if results.iter().any(Result::is_err) {
+                // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
+                self.journal = None;
+            }
+        }
+        true
+    }
+
+    /// What removes the journal at the end.
+    pub fn close(&mut self) -> Option<FilePath> {
+        self.journal = None;
+        std::mem::take(&mut self.on_disk).then(|| FilePath::new(0, JOURNAL))
+    }
+}

@@ -1,0 +1,447 @@
+//! The side where the files are: scans, tells of entries, and sends what the sink wants.
+
+mod reading;
+mod scan;
+
+use crate::chunk::{Cutter, Job, Policy, PolicyError};
+use crate::drive::{Command, Core, Talk};
+use crate::entry::{
+    Content, DeviceNumber, Entry, EntryError, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time,
+    Xattrs,
+};
+use crate::extent::{Extent, ExtentSet};
+use crate::filter::Filter;
+use crate::hash::HashKind;
+use crate::name::Name;
+use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::wire::{
+    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, TransferId, Want, WireError,
+};
+use numaio_machine::port::{Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Ticket, BLOCK};
+use reading::Reading;
+use scan::{Met, Scan};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Most entries that the sink did not answer yet, or whose data was not sent yet.
+pub const WINDOW: u64 = 16_384;
+/// Entries of a batch that is sent though there is room for more.
+const BATCH: usize = 256;
+
+/// Where a scan begins: see [`crate::filter::Origin`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Which root of the port.
+    pub root: u32,
+    /// The one thing in it that is moved; none if all of the directory's content is.
+    pub only: Option<Name>,
+}
+
+impl Origin {
+    fn path(&self) -> FilePath {
+        FilePath::new(self.root, self.only.as_ref().map_or(&b""[..], Name::as_bytes))
+    }
+}
+
+/// What the source does.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// Where to begin.
+    pub origins: Vec<Origin>,
+    /// Whether to move directories with what they hold; else they are left out, and said.
+    pub recursive: bool,
+    /// Whether to read extended attributes.
+    pub xattrs: bool,
+    /// Whether to move devices.
+    pub devices: bool,
+    /// What to leave out.
+    pub filter: Filter,
+    /// How to hash.
+    pub hash: HashKind,
+    /// How to cut files into pieces.
+    pub policy: Policy,
+    /// Operations that read, at a time.
+    pub reads: usize,
+    /// Most bytes of data a second.
+    pub limit: Option<u64>,
+    /// The identity of the transfer.
+    pub transfer: TransferId,
+}
+
+/// A regular file that the sink was told of.
+#[derive(Debug)]
+struct File {
+    path: FilePath,
+    name: Name,
+    identity: Identity,
+    content: Content,
+    /// Bytes that are to be sent; none before the sink answered.
+    wanted: Option<u64>,
+    sent: u64,
+}
+
+/// The source of a transfer.
+#[derive(Debug)]
+pub struct Source<B> {
+    options: SourceOptions,
+    talk: Talk<B>,
+    scan: Scan,
+    batch: BatchEncoder,
+    in_batch: usize,
+    next: FileNumber,
+    answered: u64,
+    files: HashMap<u64, File>,
+    /// Files with several names: file system and inode, the name that was sent, and how many are to come.
+    links: HashMap<(u64, u64), (Name, u64)>,
+    cutter: Cutter,
+    reading: Reading,
+    said_end: bool,
+}
+
+impl<B: AsRef<[u8]>> Source<B> {
+    /// A source at its beginning.
+    ///
+    /// # Errors
+    /// The policy is out of bounds.
+    pub fn new(options: SourceOptions) -> Result<Self, PolicyError> {
+        let first = FileNumber::FIRST;
+        Ok(Self {
+            talk: Talk::new(Side::Source, options.transfer),
+            scan: Scan::new(&options),
+            batch: BatchEncoder::new(first),
+            in_batch: 0,
+            next: first,
+            answered: 0,
+            files: HashMap::new(),
+            links: HashMap::new(),
+            cutter: Cutter::new(options.policy.clone())?,
+            reading: Reading::new(&options),
+            said_end: false,
+            options,
+        })
+    }
+
+    fn meet(&mut self, met: Met) {
+        let Met { path, name, found } = met;
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
+        };
+        let is_directory = found.seen.kind == FileKind::Directory;
+        if !self.options.filter.takes(&name, is_directory) {
+            return;
+        }
+        if is_directory && !self.options.recursive {
+            return self.leave_out(name, "it is a directory, and is not entered without being told to");
+        }
+        if !self.scan.is_new(&name) {
+            // The directories of two origins are merged.
+            if is_directory {
+                self.scan.enter(path, name);
+            }
+            return;
+        }
+        if let Some(object) = self.as_link(&name, &found) {
+            return self.tell(Entry { name, object });
+        }
+        let inode = match inode(&found, self.options.devices) {
+            Ok(inode) => inode,
+            Err(words) => return self.leave_out(name, &words),
+        };
+        if is_directory {
+            self.scan.enter(path.clone(), name.clone());
+        }
+        if let Kind::File(content) = &inode.kind {
+            self.talk.totals.size += content.size();
+            let identity = found.seen.identity();
+            let content = content.clone();
+            let file = File { path, name: name.clone(), identity, content, wanted: None, sent: 0 };
+            self.files.insert(self.next.get(), file);
+        }
+        self.tell(Entry { name, object: Object::New(inode) });
+    }
+
+    fn leave_out(&mut self, name: Name, words: &str) {
+        self.talk.problem(About::Name(name), Reason::Unsupported, words);
+    }
+
+    /// Whether it is a further name of a file whose first name was sent.
+    fn as_link(&mut self, name: &Name, found: &Found) -> Option<Object> {
+        let seen = &found.seen;
+        if seen.links < 2 || seen.kind == FileKind::Directory {
+            return None;
+        }
+        let key = (seen.volume, seen.inode);
+        let Some((first, left)) = self.links.get_mut(&key) else {
+            self.links.insert(key, (name.clone(), seen.links - 1));
+            return None;
+        };
+        let first = first.clone();
+        *left -= 1;
+        if *left == 0 {
+            self.links.remove(&key);
+        }
+        Some(Object::HardLink(first))
+    }
+
+    fn tell(&mut self, entry: Entry) {
+        for _ in 0..2 {
+            match self.batch.push(&entry) {
+                Ok(true) => {
+                    self.in_batch += 1;
+                    self.talk.totals.entries += 1;
+                    match FileNumber::new(self.next.get() + 1) {
+                        Ok(next) => self.next = next,
+                        Err(error) => self.give_up(Reason::Other, &error.to_string()),
+                    }
+                    return;
+                }
+                Ok(false) => self.send_batch(),
+                Err(error) => {
+                    self.files.remove(&self.next.get());
+                    return self.talk.problem(
+                        About::Name(entry.name),
+                        Reason::Unsupported,
+                        &error.to_string(),
+                    );
+                }
+            }
+        }
+    }
+
+    fn send_batch(&mut self) {
+        let mut frames = Vec::new();
+        match self.batch.take(&mut frames) {
+            Ok(_) if frames.is_empty() => {}
+            Ok(_) => self.talk.send_bytes(frames),
+            Err(error) => self.give_up(Reason::Other, &error.to_string()),
+        }
+        self.in_batch = 0;
+    }
+
+    fn want(&mut self, want: Want) -> Result<(), WireError> {
+        let last = want.first.get().saturating_add(want.count);
+        self.answered = self.answered.saturating_add(want.count);
+        if last.max(self.answered) > self.next.get() - self.in_batch as u64 {
+            return Err(WireError::Value("an answer about no entry"));
+        }
+        for number in want.first.get()..last {
+            match &want.what {
+                Needed::Nothing => drop(self.files.remove(&number)),
+                Needed::All => self.begin(number, None)?,
+                Needed::Some(extents) => self.begin(number, Some(extents))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to send a file.
+    fn begin(&mut self, number: u64, extents: Option<&Vec<Extent>>) -> Result<(), WireError> {
+        let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
+        let file = file.ok_or(WireError::Value("an answer about no file"))?;
+        let size = file.content.size();
+        let mut blocks = ExtentSet::default();
+        match extents {
+            None => in_blocks(file.content.extents(), size).for_each(|block| blocks.insert(block)),
+            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+        }
+        let number = FileNumber::new(number)?;
+        let job = Job::rest(number, file.identity.inode, &blocks);
+        if job.bytes() == 0 {
+            return Err(WireError::Value("an answer that wants no byte"));
+        }
+        file.wanted = Some(job.bytes());
+        let whole = job.bytes();
+        let name = file.name.clone();
+        self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes: whole });
+        self.reading.push(&mut self.cutter, job);
+        Ok(())
+    }
+
+    /// A file cannot be read as it should be: the others go on.
+    fn fail(&mut self, number: FileNumber, fault: &Fault) {
+        if let Some(file) = self.files.remove(&number.get()) {
+            self.talk.problem(About::File(number, file.name), reason(fault.why), &fault.text);
+        }
+    }
+
+    fn give_up(&mut self, reason: Reason, words: &str) {
+        if self.talk.ended.is_none() {
+            self.talk.problem(About::Transfer, reason, words);
+            self.talk.ended = Some(Ended::Failed);
+        }
+    }
+
+    fn received(&mut self, frames: &[u8], data: Option<usize>) -> Result<(), WireError> {
+        for frame in self.talk.hear(frames, data)? {
+            match frame {
+                Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
+                Frame::Problem(problem) => self.told(problem),
+                Frame::End(end) if self.said_end => {
+                    (self.talk.totals.moved, self.talk.totals.bytes) = (end.entries, end.bytes);
+                    self.talk.ended = Some(Ended::Done);
+                }
+                _ => return Err(WireError::Value("a frame that a sink does not send")),
+            }
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, problem: Problem) {
+        match &problem.about {
+            About::Transfer => self.talk.ended = Some(Ended::Failed),
+            About::File(number, _) => drop(self.files.remove(&number.get())),
+            About::Name(_) => {}
+        }
+        self.talk.note(problem);
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Outcome<B>) {
+        match outcome {
+            Outcome::Listed(listing) => match self.scan.listed(ticket, listing) {
+                Ok(all) => all.into_iter().for_each(|met| self.meet(met)),
+                Err(met) => self.meet(met),
+            },
+            Outcome::Looked(mut found) => {
+                let met = found.pop().and_then(|found| self.scan.looked(ticket, found));
+                met.into_iter().for_each(|met| self.meet(met));
+            }
+            Outcome::Read { results, data } => self.read(ticket, results, data),
+            Outcome::Each(_) | Outcome::Opened(_) => {}
+        }
+    }
+
+    /// Lists more if there is room for what will be met.
+    fn scan_on(&mut self) {
+        while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) < WINDOW {
+            let Some((operation, begun)) = self.scan.next() else { return };
+            let ticket = self.talk.submit(operation);
+            self.scan.began(ticket, begun);
+        }
+    }
+
+    fn unanswered(&self) -> u64 {
+        self.next.get() - self.answered
+    }
+
+    /// Sends the entries that wait, unless more come soon and the sink has enough to do.
+    fn tell_on(&mut self) {
+        let starving = self.reading.is_idle() && self.unanswered() == self.in_batch as u64;
+        if self.in_batch > 0 && (self.in_batch >= BATCH || starving || self.scan.is_over()) {
+            self.send_batch();
+        }
+    }
+
+    fn end_if_done(&mut self) {
+        let over = self.scan.is_over() && self.unanswered() == 0 && self.files.is_empty();
+        if over && self.reading.is_idle() && !self.said_end && self.talk.heard_hello {
+            self.said_end = true;
+            let totals = &self.talk.totals;
+            let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);
+            self.talk.send(&Frame::End(End { entries, failed, bytes }));
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Core<B> for Source<B> {
+    fn handle(&mut self, event: Event<B>) {
+        if self.talk.ended.is_some() {
+            return;
+        }
+        match event {
+            Event::Done(ticket, outcome) => self.done(ticket, outcome),
+            Event::Received(packet) => {
+                let length = packet.data.as_ref().map(|(_, length)| *length);
+                if let Err(error) = self.received(&packet.frames, length) {
+                    self.give_up(Reason::Protocol, &error.to_string());
+                }
+            }
+            Event::Closed(why) => {
+                self.give_up(Reason::Other, &format!("the link to the sink is gone: {why}"))
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Duration) -> Option<Command<B>> {
+        if self.talk.commands.is_empty() && self.talk.ended.is_none() {
+            self.scan_on();
+            self.tell_on();
+            self.read_on(now);
+            self.end_if_done();
+        }
+        self.talk.commands.pop_front()
+    }
+
+    fn wake(&self) -> Option<Duration> {
+        self.reading.wake()
+    }
+
+    fn stop(&mut self, reason: Reason, words: &str) {
+        self.give_up(reason, words);
+    }
+
+    fn ended(&self) -> Option<&Ended> {
+        self.talk.ended.as_ref().filter(|_| self.talk.commands.is_empty())
+    }
+
+    fn reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.talk.reports)
+    }
+
+    fn totals(&self) -> Totals {
+        self.talk.totals
+    }
+}
+
+/// Extents widened to whole blocks, the last one to the end of the file: what is hashed, sent and resumed.
+pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> impl Iterator<Item = Extent> {
+    let block = BLOCK as u64;
+    extents.filter_map(move |extent| {
+        let start = extent.start() / block * block;
+        let end = extent.end().div_ceil(block).saturating_mul(block).min(size);
+        Extent::between(start, end)
+    })
+}
+
+/// What was found as the protocol says it; else why it cannot be said.
+fn inode(found: &Found, devices: bool) -> Result<Inode, String> {
+    let say = |error: EntryError| error.to_string();
+    let seen = &found.seen;
+    let device = |major, minor| match devices {
+        true => DeviceNumber::new(major, minor).map_err(say),
+        false => Err("it is a device, and devices are not moved".to_owned()),
+    };
+    let kind = match seen.kind {
+        FileKind::File => Kind::File(content(found).map_err(say)?),
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => {
+            Kind::Symlink(Target::new(found.target.clone().unwrap_or_default()).map_err(say)?)
+        }
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => return Err("it is a socket, and nothing is behind one elsewhere".to_owned()),
+        FileKind::CharacterDevice(major, minor) => Kind::CharacterDevice(device(major, minor)?),
+        FileKind::BlockDevice(major, minor) => Kind::BlockDevice(device(major, minor)?),
+    };
+    let mut xattrs = Xattrs::default();
+    for (name, value) in &found.xattrs {
+        xattrs.insert(name, value).map_err(say)?;
+    }
+    Ok(Inode {
+        kind,
+        mode: Mode::new(seen.mode).map_err(say)?,
+        mtime: Time::new(seen.mtime.seconds, seen.mtime.nanoseconds).map_err(say)?,
+        user: Owner::new(seen.user, None).map_err(say)?,
+        group: Owner::new(seen.group, None).map_err(say)?,
+        xattrs,
+    })
+}
+
+fn content(found: &Found) -> Result<Content, EntryError> {
+    match &found.data {
+        None => Content::dense(found.seen.size),
+        Some(data) => {
+            let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end));
+            Content::seen(found.seen.size, extents)
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading what the sink wants, and sending it.
+
+use super::{Source, SourceOptions};
+use crate::chunk::{Cutter, Job};
+use crate::entry::FileNumber;
+use crate::extent::Extent;
+use crate::wire::{Chunk, ChunkPart, Done, Frame, Reason};
+use numaio_machine::port::{Digest, Fault, Operation, ReadPiece, Ticket};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Pieces of one task that are read one by one.
+type Pieces = Box<dyn Iterator<Item = (FileNumber, Extent)> + Send>;
+
+/// What is read and what is to be.
+pub(super) struct Reading {
+    /// Files that did not fit into the cutter's window.
+    waiting: VecDeque<Job>,
+    pieces: Option<Pieces>,
+    under_way: BTreeMap<Ticket, Vec<(FileNumber, Extent)>>,
+    most: usize,
+    /// Bytes a second.
+    limit: Option<u64>,
+    /// When the next read may begin.
+    ready: Duration,
+    throttled: bool,
+}
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reading").field("under_way", &self.under_way).finish_non_exhaustive()
+    }
+}
+
+impl Reading {
+    pub fn new(options: &SourceOptions) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            pieces: None,
+            under_way: BTreeMap::new(),
+            most: options.reads.max(1),
+            limit: options.limit,
+            ready: Duration::ZERO,
+            throttled: false,
+        }
+    }
+
+    pub fn push(&mut self, cutter: &mut Cutter, job: Job) {
+        if let Err(job) = cutter.push(job) {
+            self.waiting.push_back(job);
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.pieces.is_none() && self.waiting.is_empty()
+    }
+
+    pub fn wake(&self) -> Option<Duration> {
+        self.throttled.then_some(self.ready)
+    }
+
+    /// What to read next: a bundle, or one piece of a file.
+    fn next(&mut self, cutter: &mut Cutter) -> Option<Vec<(FileNumber, Extent)>> {
+        loop {
+            if let Some(piece) = self.pieces.as_mut().and_then(Iterator::next) {
+                return Some(vec![piece]);
+            }
+            self.pieces = None;
+            while let Some(job) = self.waiting.pop_front() {
+                if let Err(job) = cutter.push(job) {
+                    self.waiting.push_front(job);
+                    break;
+                }
+            }
+            let task = cutter.poll().or_else(|| {
+                // Nothing better will come while we wait.
+                let idle = self.under_way.len() < self.most.div_ceil(2);
+                idle.then(|| cutter.flush()).and_then(|()| cutter.poll())
+            })?;
+            if task.files().count() > 1 {
+                return Some(task.into_pieces().collect());
+            }
+            self.pieces = Some(task.into_pieces());
+        }
+    }
+
+    /// Waits for its turn under a limit of the rate.
+    fn may_read(&mut self, now: Duration) -> bool {
+        self.throttled = self.limit.is_some() && now < self.ready;
+        !self.throttled
+    }
+
+    fn spend(&mut self, bytes: u64, now: Duration) {
+        if let Some(limit) = self.limit {
+            let takes = Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
+            self.ready = self.ready.max(now) + takes;
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Source<B> {
+    /// Begins as many reads as may be under way.
+    pub(super) fn read_on(&mut self, now: Duration) {
+        while self.reading.under_way.len() < self.reading.most && self.reading.may_read(now) {
+            let Some(mut pieces) = self.reading.next(&mut self.cutter) else { return };
+            // Files that failed meanwhile are left out.
+            pieces.retain(|(file, _)| self.files.contains_key(&file.get()));
+            if pieces.is_empty() {
+                continue;
+            }
+            self.reading.spend(pieces.iter().map(|(_, extent)| extent.length()).sum(), now);
+            let read = |(number, extent): &(FileNumber, Extent)| {
+                let file = self.files.get(&number.get())?;
+                let (at, identity) = (file.path.clone(), file.identity);
+                Some(ReadPiece { at, identity, offset: extent.start(), length: extent.length() as usize })
+            };
+            let operation = Operation::Read {
+                pieces: pieces.iter().filter_map(read).collect(),
+                hash: self.options.hash.function(),
+            };
+            let ticket = self.talk.submit(operation);
+            self.reading.under_way.insert(ticket, pieces);
+        }
+    }
+
+    /// Something was read: it is sent, and files that are complete with it are told to be so.
+    pub(super) fn read(&mut self, ticket: Ticket, results: Vec<Result<Digest, Fault>>, data: B) {
+        let Some(pieces) = self.reading.under_way.remove(&ticket) else { return };
+        let mut parts = Vec::new();
+        let mut faults = Vec::new();
+        for ((file, extent), result) in pieces.into_iter().zip(results) {
+            match result {
+                Ok(digest) => parts.push(ChunkPart { file, extent, digest }),
+                Err(fault) => faults.push((file, fault)),
+            }
+        }
+        let length: u64 = parts.iter().map(|part| part.extent.length()).sum();
+        let told: Vec<(FileNumber, Extent)> = parts.iter().map(|part| (part.file, part.extent)).collect();
+        if !parts.is_empty() {
+            match Chunk::new(self.options.hash, parts) {
+                Ok(chunk) => self.talk.send_data(&Frame::Chunk(chunk), data, length as usize),
+                Err(error) => return self.give_up(Reason::Other, &error.to_string()),
+            }
+            self.talk.totals.bytes += length;
+        }
+        told.into_iter().for_each(|(file, extent)| self.sent(file, extent));
+        faults.into_iter().for_each(|(file, fault)| self.fail(file, &fault));
+    }
+
+    fn sent(&mut self, number: FileNumber, extent: Extent) {
+        let Some(file) = self.files.get_mut(&number.get()) else { return };
+        file.sent += extent.length();
+        if file.wanted.is_none_or(|wanted| file.sent < wanted) {
+            return;
+        }
+        let (bytes, size) = (file.sent, file.content.size());
+        self.files.remove(&number.get());
+        if (extent.start(), extent.end()) != (0, size) {
+            self.talk.send(&Frame::Done(Done { file: number, bytes }));
+        }
+    }
+}

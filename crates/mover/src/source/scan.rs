@@ -1,0 +1,146 @@
+//! Finding what is to be moved: directories are listed depth first, several at a time, a part of a large one after
+//! the other, so that no list of all files is ever held.
+
+use super::{Origin, SourceOptions};
+use crate::name::Name;
+use crate::ours::is_ours;
+use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
+use std::collections::{BTreeMap, HashSet};
+
+/// Listings under way at a time.
+const LISTINGS: usize = 4;
+/// Names of one listing.
+const NAMES: usize = 512;
+
+/// Something that was met, or why it could not be looked at.
+pub(super) struct Met {
+    /// Where it is.
+    pub path: FilePath,
+    /// What it is called at the sink.
+    pub name: Name,
+    /// What it is.
+    pub found: Result<Found, Fault>,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// Look at where an origin begins.
+    Begin(Origin),
+    List(FilePath, Name),
+    More(u64, FilePath, Name),
+}
+
+/// A walk over all origins.
+#[derive(Debug)]
+pub(super) struct Scan {
+    details: Details,
+    recursive: bool,
+    /// What is still to do; the last one first.
+    stack: Vec<Step>,
+    under_way: BTreeMap<Ticket, Step>,
+    /// Hashes of the names that were met; kept if one name may be met twice.
+    met: Option<HashSet<u128>>,
+}
+
+impl Scan {
+    pub fn new(options: &SourceOptions) -> Self {
+        let origins = options.origins.clone();
+        Self {
+            details: Details { xattrs: options.xattrs, holes: true },
+            recursive: options.recursive,
+            met: (origins.len() > 1).then(HashSet::new),
+            stack: origins.into_iter().rev().map(Step::Begin).collect(),
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// Whether all was met.
+    pub fn is_over(&self) -> bool {
+        self.stack.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Names that listings under way may give.
+    pub fn expected(&self) -> usize {
+        self.under_way.len() * NAMES
+    }
+
+    /// What to do next; it is to be told by [`Scan::began`].
+    pub fn next<B>(&mut self) -> Option<(Operation<B>, Begun)> {
+        if self.under_way.len() == LISTINGS {
+            return None;
+        }
+        let step = self.stack.pop()?;
+        let (most, details) = (NAMES, self.details);
+        let operation = match &step {
+            Step::Begin(origin) => Operation::Look { at: vec![origin.path()], details },
+            Step::List(path, _) => Operation::List { directory: path.clone(), most, details },
+            Step::More(listing, ..) => Operation::More { listing: *listing, most, details },
+        };
+        Some((operation, Begun(step)))
+    }
+
+    /// The operation was submitted.
+    pub fn began(&mut self, ticket: Ticket, begun: Begun) {
+        self.under_way.insert(ticket, begun.0);
+    }
+
+    /// Objects were looked at. None if the ticket is none of a scan.
+    pub fn looked(&mut self, ticket: Ticket, found: Result<Option<Found>, Fault>) -> Option<Met> {
+        let Step::Begin(origin) = self.under_way.remove(&ticket)? else { return None };
+        let path = origin.path();
+        let found = found.and_then(|found| {
+            let absent = || Fault::new(numaio_machine::port::Why::NotFound, "there is no such file");
+            found.ok_or_else(absent)
+        });
+        Some(Met { path, name: origin.only.clone().unwrap_or_else(Name::root), found })
+    }
+
+    /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
+    pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Result<Vec<Met>, Met> {
+        let (path, name) = match self.under_way.remove(&ticket) {
+            Some(Step::List(path, name) | Step::More(_, path, name)) => (path, name),
+            _ => return Ok(Vec::new()),
+        };
+        let listing = match listing {
+            Ok(listing) => listing,
+            Err(fault) => return Err(Met { path, name, found: Err(fault) }),
+        };
+        if let Some(more) = listing.more {
+            self.stack.push(Step::More(more, path.clone(), name.clone()));
+        }
+        let entries = listing.found.into_iter().filter(|(component, _)| !is_ours(component));
+        Ok(entries
+            .map(|(component, found)| {
+                let below = if path.name.is_empty() {
+                    component.clone()
+                } else {
+                    [&path.name, &b"/"[..], &component].concat().into()
+                };
+                let path = FilePath::new(path.root, below);
+                match name.join(&component) {
+                    Ok(name) => Met { path, name, found },
+                    Err(error) => {
+                        let why = numaio_machine::port::Why::NameTooLong;
+                        Met { path, name: name.clone(), found: Err(Fault::new(why, error)) }
+                    }
+                }
+            })
+            .collect())
+    }
+
+    /// A directory is to be moved: so is what it holds.
+    pub fn enter(&mut self, path: FilePath, name: Name) {
+        if self.recursive {
+            self.stack.push(Step::List(path, name));
+        }
+    }
+
+    /// Whether a name is met for the first time. Two origins may hold the same name; the first one counts.
+    pub fn is_new(&mut self, name: &Name) -> bool {
+        let hash = || twox_hash::XxHash3_128::oneshot(name.as_bytes());
+        self.met.as_mut().is_none_or(|met| met.insert(hash()))
+    }
+}
+
+/// A step that was taken from the stack.
+pub(super) struct Begun(Step);

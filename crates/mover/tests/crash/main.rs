@@ -1,0 +1,154 @@
+//! Whole transfers over simulated disks and a simulated link, cut at any step, and what is there afterwards.
+//!
+//! The seed of a failure stands in its message; `NUMAIO_SEED=N` runs that one alone, `NUMAIO_SEEDS=N` so many.
+
+mod oracle;
+mod trees;
+mod world;
+
+use numaio_mover::sink::Sync;
+use numaio_sim::mover::{Chance, Disk};
+use world::{Crash, Ended, Wish, World};
+
+/// Runs of the property for some seeds.
+fn seeds(usual: u64, mut property: impl FnMut(u64)) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    if let Some(seed) = number("NUMAIO_SEED") {
+        return property(seed);
+    }
+    (0..number("NUMAIO_SEEDS").unwrap_or(usual)).for_each(property);
+}
+
+#[test]
+fn what_arrives_is_what_was_sent() {
+    seeds(100, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::source(&mut chance, 0);
+        let sink = trees::sink(&mut chance, &source);
+        let wish = Wish::random(&mut chance);
+        let mut world = World::new(source, sink, seed);
+        let ended = world.run(&wish, None);
+        assert_eq!(ended.failures, Vec::<String>::new(), "seed {seed}");
+        assert!(ended.done, "seed {seed}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        let again = world.run(&wish, None);
+        assert!(
+            again.done && (wish.ignore_times || again.totals.bytes == 0),
+            "seed {seed}: {:?}",
+            again.totals
+        );
+        assert!(wish.ignore_times || again.totals.moved == 0, "seed {seed}: {:?}", again.totals);
+    });
+}
+
+#[test]
+fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest() {
+    let mut crashes = [0u32; 3];
+    seeds(200, |seed| {
+        let mut chance = Chance::new(1_000_000 + seed);
+        let large = if seed.is_multiple_of(8) { 1 } else { 0 };
+        let source = trees::source(&mut chance, large);
+        let sink = trees::sink(&mut chance, &source);
+        let mut wish = Wish::random(&mut chance);
+        wish.in_place = false;
+        let mut world = World::new(source, sink, seed);
+        let mut lost_power = false;
+        for _ in 0..1 + chance.below(3) {
+            let crash = match chance.below(3) {
+                0 => Crash::Kill,
+                1 => Crash::Cut,
+                // Only what is synced survives that.
+                _ if wish.sync == Sync::File => Crash::Power,
+                _ => Crash::Kill,
+            };
+            lost_power |= crash == Crash::Power;
+            let at = 1 + chance.below(120);
+            if world.run(&wish, Some((at, crash))).crashed {
+                crashes[crash as usize] += 1;
+            }
+            oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
+        }
+        let ended = world.run(&wish, None);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, lost_power, seed);
+    });
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || crashes.iter().all(|count| *count > 10), "{crashes:?}");
+}
+
+#[test]
+fn what_was_noted_is_not_sent_again() {
+    let mut resumed = 0;
+    seeds(12, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::one_large(&mut chance, 40 << 20);
+        let mut world = World::new(source, Disk::default(), seed);
+        let wish = Wish { sync: Sync::None, ..Wish::plain() };
+        let cut = world.run(&wish, Some((120 + chance.below(60), Crash::Kill)));
+        if !cut.crashed {
+            return;
+        }
+        let (read, written) = (world.source.read, world.sink.written);
+        let ended = world.run(&wish, None);
+        assert!(ended.done, "seed {seed}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        if ended.totals.moved == 0 {
+            // Only the end was cut off.
+            return;
+        }
+        let (read, wrote) = (world.source.read - read, world.sink.written - written);
+        assert_eq!(read, (40 << 20) - ended.totals.resumed, "seed {seed}: only the rest is read");
+        assert_eq!(read, wrote, "seed {seed}: and written once");
+        resumed += ended.totals.resumed;
+    });
+    assert!(
+        std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20,
+        "{resumed} bytes were taken up again"
+    );
+}
+
+#[test]
+fn a_full_disk_is_told_and_hurts_no_other_file() {
+    seeds(60, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::source(&mut chance, 0);
+        let mut world = World::new(source, Disk::default(), seed);
+        world.sink.room = chance.below(4 << 20);
+        let wish = Wish::plain();
+        let ended = world.run(&wish, None);
+        assert!(ended.done, "seed {seed}: the others go on: {ended:?}");
+        oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
+        let told = oracle::missing_are_told(&world.source, &world.sink, &ended.failures, seed);
+        world.sink.room = u64::MAX;
+        let again = world.run(&wish, None);
+        assert!(again.done && again.failures.is_empty(), "seed {seed}: {told} had failed, then {again:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+    });
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_moved_is_told() {
+    let mut told = 0;
+    seeds(40, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::one_large(&mut chance, 9 << 20);
+        let mut world = World::new(source, Disk::default(), seed);
+        world.change_at = Some(1 + chance.below(40));
+        let ended = world.run(&Wish::plain(), None);
+        assert!(ended.done, "seed {seed}");
+        let there = world.sink.tree().contains_key(&b"large"[..]);
+        let changed = ended.failures.iter().any(|failure| failure.contains("Changed"));
+        assert_eq!(there, !changed, "seed {seed}: {:?}", ended.failures);
+        told += u32::from(changed);
+    });
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || (5..40).contains(&told), "{told}");
+}
+
+#[test]
+fn many_files_need_two_round_trips_and_little_memory() {
+    let source = trees::many(3_000);
+    let mut world = World::new(source, Disk::default(), 1);
+    world.in_order = true;
+    let ended: Ended = world.run(&Wish::plain(), None);
+    assert!(ended.done && ended.totals.moved == 3_000, "{ended:?}");
+    assert!(ended.packets < 200, "{} packets for 3,000 files", ended.packets);
+}

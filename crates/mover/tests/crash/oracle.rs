@@ -1,0 +1,94 @@
+//! What must be at the sink, told without anything of the mover.
+
+use super::world::Wish;
+use numaio_sim::mover::{Disk, Inode, Object};
+use std::collections::BTreeMap;
+
+type Tree = BTreeMap<Vec<u8>, (u64, Inode)>;
+
+/// Files that a sink makes for itself.
+fn is_own(name: &[u8]) -> bool {
+    name.rsplit(|&byte| byte == b'/').next().is_some_and(|last| last.starts_with(b".numaio-"))
+}
+
+fn shown(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}
+
+/// The sink holds the source's tree with all attributes, what it had besides unless that was to be removed, and nothing
+/// else.
+pub fn same(source: &Disk, sink: &Disk, before: &Tree, wish: &Wish, parts_may_be_left: bool, seed: u64) {
+    let (wanted, there) = (source.tree(), sink.tree());
+    let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+    for (name, (number, inode)) in &wanted {
+        let at = format!("seed {seed}: {:?}", shown(name));
+        let Some((sink_number, found)) = there.get(name) else { panic!("{at} is missing") };
+        same_object(inode, found, name.is_empty(), &at);
+        let is_file = !matches!(inode.object, Object::Directory(_));
+        let known = *numbers.entry(*number).or_insert(*sink_number);
+        assert!(!is_file || known == *sink_number, "{at}: its names are different files");
+    }
+    let mut back: BTreeMap<u64, u64> = BTreeMap::new();
+    for (number, sink_number) in &numbers {
+        assert_eq!(*back.entry(*sink_number).or_insert(*number), *number, "seed {seed}: files became one");
+    }
+    for name in there.keys().filter(|name| !wanted.contains_key(*name)) {
+        let at = format!("seed {seed}: {:?}", shown(name));
+        assert!(parts_may_be_left && is_own(name) || !is_own(name), "{at} is left over");
+        assert!(is_own(name) || !wish.delete && before.contains_key(name), "{at} should not be there");
+    }
+    let kept = before.keys().filter(|name| !wish.delete && !wanted.contains_key(*name));
+    for name in kept {
+        assert!(there.contains_key(name), "seed {seed}: {:?} was removed", shown(name));
+    }
+}
+
+fn same_object(wanted: &Inode, found: &Inode, is_root: bool, at: &str) {
+    let attributes = |inode: &Inode| (inode.user, inode.group, inode.mtime);
+    assert!(
+        is_root || attributes(wanted) == attributes(found),
+        "{at}: {:?} {:?}",
+        attributes(wanted),
+        attributes(found)
+    );
+    match (&wanted.object, &found.object) {
+        (Object::File(content, pages), Object::File(other, others)) => {
+            assert!(content == other, "{at}: the content differs");
+            assert!(others.len() <= pages.len(), "{at}: holes were filled");
+        }
+        (Object::Directory(_), Object::Directory(_)) => {}
+        (Object::Special(one), Object::Special(other)) => assert_eq!(one, other, "{at}"),
+        (one, other) => panic!("{at}: {one:?} became {other:?}"),
+    }
+    let is_link = matches!(&wanted.object, Object::Special(numaio_sim::mover::Kind::Symlink(_)));
+    if !is_link {
+        assert_eq!((wanted.mode, &wanted.xattrs), (found.mode, &found.xattrs), "{at}");
+    }
+}
+
+/// Whatever has its final name is what the source has, or what was there before.
+pub fn finished_are_right(source: &Disk, sink: &Disk, before: &Tree, seed: u64) {
+    let wanted = source.tree();
+    for (name, (_, found)) in sink.tree().iter().filter(|(name, _)| !is_own(name)) {
+        let at = format!("seed {seed}: {:?}", shown(name));
+        let Object::File(content, _) = &found.object else { continue };
+        let is = |tree: &Tree| match tree.get(name).map(|(_, inode)| &inode.object) {
+            Some(Object::File(other, _)) => other == content,
+            _ => false,
+        };
+        assert!(is(&wanted) || is(before), "{at} is neither what was sent nor what was there");
+    }
+}
+
+/// What is not at the sink was told to be missing; how many that are.
+pub fn missing_are_told(source: &Disk, sink: &Disk, failures: &[String], seed: u64) -> usize {
+    let there = sink.tree();
+    let missing: Vec<Vec<u8>> = source.tree().into_keys().filter(|name| !there.contains_key(name)).collect();
+    for name in &missing {
+        let shown =
+            numaio_mover::name::Name::new(name.clone()).map(|name| format!("{name:?}")).unwrap_or_default();
+        let told = failures.iter().any(|failure| failure.contains(&shown));
+        assert!(told, "seed {seed}: {shown} is missing, and nobody said so: {failures:?}");
+    }
+    missing.len()
+}

@@ -1,0 +1,285 @@
+//! Two sides, two disks, and a link between them.
+
+use numaio_machine::port::{Event, Operation, Packet, Ticket, BLOCK};
+use numaio_mover::chunk::{Policy, Storage};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::filter::Filter;
+use numaio_mover::hash::HashKind;
+use numaio_mover::report::{Report, Totals};
+use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::wire::TransferId;
+use numaio_sim::mover::{Chance, Disk, Inode};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Packets with data that may be on their way, or be written.
+const BUFFERS: usize = 6;
+
+/// What ends a run early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    /// Both processes are killed.
+    Kill,
+    /// The link is cut; both sides notice.
+    Cut,
+    /// The sink's machine loses its power.
+    Power,
+}
+
+/// What the user asked for.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    pub sync: Sync,
+    pub hash: HashKind,
+    pub delete: bool,
+    pub ignore_times: bool,
+    pub in_place: bool,
+}
+
+impl Wish {
+    pub fn plain() -> Self {
+        Self { sync: Sync::None, hash: HashKind::Xxh3, delete: false, ignore_times: false, in_place: false }
+    }
+
+    pub fn random(chance: &mut Chance) -> Self {
+        Self {
+            sync: [Sync::None, Sync::File, Sync::End][chance.below(3) as usize],
+            hash: HashKind::ALL[chance.below(3) as usize],
+            delete: chance.once_in(3),
+            ignore_times: chance.once_in(8),
+            in_place: chance.once_in(6),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The sink said that all is done.
+    pub done: bool,
+    /// It was ended by a crash.
+    pub crashed: bool,
+    /// Problems that the sink told.
+    pub failures: Vec<String>,
+    pub totals: Totals,
+    /// Packets that were sent by both sides.
+    pub packets: u64,
+}
+
+pub struct World {
+    pub source: Disk,
+    pub sink: Disk,
+    /// What was at the sink at first.
+    pub before: BTreeMap<Vec<u8>, (u64, Inode)>,
+    /// The step at which the source's file is written to.
+    pub change_at: Option<u64>,
+    /// Whether all goes in order, and nothing is delayed.
+    pub in_order: bool,
+    seed: u64,
+    chance: Chance,
+    runs: u8,
+    boots: u8,
+}
+
+/// One side while it runs.
+struct Side<C> {
+    core: C,
+    pending: Vec<(Ticket, Operation<Vec<u8>>)>,
+    /// What the other side sent.
+    inbox: VecDeque<Packet<Vec<u8>>>,
+}
+
+impl<C: Core<Vec<u8>>> Side<C> {
+    fn new(core: C) -> Self {
+        Self { core, pending: Vec::new(), inbox: VecDeque::new() }
+    }
+
+    /// Takes what the core wants; gives what it sends.
+    fn poll(&mut self) -> Vec<Packet<Vec<u8>>> {
+        let mut sent = Vec::new();
+        while let Some(command) = self.core.poll(Duration::ZERO) {
+            match command {
+                Command::Submit(ticket, operation) => self.pending.push((ticket, operation)),
+                Command::Send(packet) => sent.push(packet),
+            }
+        }
+        sent
+    }
+
+    fn with_data(&self) -> usize {
+        let writes = self.pending.iter();
+        let writes =
+            writes.filter(|(_, operation)| matches!(operation, Operation::Write { data: Some(_), .. }));
+        writes.count() + self.inbox.iter().filter(|packet| packet.data.is_some()).count()
+    }
+}
+
+impl World {
+    pub fn new(source: Disk, sink: Disk, seed: u64) -> Self {
+        let before = sink.tree();
+        let chance = Chance::new(seed ^ 0x5555);
+        Self { source, sink, before, change_at: None, in_order: false, seed, chance, runs: 0, boots: 1 }
+    }
+
+    fn sides(&mut self, wish: &Wish) -> (Side<Source<Vec<u8>>>, Side<Sink<Vec<u8>>>) {
+        self.runs += 1;
+        let mut transfer = [self.runs; 16];
+        transfer[..8].fill(self.boots);
+        let block = BLOCK as u64;
+        let policy = Policy {
+            block,
+            bundle_below: block,
+            bundle_bytes: block,
+            bundle_files: 20,
+            ..Policy::new(Storage::Solid, Storage::Solid, 1)
+        };
+        let source = SourceOptions {
+            origins: vec![Origin { root: 0, only: None }],
+            recursive: true,
+            xattrs: true,
+            devices: true,
+            filter: Filter::default(),
+            hash: wish.hash,
+            policy,
+            reads: 4,
+            limit: None,
+            transfer: TransferId(transfer),
+        };
+        let sink = SinkOptions {
+            keep: Keep { modes: true, users: true, groups: true, xattrs: true },
+            umask: 0o022,
+            devices: true,
+            update: false,
+            ignore_times: wish.ignore_times,
+            delete: wish.delete,
+            filter: Filter::default(),
+            rehearse: false,
+            alias: None,
+            in_place: wish.in_place,
+            sync: wish.sync,
+            hash: wish.hash,
+            transfer: TransferId(transfer),
+        };
+        let source = Source::new(source).expect("a policy");
+        (Side::new(source), Side::new(Sink::new(sink)))
+    }
+
+    /// Runs a transfer to its end, or to a crash at some step.
+    pub fn run(&mut self, wish: &Wish, crash: Option<(u64, Crash)>) -> Ended {
+        let (mut source, mut sink) = self.sides(wish);
+        let mut failures = Vec::new();
+        let (mut step, mut packets, mut cut) = (0, 0, false);
+        loop {
+            let (to_sink, to_source) = (source.poll(), sink.poll());
+            packets += (to_sink.len() + to_source.len()) as u64;
+            if !cut {
+                sink.inbox.extend(to_sink);
+                source.inbox.extend(to_source);
+            }
+            drop(source.core.reports());
+            failures.extend(sink.core.reports().iter().filter_map(failure));
+            if sink.core.ended().is_some() && (cut || source.core.ended().is_some()) {
+                break;
+            }
+            step += 1;
+            if self.change_at == Some(step) {
+                self.touch_source();
+            }
+            match crash.filter(|(at, _)| *at == step) {
+                Some((_, Crash::Cut)) => {
+                    cut = true;
+                    (source.inbox, sink.inbox) = Default::default();
+                    source.core.handle(Event::Closed("cut".into()));
+                    sink.core.handle(Event::Closed("cut".into()));
+                    continue;
+                }
+                Some((_, kind)) => {
+                    self.crash(kind, sink.pending);
+                    let totals = sink.core.totals();
+                    return Ended { done: false, crashed: true, failures, totals, packets };
+                }
+                None => {}
+            }
+            assert!(
+                self.step(&mut source, &mut sink),
+                "seed {}: stuck at step {step}: {:#?}",
+                self.seed,
+                sink.core
+            );
+        }
+        self.source.process_ends();
+        self.sink.process_ends();
+        let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
+        Ended { done, crashed: cut, failures, totals: sink.core.totals(), packets }
+    }
+
+    fn crash(&mut self, kind: Crash, mut pending: Vec<(Ticket, Operation<Vec<u8>>)>) {
+        while !pending.is_empty() && self.chance.once_in(2) {
+            let index = self.chance.below(pending.len() as u64) as usize;
+            let (_, operation) = pending.swap_remove(index);
+            self.sink.run_in_part(operation, &mut self.chance);
+        }
+        self.source.process_ends();
+        self.sink.process_ends();
+        if kind == Crash::Power {
+            self.sink.power_is_lost(&mut self.chance);
+            self.boots += 1;
+        }
+    }
+
+    /// Something happens: an operation ends, or a packet comes. False if nothing can.
+    fn step(&mut self, source: &mut Side<Source<Vec<u8>>>, sink: &mut Side<Sink<Vec<u8>>>) -> bool {
+        let buffers = sink.with_data();
+        let reads =
+            |(_, operation): &(Ticket, Operation<Vec<u8>>)| matches!(operation, Operation::Read { .. });
+        let may_run: Vec<usize> =
+            (0..source.pending.len()).filter(|&i| buffers < BUFFERS || !reads(&source.pending[i])).collect();
+        let counts = [may_run.len(), sink.pending.len(), source.inbox.len().min(1), sink.inbox.len().min(1)];
+        let all: usize = counts.iter().sum();
+        if all == 0 {
+            return false;
+        }
+        let mut pick = if self.in_order { all - 1 } else { self.chance.below(all as u64) as usize };
+        let mut kind = 0;
+        while pick >= counts[kind] {
+            pick -= counts[kind];
+            kind += 1;
+        }
+        match kind {
+            0 => {
+                let (ticket, operation) = source.pending.remove(may_run[pick]);
+                source.core.handle(Event::Done(ticket, self.source.run(operation)));
+            }
+            1 => {
+                let (ticket, operation) = sink.pending.remove(pick);
+                sink.core.handle(Event::Done(ticket, self.sink.run(operation)));
+            }
+            2 => source.inbox.pop_front().into_iter().for_each(|it| source.core.handle(Event::Received(it))),
+            _ => sink.inbox.pop_front().into_iter().for_each(|it| sink.core.handle(Event::Received(it))),
+        }
+        true
+    }
+
+    /// Somebody writes to the first file of the source.
+    fn touch_source(&mut self) {
+        let tree = self.source.tree();
+        let file = tree
+            .into_iter()
+            .find(|(_, (_, inode))| matches!(inode.object, numaio_sim::mover::Object::File(..)));
+        if let Some((name, (_, mut inode))) = file {
+            if let numaio_sim::mover::Object::File(content, _) = &mut inode.object {
+                content.iter_mut().take(10).for_each(|byte| *byte ^= 0xff);
+            }
+            inode.mtime.seconds += 1;
+            self.source.put(&name, inode);
+        }
+    }
+}
+
+fn failure(report: &Report) -> Option<String> {
+    match report {
+        Report::Problem(problem) => Some(format!("{problem:?}")),
+        Report::Moved { .. } => None,
+    }
+}

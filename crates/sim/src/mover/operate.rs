@@ -1,0 +1,360 @@
+//! Operations of a port, carried out on a disk.
+
+use super::disk::{Chance, Disk};
+use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
+use numaio_machine::port::{
+    Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
+    Object as Wanted, Operation, Outcome, Put, ReadPiece, Record, Seen, Settle, Why, BLOCK,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn fault(why: Why) -> Fault {
+    Fault::new(why, format_args!("simulated: {why:?}"))
+}
+
+impl Disk {
+    /// Carries an operation out.
+    pub fn run(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+        match operation {
+            Operation::List { directory, most, details } => {
+                Outcome::Listed(self.list(&directory, most, details))
+            }
+            Operation::More { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
+            Operation::Look { at, details } => {
+                Outcome::Looked(at.iter().map(|at| self.look(at, details)).collect())
+            }
+            Operation::Read { pieces, hash } => {
+                let mut data = Vec::with_capacity(BLOCK);
+                let results = pieces.iter().map(|piece| self.piece(piece, hash, &mut data)).collect();
+                Outcome::Read { results, data }
+            }
+            Operation::Write { puts, data, hash } => {
+                let bytes = data.unwrap_or_default();
+                Outcome::Each(puts.iter().map(|put| self.write(put, &bytes, hash)).collect())
+            }
+            Operation::Make(all) => Outcome::Each(all.iter().map(|making| self.make(making)).collect()),
+            Operation::Adorn(all) => {
+                let mut adorn = |at: &FilePath, attributes: &Attributes| {
+                    let inode = self.find(&at.name)?;
+                    self.adorn(inode, attributes);
+                    Ok(())
+                };
+                Outcome::Each(all.iter().map(|(at, attributes)| adorn(at, attributes)).collect())
+            }
+            Operation::Remove(all) => Outcome::Each(all.iter().map(|at| self.remove(at)).collect()),
+            Operation::Open { journal, most } => Outcome::Opened(self.open(&journal, most)),
+            Operation::Record(record) => Outcome::Each(vec![self.record(&record)]),
+            Operation::Sync { .. } => {
+                self.sync_all();
+                Outcome::Each(vec![Ok(())])
+            }
+        }
+    }
+
+    /// The process was killed while an operation was under way: some of it was done.
+    pub fn run_in_part(&mut self, operation: Operation<Vec<u8>>, chance: &mut Chance) {
+        match operation {
+            Operation::Write { mut puts, data, hash } => {
+                puts.truncate(chance.below(puts.len() as u64 + 1) as usize);
+                if let Some(last) = puts.last_mut().filter(|_| chance.once_in(2)) {
+                    last.settle = None;
+                    last.parts.truncate(chance.below(last.parts.len() as u64 + 1) as usize);
+                }
+                self.run(Operation::Write { puts, data, hash });
+            }
+            Operation::Make(mut all) => {
+                all.truncate(chance.below(all.len() as u64 + 1) as usize);
+                self.run(Operation::Make(all));
+            }
+            Operation::Record(mut record) => {
+                record.bytes.truncate(chance.below(record.bytes.len() as u64 + 1) as usize);
+                self.run(Operation::Record(record));
+            }
+            _ => {}
+        }
+    }
+
+    /// The inode of a name; links are not followed.
+    pub(super) fn find(&self, name: &[u8]) -> Result<u64, Fault> {
+        let mut at = ROOT;
+        for component in name.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
+            match self.now.0.get(&at).map(|inode| &inode.object) {
+                Some(Object::Directory(names)) => {
+                    at = *names.get(component).ok_or_else(|| fault(Why::NotFound))?;
+                }
+                Some(Object::Special(Kind::Symlink(_))) => return Err(fault(Why::Link)),
+                _ => return Err(fault(Why::NotFound)),
+            }
+        }
+        Ok(at)
+    }
+
+    fn place<'a>(&self, at: &'a FilePath) -> Result<(u64, &'a [u8]), Fault> {
+        let slash = at.name.iter().rposition(|&byte| byte == b'/');
+        let parent = self.find(slash.map_or(&b""[..], |slash| &at.name[..slash]))?;
+        match self.now.0.get(&parent).map(|inode| &inode.object) {
+            Some(Object::Directory(_)) => Ok((parent, slash.map_or(&at.name, |slash| &at.name[slash + 1..]))),
+            _ => Err(fault(Why::NotFound)),
+        }
+    }
+
+    fn found(&self, number: u64, details: Details) -> Option<Found> {
+        let inode = self.now.0.get(&number)?;
+        let links = self.now.0.values().map(|inode| match &inode.object {
+            Object::Directory(names) => names.values().filter(|named| **named == number).count() as u64,
+            _ => 0,
+        });
+        let (kind, size) = match &inode.object {
+            Object::File(content, _) => (FileKind::File, content.len() as u64),
+            Object::Directory(_) => (FileKind::Directory, 0),
+            Object::Special(Kind::Symlink(_)) => (FileKind::Symlink, 0),
+            Object::Special(Kind::Fifo) => (FileKind::Fifo, 0),
+            Object::Special(Kind::CharacterDevice(a, b)) => (FileKind::CharacterDevice(*a, *b), 0),
+            Object::Special(Kind::BlockDevice(a, b)) => (FileKind::BlockDevice(*a, *b), 0),
+        };
+        let seen = Seen {
+            kind,
+            mode: inode.mode,
+            user: inode.user,
+            group: inode.group,
+            size,
+            mtime: inode.mtime,
+            inode: number,
+            volume: 1,
+            links: links.sum(),
+        };
+        let target = match &inode.object {
+            Object::Special(Kind::Symlink(target)) => Some(target.clone()),
+            _ => None,
+        };
+        let data = match &inode.object {
+            Object::File(content, pages) if details.holes => {
+                let end = content.len() as u64;
+                Some(pages.iter().map(|page| (page * PAGE, ((page + 1) * PAGE).min(end))).collect())
+            }
+            _ => None,
+        };
+        let xattrs = if details.xattrs { inode.xattrs.clone() } else { Vec::new() };
+        Some(Found { seen, target, xattrs, data })
+    }
+
+    fn look(&self, at: &FilePath, details: Details) -> Result<Option<Found>, Fault> {
+        match self.find(&at.name) {
+            Ok(inode) => Ok(self.found(inode, details)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn list(&mut self, at: &FilePath, most: usize, details: Details) -> Result<Listing, Fault> {
+        let number = self.find(&at.name)?;
+        match self.now.0.get(&number).map(|inode| &inode.object) {
+            Some(Object::Directory(names)) => {
+                let names = names.keys().rev().cloned().collect();
+                self.part(number, names, most, details)
+            }
+            _ => Err(fault(Why::NotFound)),
+        }
+    }
+
+    fn more(&mut self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
+        let (number, names) = self.listings.remove(&listing).ok_or_else(|| fault(Why::Other))?;
+        self.part(number, names, most, details)
+    }
+
+    fn part(
+        &mut self,
+        number: u64,
+        mut names: Vec<Box<[u8]>>,
+        most: usize,
+        details: Details,
+    ) -> Result<Listing, Fault> {
+        let some = names.split_off(names.len().saturating_sub(most));
+        let Some(Object::Directory(there)) = self.now.0.get(&number).map(|inode| &inode.object) else {
+            return Err(fault(Why::NotFound));
+        };
+        let found = some.into_iter().filter_map(|name| {
+            let found = self.found(*there.get(&name)?, details)?;
+            Some((name, Ok(found)))
+        });
+        let found = found.collect();
+        let more = (!names.is_empty()).then(|| {
+            let listing = self.listings.keys().next_back().map_or(1, |last| last + 1);
+            self.listings.insert(listing, (number, names));
+            listing
+        });
+        Ok(Listing { found, more })
+    }
+
+    fn piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {
+        let number = self.find(&piece.at.name)?;
+        let found = self.found(number, Details::default()).ok_or_else(|| fault(Why::NotFound))?;
+        if found.seen.identity() != piece.identity || found.seen.kind != FileKind::File {
+            return Err(fault(Why::Changed));
+        }
+        let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
+            return Err(fault(Why::Changed));
+        };
+        let start = piece.offset as usize;
+        let bytes = content.get(start..start + piece.length).ok_or_else(|| fault(Why::Changed))?;
+        data.extend_from_slice(bytes);
+        self.read += bytes.len() as u64;
+        Ok(hash(bytes))
+    }
+
+    fn write(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {
+        for (range, digest) in &put.check {
+            if data.get(range.clone()).map(hash) != Some(*digest) {
+                return Err(fault(Why::Mismatch));
+            }
+        }
+        let number = self.begin(put)?;
+        for part in &put.parts {
+            let bytes = data.get(part.bytes.clone()).ok_or_else(|| fault(Why::Other))?;
+            if self.written + bytes.len() as u64 > self.room {
+                return Err(fault(Why::NoSpace));
+            }
+            self.written += bytes.len() as u64;
+            self.change(Change::Data(number, part.offset, bytes.to_vec()));
+            let mtime = self.tick();
+            self.adorn(number, &Attributes { mtime: Some(mtime), ..Attributes::default() });
+        }
+        match &put.settle {
+            Some(settle) => self.settle(&put.at, number, settle),
+            None => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, put: &Put) -> Result<u64, Fault> {
+        let (directory, name) = self.place(&put.at)?;
+        let there = self.find(&put.at.name).ok();
+        let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
+        match (put.begin, there, object) {
+            (Begin::Continue | Begin::Further, Some(number), Some(Object::File(..))) => Ok(number),
+            (Begin::Continue | Begin::Further, ..) => Err(fault(Why::NotFound)),
+            (_, _, Some(Object::Directory(_))) => Err(fault(Why::Exists)),
+            (Begin::InPlace, Some(number), Some(Object::File(..))) => {
+                self.change(Change::Size(number, 0));
+                Ok(number)
+            }
+            _ => {
+                let number = self.add(Object::File(Vec::new(), BTreeSet::new()), 0o600);
+                self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+                Ok(number)
+            }
+        }
+    }
+
+    fn settle(&mut self, at: &FilePath, number: u64, settle: &Settle) -> Result<(), Fault> {
+        self.change(Change::Size(number, settle.size));
+        self.adorn(number, &settle.attributes);
+        if settle.sync {
+            self.sync_one(number);
+        }
+        if *at == settle.name {
+            return Ok(());
+        }
+        let (from, to) = (self.place(at)?, self.place(&settle.name)?);
+        self.not_a_directory(&settle.name)?;
+        self.change(Change::Names(vec![(from.0, from.1.into(), None), (to.0, to.1.into(), Some(number))]));
+        Ok(())
+    }
+
+    fn not_a_directory(&self, at: &FilePath) -> Result<(), Fault> {
+        let there = self.find(&at.name).ok().and_then(|number| self.now.0.get(&number));
+        match there.is_some_and(|inode| matches!(inode.object, Object::Directory(_))) {
+            true => Err(fault(Why::Exists)),
+            false => Ok(()),
+        }
+    }
+
+    fn adorn(&mut self, number: u64, wanted: &Attributes) {
+        let Some(inode) = self.now.0.get(&number) else { return };
+        let new = Inode {
+            object: Object::Special(Kind::Fifo),
+            mode: wanted.mode.unwrap_or(inode.mode),
+            user: wanted.user.unwrap_or(inode.user),
+            group: wanted.group.unwrap_or(inode.group),
+            mtime: wanted.mtime.unwrap_or(inode.mtime),
+            xattrs: wanted.xattrs.clone().unwrap_or_else(|| inode.xattrs.clone()),
+        };
+        self.change(Change::Attributes(number, Box::new(new)));
+    }
+
+    fn make(&mut self, making: &Making) -> Result<(), Fault> {
+        let (directory, name) = self.place(&making.at)?;
+        if let Wanted::HardLink(to) = &making.object {
+            let number = self.find(&to.name)?;
+            self.not_a_directory(&making.at)?;
+            self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+            return Ok(());
+        }
+        let object = match &making.object {
+            Wanted::Directory => {
+                if making.at.name.is_empty() || self.not_a_directory(&making.at).is_err() {
+                    return Ok(());
+                }
+                let number = self.add(Object::Directory(BTreeMap::new()), 0o700);
+                self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+                return Ok(());
+            }
+            Wanted::Symlink(target) => Kind::Symlink(target.clone()),
+            Wanted::Fifo => Kind::Fifo,
+            Wanted::CharacterDevice(a, b) => Kind::CharacterDevice(*a, *b),
+            Wanted::BlockDevice(a, b) => Kind::BlockDevice(*a, *b),
+            Wanted::HardLink(_) => return Err(fault(Why::Other)),
+        };
+        self.not_a_directory(&making.at)?;
+        let is_link = matches!(object, Kind::Symlink(_));
+        let number = self.add(Object::Special(object), if is_link { 0o777 } else { 0o600 });
+        self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+        let mode = making.attributes.mode.filter(|_| !is_link);
+        self.adorn(number, &Attributes { mode, ..making.attributes.clone() });
+        Ok(())
+    }
+
+    fn remove(&mut self, at: &FilePath) -> Result<(), Fault> {
+        if self.find(&at.name).is_err() {
+            return Ok(());
+        }
+        let (directory, name) = self.place(at)?;
+        self.change(Change::Names(vec![(directory, name.into(), None)]));
+        Ok(())
+    }
+
+    fn open(&mut self, at: &FilePath, most: usize) -> Result<Journal, Fault> {
+        if self.journal.is_some() {
+            return Ok(Journal::Taken);
+        }
+        let Ok(number) = self.find(&at.name) else { return Ok(Journal::Absent) };
+        let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
+            return Ok(Journal::Taken);
+        };
+        let content = content[..content.len().min(most)].to_vec();
+        self.journal = Some(number);
+        Ok(Journal::Ours(content))
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), Fault> {
+        for at in &record.after {
+            let number = self.find(&at.name)?;
+            self.sync_one(number);
+        }
+        let number = match self.journal {
+            Some(number) => number,
+            None => {
+                let (directory, name) = self.place(&record.journal)?;
+                let number = self.add(Object::File(Vec::new(), BTreeSet::new()), 0o600);
+                self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+                number
+            }
+        };
+        self.journal = Some(number);
+        let end = record.offset + record.bytes.len() as u64;
+        self.change(Change::Data(number, record.offset, record.bytes.clone()));
+        self.change(Change::Size(number, end));
+        if record.sync {
+            self.sync_one(number);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! What a file system holds, and changes to it.
+
+use numaio_machine::port::{Stamp, Xattr};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a page: whether it was written to tells data from holes.
+pub const PAGE: u64 = 4_096;
+/// The number of the root directory.
+pub const ROOT: u64 = 1;
+
+/// An object of a file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inode {
+    /// What it is.
+    pub object: Object,
+    /// The lowest twelve bits of its mode.
+    pub mode: u32,
+    /// The user it belongs to.
+    pub user: u32,
+    /// The group it belongs to.
+    pub group: u32,
+    /// When its content was last changed.
+    pub mtime: Stamp,
+    /// Extended attributes by name.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// What an object is, with its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// A regular file: its bytes, and the pages that were written.
+    File(Vec<u8>, BTreeSet<u64>),
+    /// A directory: names and numbers of inodes.
+    Directory(BTreeMap<Box<[u8]>, u64>),
+    /// Anything else.
+    Special(Kind),
+}
+
+/// An object without content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A symbolic link with its target.
+    Symlink(Box<[u8]>),
+    /// A named pipe.
+    Fifo,
+    /// A character device.
+    CharacterDevice(u32, u32),
+    /// A block device.
+    BlockDevice(u32, u32),
+}
+
+/// One change, which becomes durable by itself.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Names of directories get other inodes, or none, all at once.
+    Names(Vec<(u64, Box<[u8]>, Option<u64>)>),
+    /// Bytes of a file.
+    Data(u64, u64, Vec<u8>),
+    /// The size of a file.
+    Size(u64, u64),
+    /// All attributes.
+    Attributes(u64, Box<Inode>),
+}
+
+impl Change {
+    /// The inode whose `fsync` makes it durable.
+    pub fn inode(&self) -> Option<u64> {
+        match self {
+            Self::Names(_) => None,
+            Self::Data(inode, ..) | Self::Size(inode, _) | Self::Attributes(inode, _) => Some(*inode),
+        }
+    }
+}
+
+/// All inodes, by number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State(pub BTreeMap<u64, Inode>);
+
+impl State {
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Names(all) => {
+                for (directory, name, inode) in all {
+                    let Some(Object::Directory(names)) = self.object(*directory) else { continue };
+                    match inode {
+                        Some(inode) => drop(names.insert(name.clone(), *inode)),
+                        None => drop(names.remove(name)),
+                    }
+                }
+            }
+            Change::Data(inode, offset, bytes) => {
+                let Some(Object::File(content, pages)) = self.object(*inode) else { return };
+                let (start, end) = (*offset as usize, *offset as usize + bytes.len());
+                if content.len() < end {
+                    content.resize(end, 0);
+                }
+                content[start..end].copy_from_slice(bytes);
+                pages.extend(offset / PAGE..(end as u64).div_ceil(PAGE));
+            }
+            Change::Size(inode, size) => {
+                let Some(Object::File(content, pages)) = self.object(*inode) else { return };
+                content.resize(*size as usize, 0);
+                pages.retain(|page| page * PAGE < *size);
+            }
+            Change::Attributes(inode, wanted) => {
+                let Some(inode) = self.0.get_mut(inode) else { return };
+                let object = std::mem::replace(&mut inode.object, Object::Special(Kind::Fifo));
+                *inode = Inode { object, ..(**wanted).clone() };
+            }
+        }
+    }
+
+    fn object(&mut self, inode: u64) -> Option<&mut Object> {
+        self.0.get_mut(&inode).map(|inode| &mut inode.object)
+    }
+}
