@@ -74,6 +74,8 @@ pub fn seen(stat: &Stat) -> Seen {
         mtime: Stamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
         inode: stat.st_ino,
         volume: stat.st_dev,
+        // 32 bits on aarch64.
+        #[allow(clippy::unnecessary_cast)]
         links: stat.st_nlink as u64,
     }
 }

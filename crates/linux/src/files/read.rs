@@ -16,14 +16,14 @@ pub fn read(
     buffer: &mut [u8],
 ) -> Vec<Result<Digest, Fault>> {
     let mut used = 0usize;
-    let mut one = |piece: &ReadPiece| {
+    let one = |piece: &ReadPiece| {
         let room = buffer.get_mut(used..used.saturating_add(piece.length));
         let room = room.ok_or_else(|| Fault::new(Why::Other, "a piece is larger than the buffer"))?;
         piece_into(beneath, piece, room)?;
         used += piece.length;
         Ok(hash(room))
     };
-    pieces.iter().map(|piece| one(piece)).collect()
+    pieces.iter().map(one).collect()
 }
 
 fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {

@@ -15,7 +15,7 @@ pub use operation::{
     Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record, Settle,
     Xattr,
 };
-pub use seen::{Details, FileKind, Found, Identity, Listing, Seen, Stamp};
+pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Seen, Stamp};
 
 use std::fmt;
 use std::time::Duration;

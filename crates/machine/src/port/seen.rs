@@ -93,11 +93,14 @@ pub struct Found {
     pub data: Option<Vec<(u64, u64)>>,
 }
 
+/// A name in a directory without slashes, and what it stands for, or why that cannot be told.
+pub type Listed = (Box<[u8]>, Result<Found, Fault>);
+
 /// Some of what is in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Names without slashes, by inode, and what they stand for, or why that cannot be told.
-    pub found: Vec<(Box<[u8]>, Result<Found, Fault>)>,
+    /// Names, by inode.
+    pub found: Vec<Listed>,
     /// What [`super::Operation::More`] continues with; none if this was all.
     pub more: Option<u64>,
 }

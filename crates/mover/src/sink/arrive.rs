@@ -118,7 +118,7 @@ impl Incoming {
         let block = BLOCK as u64;
         let end = extent.start().saturating_add(block).min(self.content.size());
         let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
-        if !is_block || !self.left.covers(extent) || self.done.is_some() {
+        if !is_block || !self.left.covers(extent) || self.done.is_some() || !self.answered {
             return Err(WireError::Value("a part of a file that was not wanted"));
         }
         self.left.remove(extent);

@@ -190,8 +190,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let one_part = size <= numaio_machine::port::BLOCK as u64;
         let key = if in_place { None } else { self.notes.key(&name, &inode, &content) };
-        let mut file =
-            Incoming { name, content, at, attributes, key, left, bytes: 0, writing: 0, done: None };
+        let mut file = Incoming {
+            name,
+            content,
+            at,
+            attributes,
+            key,
+            answered: false,
+            left,
+            bytes: 0,
+            writing: 0,
+            done: None,
+        };
         let resumed = self.resume(&mut file);
         todo.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
@@ -325,6 +335,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let mut wants: Vec<Want> = Vec::new();
         for (number, what) in answers {
             let Ok(first) = FileNumber::new(number) else { continue };
+            if let Some(file) = self.incoming.get_mut(&number) {
+                file.answered = true;
+            }
             match wants.last_mut() {
                 Some(last) if last.first.get() + last.count == number && last.what == what => last.count += 1,
                 _ => wants.push(Want { first, count: 1, what }),

@@ -97,6 +97,8 @@ struct Incoming {
     attributes: Attributes,
     /// Its number in the journal, if it is noted there.
     key: Option<FileNumber>,
+    /// Whether the source was told what is needed of it.
+    answered: bool,
     /// Bytes that did not come yet.
     left: ExtentSet,
     /// Bytes that came.

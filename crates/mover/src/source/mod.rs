@@ -298,10 +298,9 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     fn done(&mut self, ticket: Ticket, outcome: Outcome<B>) {
         match outcome {
-            Outcome::Listed(listing) => match self.scan.listed(ticket, listing) {
-                Ok(all) => all.into_iter().for_each(|met| self.meet(met)),
-                Err(met) => self.meet(met),
-            },
+            Outcome::Listed(listing) => {
+                self.scan.listed(ticket, listing).into_iter().for_each(|met| self.meet(met));
+            }
             Outcome::Looked(mut found) => {
                 let met = found.pop().and_then(|found| self.scan.looked(ticket, found));
                 met.into_iter().for_each(|met| self.meet(met));

@@ -96,20 +96,20 @@ impl Scan {
     }
 
     /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
-    pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Result<Vec<Met>, Met> {
+    pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<Met> {
         let (path, name) = match self.under_way.remove(&ticket) {
             Some(Step::List(path, name) | Step::More(_, path, name)) => (path, name),
-            _ => return Ok(Vec::new()),
+            _ => return Vec::new(),
         };
         let listing = match listing {
             Ok(listing) => listing,
-            Err(fault) => return Err(Met { path, name, found: Err(fault) }),
+            Err(fault) => return vec![Met { path, name, found: Err(fault) }],
         };
         if let Some(more) = listing.more {
             self.stack.push(Step::More(more, path.clone(), name.clone()));
         }
         let entries = listing.found.into_iter().filter(|(component, _)| !is_ours(component));
-        Ok(entries
+        entries
             .map(|(component, found)| {
                 let below = if path.name.is_empty() {
                     component.clone()
@@ -125,7 +125,7 @@ impl Scan {
                     }
                 }
             })
-            .collect())
+            .collect()
     }
 
     /// A directory is to be moved: so is what it holds.

@@ -115,6 +115,8 @@ impl<C: Core<Vec<u8>>> Side<C> {
     }
 }
 
+type Sides = (Side<Source<Vec<u8>>>, Side<Sink<Vec<u8>>>);
+
 impl World {
     pub fn new(source: Disk, sink: Disk, seed: u64) -> Self {
         let before = sink.tree();
@@ -122,7 +124,7 @@ impl World {
         Self { source, sink, before, change_at: None, in_order: false, seed, chance, runs: 0, boots: 1 }
     }
 
-    fn sides(&mut self, wish: &Wish) -> (Side<Source<Vec<u8>>>, Side<Sink<Vec<u8>>>) {
+    fn sides(&mut self, wish: &Wish) -> Sides {
         self.runs += 1;
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);

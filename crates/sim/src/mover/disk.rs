@@ -29,6 +29,9 @@ impl Chance {
     }
 }
 
+/// A directory of which a part was listed, and the names that are left.
+pub(super) type Open = (u64, Vec<Box<[u8]>>);
+
 /// A simulated file system.
 #[derive(Debug, Clone)]
 pub struct Disk {
@@ -39,7 +42,7 @@ pub struct Disk {
     next: u64,
     clock: i64,
     /// Listings that are not over: names that are left.
-    pub(super) listings: BTreeMap<u64, (u64, Vec<Box<[u8]>>)>,
+    pub(super) listings: BTreeMap<u64, Open>,
     /// Whether a process has the journal.
     pub(super) journal: Option<u64>,
     /// Bytes that were written since it was made.

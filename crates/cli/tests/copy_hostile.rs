@@ -1,0 +1,271 @@
+//! A source that lies: whatever it sends, nothing outside of the destination is touched, and the sink says why it ends.
+
+mod support;
+
+use numaio_linux::files::Roots;
+use numaio_linux::port::{Ends, FilePort, Pool, Setting};
+use numaio_machine::port::{Digest, BLOCK};
+use numaio_mover::drive::{drive, Core};
+use numaio_mover::entry::{
+    Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
+};
+use numaio_mover::extent::Extent;
+use numaio_mover::filter::Filter;
+use numaio_mover::hash::HashKind;
+use numaio_mover::name::Name;
+use numaio_mover::report::{Ended, Report};
+use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, Done, End, Frame, Hello, Side, TransferId};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+use support::Home;
+
+fn options() -> SinkOptions {
+    SinkOptions {
+        keep: Keep::default(),
+        umask: 0o022,
+        devices: false,
+        update: false,
+        ignore_times: false,
+        delete: false,
+        filter: Filter::default(),
+        rehearse: false,
+        alias: None,
+        in_place: false,
+        sync: Sync::None,
+        hash: HashKind::Xxh3,
+        transfer: TransferId([1; 16]),
+    }
+}
+
+/// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
+fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
+    let setting = Setting { roots, threads: 2, cpus: None, pool: Pool::new(4) };
+    let from = theirs.try_clone().expect("a socket");
+    let ends = Ends { from: Box::new(from), to: Box::new(theirs) };
+    let mut port = FilePort::over(setting, ends).expect("a port");
+    let mut core = Sink::new(options());
+    let mut problems = String::new();
+    let began = Instant::now();
+    let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut answered = false;
+            for (index, (frames, data)) in packets.iter().enumerate() {
+                if index > 0 && !data.is_empty() && !answered {
+                    await_answer(&mut back);
+                    answered = true;
+                }
+                let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
+                // The sink may have had enough.
+                let _ = to.write_all(&[&head, &frames[..], data].concat());
+            }
+            let _ = to.shutdown(std::net::Shutdown::Write);
+            let _ = back.read_to_end(&mut Vec::new());
+        });
+        drive(
+            &mut core,
+            &mut port,
+            || began.elapsed(),
+            |core| {
+                for report in core.reports() {
+                    if let Report::Problem(problem) = report {
+                        problems +=
+                            &format!("{:?} {:?} {}\n", problem.about, problem.reason, problem.text.as_str());
+                    }
+                }
+            },
+        );
+        let ended = core.ended().cloned().expect("an end");
+        drop(port);
+        (ended, problems.clone())
+    })
+}
+
+/// Reads until the sink says what it needs, or is gone. Each of its frames is a packet.
+fn await_answer(from: &mut UnixStream) {
+    const WANTS: u8 = 6;
+    let mut head = [0; 8];
+    while from.read_exact(&mut head).is_ok() {
+        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
+        let mut frames = vec![0; length as usize];
+        if from.read_exact(&mut frames).is_err() || frames.first() == Some(&WANTS) {
+            return;
+        }
+    }
+}
+
+fn hello() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Hello { side: Side::Source, transfer: TransferId([2; 16]) }.encode(&mut bytes);
+    bytes
+}
+
+fn entry(name: &[u8], kind: Kind) -> Entry {
+    let owner = || Owner::new(0, None).expect("an owner");
+    let inode = Inode {
+        kind,
+        mode: Mode::new(0o644).expect("a mode"),
+        mtime: Time::new(5, 5).expect("a time"),
+        user: owner(),
+        group: owner(),
+        xattrs: Xattrs::default(),
+    };
+    Entry { name: Name::new(name).expect("a name"), object: Object::New(inode) }
+}
+
+fn file(name: &[u8], size: u64) -> Entry {
+    entry(name, Kind::File(Content::dense(size).expect("a size")))
+}
+
+fn batch(first: u64, entries: &[Entry]) -> Vec<u8> {
+    let mut encoder = BatchEncoder::new(FileNumber::new(first).expect("a number"));
+    assert!(entries.iter().all(|entry| encoder.push(entry) == Ok(true)));
+    let mut bytes = Vec::new();
+    encoder.take(&mut bytes).expect("a batch");
+    bytes
+}
+
+fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> (Vec<u8>, Vec<u8>) {
+    let part = ChunkPart {
+        file: FileNumber::new(number).expect("a number"),
+        extent: Extent::at(offset, data.len() as u64).expect("an extent"),
+        digest: digest.unwrap_or_else(|| HashKind::Xxh3.function()(data)),
+    };
+    let mut bytes = Vec::new();
+    Frame::Chunk(Chunk::new(HashKind::Xxh3, vec![part]).expect("a chunk")).encode(&mut bytes);
+    (bytes, data.to_vec())
+}
+
+fn end() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Frame::End(End { entries: 0, failed: 0, bytes: 0 }).encode(&mut bytes);
+    bytes
+}
+
+fn plain(frames: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    (frames, Vec::new())
+}
+
+fn home() -> Home {
+    let home = Home::new();
+    for folder in ["dst", "outside"] {
+        fs::create_dir(home.0.join(folder)).expect("a folder");
+    }
+    home
+}
+
+/// Nothing but the two folders is there, and nothing in the one outside.
+fn untouched(home: &Home) {
+    let names = |folder: &str| {
+        let entries = fs::read_dir(home.0.join(folder)).expect("a folder");
+        entries
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("outside"), Vec::<String>::new());
+    let mut all = names("");
+    all.sort();
+    assert_eq!(all, ["dst", "outside"]);
+}
+
+#[test]
+fn names_that_lead_out_end_the_transfer() {
+    for name in ["../evil", "/evil", "a/../../evil", ".", "a//b"] {
+        let home = home();
+        // A good batch, with the name written into it.
+        let long = "x".repeat(name.len());
+        let frames = batch(0, &[file(long.as_bytes(), 0)]);
+        let at = frames.windows(long.len()).position(|part| part == long.as_bytes()).expect("the name");
+        let bad = [&frames[..at], name.as_bytes(), &frames[at + long.len()..]].concat();
+        let (ended, problems) = sink(&home, &[plain(hello()), plain(bad), plain(end())]);
+        assert_eq!(ended, Ended::Failed, "{name}: {problems}");
+        assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
+        untouched(&home);
+    }
+}
+
+#[test]
+fn links_that_the_source_made_itself_are_not_followed() {
+    let home = home();
+    let target = home.path("outside").into_bytes();
+    let link = entry(b"l", Kind::Symlink(Target::new(target).expect("a target")));
+    let packets = [
+        plain(hello()),
+        plain(batch(0, &[link, file(b"l/evil", 5)])),
+        plain(batch(2, &[file(b"l/empty", 0), entry(b"l/pipe", Kind::Fifo), entry(b"l/d", Kind::Directory)])),
+        chunk(1, 0, b"hello", None),
+        plain(end()),
+    ];
+    let (ended, problems) = sink(&home, &packets);
+    assert_eq!(ended, Ended::Done, "{problems}");
+    for name in ["l/evil", "l/empty", "l/pipe", "l/d"] {
+        assert!(problems.contains(&format!("{name:?}")), "{name}: {problems}");
+    }
+    untouched(&home);
+}
+
+#[test]
+fn data_that_was_not_wanted_ends_the_transfer() {
+    let big = vec![7; BLOCK];
+    let cases: [(&str, Vec<(Vec<u8>, Vec<u8>)>); 6] = [
+        ("beyond its end", vec![chunk(0, 0, b"longer", None)]),
+        ("in the midst of a block", vec![chunk(0, 1, b"ello", None)]),
+        ("twice", vec![chunk(1, 0, &big, None), chunk(1, 0, &big, None)]),
+        ("an end before all data", vec![plain(end())]),
+        ("a count that is wrong", {
+            let mut bytes = Vec::new();
+            Frame::Done(Done { file: FileNumber::new(1).expect("a number"), bytes: 9 }).encode(&mut bytes);
+            vec![plain(bytes)]
+        }),
+        ("frames in place of data", vec![(chunk(0, 0, b"hello", None).0, b"hell".to_vec())]),
+    ];
+    for (what, sent) in cases {
+        let home = home();
+        let entries = batch(0, &[file(b"five", 5), file(b"two", 2 * BLOCK as u64)]);
+        let (ended, problems) = sink(&home, &[vec![plain(hello()), plain(entries)], sent].concat());
+        assert_eq!(ended, Ended::Failed, "{what}: {problems}");
+        assert!(problems.contains("Transfer Protocol"), "{what}: {problems}");
+        let named = ["five", "two"].map(|name| home.0.join("dst").join(name).exists());
+        assert_eq!(named, [false, false], "{what}");
+        untouched(&home);
+    }
+}
+
+#[test]
+fn data_that_was_damaged_gets_no_name() {
+    let home = home();
+    let wrong = Digest([3; 32]);
+    let mut digest = Digest::default();
+    digest.0[..16].copy_from_slice(&wrong.0[..16]);
+    let packets = [
+        plain(hello()),
+        plain(batch(0, &[file(b"bad", 5), file(b"good", 5)])),
+        chunk(0, 0, b"hello", Some(digest)),
+        chunk(1, 0, b"hello", None),
+        plain(end()),
+    ];
+    let (ended, problems) = sink(&home, &packets);
+    assert_eq!(ended, Ended::Done, "{problems}");
+    assert!(problems.contains("\"bad\") Mismatch"), "{problems}");
+    let names: Vec<_> = fs::read_dir(home.0.join("dst")).expect("a folder").flatten().collect();
+    assert_eq!(names.iter().map(|entry| entry.file_name()).collect::<Vec<_>>(), ["good"]);
+}
+
+#[test]
+fn a_peer_that_speaks_something_else_is_told_apart() {
+    let home = home();
+    let (ended, problems) = sink(&home, &[plain(b"SSH-2.0-x\r\n".to_vec())]);
+    assert!(ended == Ended::Failed && problems.contains("does not speak"), "{problems}");
+    let (ended, problems) = sink(&home, &[plain(hello())]);
+    assert!(ended == Ended::Failed && problems.contains("the link to the source is gone"), "{problems}");
+    // Data before the sink could say whether it needs any.
+    let early =
+        [hello(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0].concat();
+    let (ended, problems) = sink(&home, &[(early, vec![7; BLOCK])]);
+    assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{problems}");
+}
