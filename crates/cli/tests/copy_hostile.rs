@@ -54,18 +54,20 @@ fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut answered = false;
+            const BATCH: u8 = 1;
+            const END: u8 = 5;
+            let mut unanswered = 0;
             for (index, (frames, data)) in packets.iter().enumerate() {
-                if index > 0 && !data.is_empty() && !answered {
-                    await_answer(&mut back);
-                    answered = true;
-                }
+                let waits = index > 0 && !data.is_empty() || frames.first() == Some(&END);
+                (0..if waits { std::mem::take(&mut unanswered) } else { 0 })
+                    .for_each(|_| await_answer(&mut back));
+                unanswered += u32::from(frames.first() == Some(&BATCH));
                 let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
                 // The sink may have had enough.
                 let _ = to.write_all(&[&head, &frames[..], data].concat());
             }
             let _ = to.shutdown(std::net::Shutdown::Write);
-            let _ = back.read_to_end(&mut Vec::new());
+            let _ = back.set_read_timeout(None).map(|()| back.read_to_end(&mut Vec::new()));
         });
         drive(
             &mut core,
@@ -89,6 +91,8 @@ fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
 /// Reads until the sink says what it needs, or is gone. Each of its frames is a packet.
 fn await_answer(from: &mut UnixStream) {
     const WANTS: u8 = 6;
+    // A sink that gave up says no more, and its thread still has the socket.
+    from.set_read_timeout(Some(std::time::Duration::from_secs(2))).expect("a time limit");
     let mut head = [0; 8];
     while from.read_exact(&mut head).is_ok() {
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);

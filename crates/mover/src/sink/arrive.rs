@@ -28,6 +28,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for part in chunk.parts() {
             let bytes = at..at + part.extent.length() as usize;
             at = bytes.end;
+            if !self.is_decided(part.file.get()) {
+                return Err(WireError::Value("data of a file that nobody asked for"));
+            }
             // Files that failed here are still on their way.
             let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
             file.take(part.extent)?;
