@@ -56,6 +56,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// The source sent all that was wanted of a file.
     pub(super) fn file_done(&mut self, done: Done) -> Result<(), WireError> {
+        if !self.is_decided(done.file.get()) {
+            return Err(WireError::Value("the end of a file that nobody asked for"));
+        }
         let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
         if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
             return Err(WireError::Value("the end of a file"));
