@@ -49,9 +49,14 @@ impl Lab {
 
     /// The same with modules of the kernel that the machine does not need by itself.
     pub fn run_with(&self, modules: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
+        let options: Vec<&str> = modules.iter().flat_map(|module| ["--module", module]).collect();
+        self.run_by(&options, machine, folder, command)
+    }
+
+    /// The same with options of lab/run.
+    pub fn run_by(&self, options: &[&str], machine: &str, folder: &Path, command: &[&str]) -> Output {
         let mut lab = Command::new(self.root.join("lab/run"));
-        lab.args([machine, "--timeout", "900", "--bin", &self.binary]);
-        lab.args(modules.iter().flat_map(|module| ["--module", module]));
+        lab.args([machine, "--timeout", "900", "--bin", &self.binary]).args(options);
         lab.arg("--get").arg(folder).arg("--");
         let output = lab.args(command).output().expect("lab/run");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -100,6 +100,8 @@ pub enum Command {
     Status(crate::commands::status::StatusArgs),
     /// Plan a transfer: threads and bytes on each node, proven best
     Plan(crate::commands::plan::PlanArgs),
+    /// Show what on this machine costs I/O bandwidth, and what to do
+    Doctor(crate::commands::doctor::DoctorArgs),
     /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
     /// Take back what numaio changed on this machine
@@ -277,6 +279,10 @@ pub struct RecordArgs {
     /// Record also what numaio near needs to resolve this handle; may be given several times
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
+    /// Record also the I/O that this bench measures, as "disk --file /data", for numaio bench, validate and predict on
+    /// the tape; may be given several times
+    #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::line)]
+    pub bench: Vec<crate::commands::bench::BenchCommand>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }

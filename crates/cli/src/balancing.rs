@@ -28,8 +28,8 @@ pub fn pause<'a>(
     machine: &'a Machine,
     fingerprint: &str,
 ) -> Result<Option<Paused<'a>>, Failure> {
-    match machine {
-        Machine::Live(kernel) if asked => Paused::begin(common, kernel, fingerprint).map(Some),
+    match machine.kernel() {
+        Some(kernel) if asked => Paused::begin(common, kernel, fingerprint).map(Some),
         _ => Ok(None),
     }
 }

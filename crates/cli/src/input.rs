@@ -8,13 +8,16 @@ use std::path::Path;
 /// The largest file that is read: a hundred times the tape of a machine with 64 nodes.
 const LARGEST: u64 = 1 << 30;
 
-/// Reads a file, a pipe or a device that ends.
+/// Reads a file, a pipe or a device that ends; standard input by the name `-`.
 ///
 /// # Errors
 /// The kernel's, and a file beyond a gibibyte.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut content)?;
+    match path == Path::new("-") {
+        true => io::stdin().lock().take(LARGEST + 1).read_to_end(&mut content)?,
+        false => File::open(path)?.take(LARGEST + 1).read_to_end(&mut content)?,
+    };
     if content.len() as u64 > LARGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any document of numaio"));
     }

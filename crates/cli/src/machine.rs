@@ -7,7 +7,7 @@ use numaio_linux::{Kernel, Root};
 use numaio_machine::locate::{Answer, Locate, LocateError, Question};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
-use numaio_machine::tape::{Replay, Tape};
+use numaio_machine::tape::{Recording, Replay, Tape};
 use numaio_machine::workload::Workload;
 use numaio_schema::MachineSource;
 use std::path::Path;
@@ -24,6 +24,8 @@ const SHIPPED: [(&str, &str); 3] = [
 pub enum Machine {
     /// This Linux.
     Live(Kernel),
+    /// This Linux, or a tape, while a tape is made of it.
+    Taped(Box<Recording<Machine>>),
     /// A tape.
     Recorded(Box<Replay>),
     /// A copied tree; it can be seen, and not measured.
@@ -49,6 +51,23 @@ impl Machine {
         }
     }
 
+    /// This Linux, if it is that.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        match self {
+            Self::Live(kernel) => Some(kernel),
+            Self::Taped(recording) => recording.machine().kernel(),
+            Self::Recorded(_) | Self::Copied(_) => None,
+        }
+    }
+
+    /// The tape that it is played from.
+    pub fn tape(&self) -> Option<&Tape> {
+        match self {
+            Self::Recorded(replay) => Some(replay.tape()),
+            _ => None,
+        }
+    }
+
     /// Where the machine comes from, for documents.
     pub fn source(&self) -> MachineSource {
         match self {
@@ -56,6 +75,7 @@ impl Machine {
                 let header = &replay.tape().header;
                 MachineSource::Tape { name: header.name.clone(), note: header.note.clone() }
             }
+            Self::Taped(recording) => recording.machine().source(),
             Self::Live(_) | Self::Copied(_) => MachineSource::Live,
         }
     }
@@ -64,6 +84,7 @@ impl Machine {
     pub fn time(&self) -> u64 {
         match self {
             Self::Recorded(replay) => replay.tape().header.recorded_at,
+            Self::Taped(recording) => recording.machine().time(),
             _ => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         }
     }
@@ -78,7 +99,7 @@ impl Machine {
 
     /// Whether this is the machine that numaio runs on.
     pub fn is_live(&self) -> bool {
-        matches!(self, Self::Live(_))
+        self.kernel().is_some()
     }
 }
 
@@ -117,6 +138,7 @@ impl Machine {
     fn root(&self) -> &dyn Sysfs {
         match self {
             Self::Live(kernel) => kernel,
+            Self::Taped(recording) => recording.as_ref(),
             Self::Recorded(replay) => replay.as_ref(),
             Self::Copied(root) => root,
         }
@@ -127,6 +149,7 @@ impl Probe for Machine {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         match self {
             Self::Live(kernel) => kernel.run(workload),
+            Self::Taped(recording) => recording.run(workload),
             Self::Recorded(replay) => replay.run(workload),
             Self::Copied(_) => {
                 Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
@@ -139,6 +162,7 @@ impl Locate for Machine {
     fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
         match self {
             Self::Live(kernel) => kernel.locate(question),
+            Self::Taped(recording) => recording.locate(question),
             Self::Recorded(replay) => replay.locate(question),
             Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
         }

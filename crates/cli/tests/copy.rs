@@ -238,7 +238,7 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     home.file("src/secret", "secret");
     home.file("src/open", "open");
     for name in ["src/secret", "src/locked"] {
-        fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(0)).expect("a mode");
+        fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(0o0)).expect("a mode");
     }
     let mut command = match rustix_is_root(&home) {
         false => home.command_by(&[], &["copy", "-r", "src/", "dst"]),

@@ -134,6 +134,29 @@ fn documents(home: &Home) -> BTreeMap<&'static str, String> {
     ])
 }
 
+/// The tape was recorded in the lab: real runs of our engine on a disk with the rates of the paper's SSDs.
+#[test]
+fn the_paper_is_validated_on_a_recorded_machine() {
+    let tape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/amd-dl585-g7-disk.tape");
+    let home = Home::new();
+    let json = home.run(&["validate", "--machine", tape, "--classes", "paper", "--json"]).ok();
+    let found = Validation::from_json(&json).expect("a validation");
+    let classes = |index: usize| -> Vec<String> {
+        found.directions[index].classes.iter().map(|class| class.nodes.to_string()).collect()
+    };
+    assert_eq!((found.directions[0].direction, found.directions[1].direction), (Write, Read));
+    assert_eq!(classes(0), ["6-7", "0-1,4-5", "2-3"]);
+    assert_eq!(classes(1), ["6-7", "2-3", "0-1,5", "4"]);
+    for direction in &found.directions {
+        assert_eq!(direction.verdicts[0].rank_agreement(), Some(1.0));
+        let roles: Vec<Role> = direction.columns.iter().map(|column| column.role).collect();
+        assert_eq!(roles, [Role::Model, Role::Measured, Role::Rival, Role::Rival, Role::Rival]);
+    }
+    let json = home.run(&["predict", "--machine", tape, "--device", "vda", "--mix", "4:1", "--json"]).ok();
+    let mix = IoPrediction::from_json(&json).expect("a prediction").mix.expect("of the mix");
+    assert!((mix.limits.bytes_per_s / 18.5e6 - 1.0).abs() < 0.02, "{:?}", mix.limits);
+}
+
 #[test]
 fn the_whole_paper_on_files() {
     let home = Home::new();

@@ -7,15 +7,7 @@ use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::Home;
-
-/// A device of this machine.
-fn device(home: &Home) -> String {
-    let seen = home.run(&["topology", "--json"]);
-    let document = numaio_schema::TopologyDocument::from_json(&seen.out).expect("a topology");
-    let devices = document.topology.devices.iter().filter(|device| device.moves_data());
-    devices.map(|device| device.name()).next().unwrap_or_default()
-}
+use support::{device, Home};
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {
@@ -168,8 +160,13 @@ fn a_running_program_is_shown_beside_the_device_of_its_file() {
     let near = home.run(&["near", &file.to_string_lossy()]);
     let line = format!("exec 3<{}; echo ready; exec sleep 30", file.display());
     let mut sleeper = std::process::Command::new("sh");
-    let mut sleeper =
-        sleeper.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started");
+    let mut sleeper = sleeper
+        .args(["-c", &line])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
     let mut ready = [0; 6];
     std::io::Read::read_exact(sleeper.stdout.as_mut().expect("its output"), &mut ready).expect("it is ready");
     let pid = sleeper.id().to_string();

@@ -35,6 +35,11 @@ impl Kernel {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(peer));
     }
 
+    /// Ends the sessions with all peers.
+    pub fn part(&self) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Bytes of memory that the control group allows.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
         *self.limit_bytes.get_or_init(|| topology::read(&self.root).confinement.memory_limit_bytes)

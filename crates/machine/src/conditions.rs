@@ -69,7 +69,7 @@ fn chosen(text: &str) -> Option<&str> {
 }
 
 /// Directories of the frequency policies, each of one or more CPUs (`Documentation/admin-guide/pm/cpufreq.rst`).
-fn policies(root: &dyn Sysfs) -> Vec<String> {
+pub(crate) fn policies(root: &dyn Sysfs) -> Vec<String> {
     /// Frequency policies that are looked at, at most.
     const MOST_POLICIES: usize = 64;
     const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";

@@ -6,6 +6,7 @@
 //!
 //! No system call and no `unsafe` stands here: a machine is text in files, and results of workloads.
 
+pub mod checkup;
 pub mod conditions;
 pub mod conformance;
 pub mod control;

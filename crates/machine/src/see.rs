@@ -10,25 +10,31 @@ use std::thread;
 
 /// Reads everything below `root`: nodes, devices, and what looks wrong with them.
 ///
-/// Never fails: what cannot be read is absent from the result or stands among its findings. Two threads share
+/// Never fails: what cannot be read is absent from the result or stands among its findings. Threads share
 /// the work, as a large machine has tens of thousands of files.
 pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
-    let scan = OnceLock::new();
-    let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
-    let ((mut machine, some), others) = both(|| (topology::read(root), functions()), functions);
-    let functions: Vec<Device> = some.into_iter().chain(others).collect();
-    let bridges = Bridges::above(&functions);
-    let (some, (conditions, others)) =
-        both(|| bridges.read(root), || (conditions::read(root), bridges.read(root)));
-    let scan = scan.get_or_init(|| Scan::new(root));
-    let found = functions.into_iter().chain(some).chain(others);
-    machine.devices = scan.finish(root, &machine, found);
-    machine.identity.fingerprint = topology::fingerprint(&machine);
+    let (mut machine, conditions) = both(|| glance(root), || conditions::read(root));
     let found = findings::find(&machine, &conditions);
     machine.findings.extend(found);
     machine
         .findings
         .sort_by(|a, b| (b.severity, &a.rule, &a.subject).cmp(&(a.severity, &b.rule, &b.subject)));
+    machine
+}
+
+/// The same without looking for what is wrong with settings and devices, in half the time: for those who want to get
+/// on, as a program that is to be started.
+pub fn glance(root: &(dyn Sysfs + Sync)) -> Topology {
+    let scan = OnceLock::new();
+    let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
+    let ((mut machine, some), others) = both(|| (topology::read(root), functions()), functions);
+    let functions: Vec<Device> = some.into_iter().chain(others).collect();
+    let bridges = Bridges::above(&functions);
+    let (some, others) = both(|| bridges.read(root), || bridges.read(root));
+    let scan = scan.get_or_init(|| Scan::new(root));
+    let found = functions.into_iter().chain(some).chain(others);
+    machine.devices = scan.finish(root, &machine, found);
+    machine.identity.fingerprint = topology::fingerprint(&machine);
     machine
 }
 
@@ -44,4 +50,26 @@ fn both<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send
 /// Whether there are files of a machine below this root at all.
 pub fn is_machine(root: &dyn Sysfs) -> bool {
     root.list("/sys/devices/system").is_ok() || root.read("/proc/cpuinfo").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    #[test]
+    fn a_glance_sees_the_same_machine_without_what_is_wrong_with_its_settings() {
+        let mut tree = Tree::new();
+        tree.file("/proc/sys/kernel/numa_balancing", "1\n");
+        for node in 0..2 {
+            let folder = format!("/sys/devices/system/node/node{node}");
+            tree.file(&format!("{folder}/cpulist"), format!("{node}\n"));
+            tree.file(&format!("{folder}/meminfo"), format!("Node {node} MemTotal: 4194304 kB\n"));
+        }
+        let (whole, glance) = (see(&tree), glance(&tree));
+        let balancing = |machine: &Topology| machine.findings.iter().any(|it| it.rule == "numa-balancing");
+        assert!(balancing(&whole) && !balancing(&glance));
+        assert_eq!(glance.nodes.len(), 2);
+        assert_eq!(Topology { findings: Vec::new(), ..whole }, Topology { findings: Vec::new(), ..glance });
+    }
 }

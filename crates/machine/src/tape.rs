@@ -51,6 +51,7 @@ enum Line {
     Failed { run: Workload, failed: ProbeError },
     Located { locate: Question, told: Answer },
     NotLocated { locate: Question, untold: LocateError },
+    Made { made: serde_json::Value, of: Runs },
 }
 
 impl Line {
@@ -64,7 +65,11 @@ impl Line {
             | Self::Dir { dir: path }
             | Self::Unread { unread: path, .. }
             | Self::Unreachable { unreachable: path, .. } => Some(path),
-            Self::Run { .. } | Self::Failed { .. } | Self::Located { .. } | Self::NotLocated { .. } => None,
+            Self::Run { .. }
+            | Self::Failed { .. }
+            | Self::Located { .. }
+            | Self::NotLocated { .. }
+            | Self::Made { .. } => None,
         }
     }
 }
@@ -82,7 +87,13 @@ pub struct Tape {
     pub runs: Vec<(Workload, Result<Outcome, ProbeError>)>,
     /// What was asked of where things are, each question once.
     pub answers: Answers,
+    /// Documents that were made of runs, where these alone do not tell what was asked: measured I/O, with its device. This
+    /// floor knows no more of them.
+    pub made: Vec<(serde_json::Value, Runs)>,
 }
+
+/// Some of a tape's runs, as indices: the first, and the one after the last.
+pub type Runs = (usize, usize);
 
 /// What a file held from one reading of it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +127,7 @@ impl Tape {
             changes: BTreeMap::new(),
             runs: Vec::new(),
             answers: Answers::default(),
+            made: Vec::new(),
         }
     }
 
@@ -172,6 +184,7 @@ impl Tape {
             Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
             Line::Located { locate, told } => self.answers.add(locate, Ok(told)),
             Line::NotLocated { locate, untold } => self.answers.add(locate, Err(untold)),
+            Line::Made { made, of } => self.made.push((made, of)),
             Line::Again { again, read, text } => self.add_change(again, read, text.into_bytes()),
             Line::AgainBytes { again, read, hex } => self.add_change(again, read, bytes_of(&hex)?),
             line => self.add_entry(line)?,
@@ -196,7 +209,8 @@ impl Tape {
             | Line::Run { .. }
             | Line::Failed { .. }
             | Line::Located { .. }
-            | Line::NotLocated { .. } => &mut self.files,
+            | Line::NotLocated { .. }
+            | Line::Made { .. } => &mut self.files,
         };
         Ok(())
     }
@@ -219,7 +233,8 @@ impl Tape {
             }
         });
         let header = serde_json::to_string(&self.header).unwrap_or_default();
-        let lines = files.chain(changes).chain(runs).chain(answers);
+        let made = self.made.iter().map(|(made, of)| Line::Made { made: made.clone(), of: *of });
+        let lines = files.chain(changes).chain(runs).chain(answers).chain(made);
         let lines = lines.map(|line| serde_json::to_string(&line).unwrap_or_default());
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
@@ -378,6 +393,17 @@ impl<M> Recording<M> {
     /// The tape as recorded so far.
     pub fn tape(&self) -> Tape {
         held(&self.tape).clone()
+    }
+
+    /// Runs on the tape so far.
+    pub fn runs(&self) -> usize {
+        held(&self.tape).runs.len()
+    }
+
+    /// Keeps a document that was made of the runs from one on.
+    pub fn keep_made(&self, made: serde_json::Value, first: usize) {
+        let tape = &mut *held(&self.tape);
+        tape.made.push((made, (first, tape.runs.len())));
     }
 
     /// The machine that is recorded.

@@ -85,6 +85,7 @@ fn tape() -> Tape {
         changes: [("/proc/4242/status".to_owned(), changes)].into(),
         answers: Default::default(),
         runs,
+        made: vec![(serde_json::json!({"schema": "numaio/io/1", "cells": [1.5, null]}), (0, 2))],
     }
 }
 

@@ -337,6 +337,10 @@ fn what_was_measured_before_a_device_vanished_is_kept() {
         cell.bytes_per_s.failure.as_deref().is_some_and(|failure| failure.contains("No such device"))
     }));
     assert!(!record.provenance.complete);
+    let told = record.provenance.warnings.iter().filter(|warning| warning.rule == "failed");
+    let told: Vec<&str> = told.map(|warning| warning.what.as_str()).collect();
+    assert_eq!(told.len(), 2, "of cells that have a figure, and ended before it was precise: {told:?}");
+    assert!(told.iter().all(|told| told.contains("No such device")));
 }
 
 #[test]

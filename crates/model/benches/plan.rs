@@ -40,12 +40,12 @@ fn families(objective: Objective) -> Vec<Family> {
         .into_iter()
         .map(|(name, problem)| Family { name: name.to_owned(), problems: vec![problem], mixed: true })
         .collect();
-    for nodes in [4, 8, 16] {
+    for nodes in [2, 4, 8, 16] {
         let problems = (0..25).map(|seed| machine(nodes, THREADS, seed)).collect();
         families.push(Family {
             name: format!("random machines, N = {nodes}"),
             problems,
-            mixed: time && nodes < 16,
+            mixed: (time && nodes < 16) || nodes == 2,
         });
     }
     for nodes in [4, 8, 16] {

@@ -5,6 +5,7 @@
 
 mod classes;
 mod compare;
+mod diagnose;
 mod fit;
 mod interleave;
 mod io;
@@ -19,14 +20,15 @@ mod views;
 
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, About};
+pub use diagnose::{about_devices, diagnose, Known};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
 pub use plan::{
-    evaluate, plan, plan_problem, rebalance, Handover, Helper, NotFeasible, PlanOptions, PlanRequest, Pool,
-    Refused, UnknownBandwidth, THREAD_BYTES_PER_S,
+    check_plan, evaluate, place_plan, plan, plan_problem, rebalance, Handover, Helper, NoProblem,
+    NotFeasible, NotHere, PlanOptions, PlanRequest, Pool, Refused, THREAD_BYTES_PER_S,
 };
 pub use predict::{
     best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,

@@ -3,9 +3,9 @@
 mod plan_support;
 
 use numaio_machine::ids::NodeId;
-use numaio_model::{evaluate, plan, PlanOptions};
+use numaio_model::{check_plan, evaluate, plan, PlanOptions};
 use numaio_schema::{Objective, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer, WayId};
-use plan_support::{machine, printed, small, table, UNIT};
+use plan_support::{awkward, machine, printed, small, table, UNIT};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -35,14 +35,20 @@ fn with_limit(mut problem: PlanProblem) -> PlanProblem {
     problem
 }
 
-fn agree(problem: &PlanProblem) {
+/// Holds both methods against each other; says whether there was a plan.
+fn agree(problem: &PlanProblem) -> bool {
     let with = |method| plan(problem, &PlanOptions { method, ..PlanOptions::default() });
     match (with(PlanMethod::Divide), with(PlanMethod::Mixed)) {
         (Ok(divide), Ok(mixed)) => {
             let ratio = divide.proof.value_s / mixed.proof.value_s;
             assert!((ratio - 1.0).abs() < 1e-5, "{:?} and {:?}: {problem:?}", divide.proof, mixed.proof);
+            check_plan(&divide).and(check_plan(&mixed)).expect("both hold");
+            true
         }
-        (Err(divide), Err(mixed)) => assert_eq!(divide, mixed),
+        (Err(divide), Err(mixed)) => {
+            assert_eq!(divide, mixed);
+            false
+        }
         (divide, mixed) => panic!("{:?} and {:?}: {problem:?}", divide.err(), mixed.err()),
     }
 }
@@ -59,6 +65,20 @@ fn both_methods_agree_on_a_thousand_problems() {
             if seed % 2 == 0 { small(2, 3, seed + 100) } else { machine(1 + seed as usize % 3, 3, seed) };
         agree(&of(&sum, Objective::Sum));
     }
+}
+
+/// Says how many had a plan, so that the test does not only compare refusals.
+#[test]
+fn both_methods_agree_on_awkward_problems() {
+    let mut planned = 0;
+    for seed in 0..2000 {
+        let mut problem = awkward(1 + seed as usize % 3, seed);
+        if seed % 5 == 0 {
+            problem.objective = Objective::Sum;
+        }
+        planned += u32::from(agree(&problem));
+    }
+    assert!((300..1900).contains(&planned), "{planned} of 2000 had a plan");
 }
 
 #[test]
@@ -129,6 +149,19 @@ fn threads_that_nothing_needs_are_left_out() {
         let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
         assert_eq!((plan.storage_ways[0].threads, plan.network_ways[0].threads), (2, 1));
         assert!((plan.predicted.time_s - 10.0).abs() < 1e-6, "{:?}", plan.predicted);
+    }
+}
+
+/// Four nodes that are alike, and a disk that two of them can serve.
+#[test]
+fn memory_nodes_that_nothing_needs_are_left_out() {
+    let row = vec![vec![(1.0, 4.0); 4]];
+    let mut problem = table(&[8; 4], &[60.0, 0.0, 0.0, 0.0], &[f64::INFINITY, 0.0, 0.0, 0.0], &row, &row);
+    problem.storage[0].bytes_per_s = Some(6.0 * UNIT);
+    for method in [PlanMethod::Divide, PlanMethod::Mixed] {
+        let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
+        assert!((plan.predicted.time_s - 10.0).abs() < 1e-6 && plan.proof.optimal, "{:?}", plan.predicted);
+        assert_eq!(plan.storage_ways.len(), 2, "{:?}", plan.storage_ways);
     }
 }
 

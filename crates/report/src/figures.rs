@@ -34,10 +34,11 @@ impl Figures {
             most if most >= 1000.0 => 0,
             most if most >= 100.0 => 1,
             most if most >= 1.0 => 2,
-            _ => 3,
+            most if most >= 0.1 => 3,
+            _ => 4,
         };
         let most = match quantity {
-            Quantity::BytesPerS => 3,
+            Quantity::BytesPerS => 4,
             Quantity::NsPerLoad => 1,
             Quantity::Distance => 0,
         };

@@ -6,7 +6,8 @@ use crate::words;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::{
-    Objective, Plan, PlanMethod, PlannedWay, Prediction, RateOrigin, SimpleRule, Stage, Transfer, WayRates,
+    Objective, Plan, PlanMethod, PlannedPool, PlannedWay, Prediction, RateOrigin, SimpleRule, Stage,
+    Transfer, WayRates,
 };
 use std::collections::BTreeSet;
 
@@ -14,13 +15,10 @@ use std::collections::BTreeSet;
 pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
     let mut page = Page::new(style);
     heading(&mut page, plan, style.unit);
-    page.blank();
-    for line in flows(plan) {
-        page.paragraph(2, 4, &line);
-    }
-    page.blank();
+    page.table(2, &flows(plan));
+    page.heading("Ways");
     page.table(2, &ways(plan, style.unit));
-    page.heading("Beside it");
+    page.heading("Simple plans beside it");
     page.table(2, &beside(plan, style.unit));
     for rejected in &plan.rejected {
         page.paragraph(2, 2, &format!("{}: {}", rule(rejected.rule), rejected.why));
@@ -33,17 +31,28 @@ pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
 }
 
 fn heading(page: &mut Page, plan: &Plan, unit: BandwidthUnit) {
+    page.heading(&title(plan, unit));
+    if let Some(machine) = &plan.problem.machine {
+        page.paragraph(2, 2, &format!("On {}", words::machine_name(machine)));
+    }
+    let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
+    page.paragraph(2, 2, &format!("Bottleneck: {stages}"));
+    page.paragraph(2, 2, &proof(plan));
+    page.blank();
+}
+
+/// `Send 1.8 TiB: 81 min 23 s, 0.41 GB/s`.
+pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
     let verb = match plan.problem.direction {
         Transfer::Send => "Send",
         Transfer::Receive => "Receive",
     };
-    let machine = plan.problem.machine.as_ref().map(words::machine_name);
-    let on = machine.map(|machine| format!(" on {machine}")).unwrap_or_default();
     let (time, rate) = (seconds(plan.predicted.time_s), words::bandwidth(plan.predicted.bytes_per_s, unit));
-    let all = size_for_people(plan.problem.total_bytes());
-    page.heading(&format!("{verb} {all}{on}: {time}, {rate}"));
-    let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
-    page.paragraph(2, 2, &format!("Bottleneck: {stages}"));
+    format!("{verb} {}: {time}, {rate}", size_for_people(plan.problem.total_bytes()))
+}
+
+/// What was made least, and how far that is proven.
+pub(crate) fn proof(plan: &Plan) -> String {
     let least = match plan.problem.objective {
         Objective::Time => "Least time of the slowest stage",
         Objective::Sum => "Least sum over the used ways, as Li's dissertation prints it",
@@ -56,47 +65,63 @@ fn heading(page: &mut Page, plan: &Plan, unit: BandwidthUnit) {
         true => "proven best".to_owned(),
         false => format!("at most {:.2} % above the best", plan.proof.gap * 100.0),
     };
-    page.paragraph(2, 2, &format!("{least}: {}, {proof} by {method}", seconds(plan.proof.value_s)));
+    format!("{least}: {}, {proof} by {method}", seconds(plan.proof.value_s))
 }
 
-/// `nvme0n1 (node 7) == 4 threads, 1.2 TiB ==> memory 7 == 3 threads, 1.2 TiB ==> eth0 (node 7)`.
-fn flows(plan: &Plan) -> Vec<String> {
-    let memories: BTreeSet<NodeId> = plan.storage_ways.iter().map(|way| way.memory_node).collect();
-    let of = |ways: &[PlannedWay], memory: NodeId, devices: &dyn Fn(NodeId) -> String| {
-        let ways = ways.iter().filter(|way| way.memory_node == memory);
-        words::joined(ways.map(|way| format!("{} =={}==", devices(way.device_node), moved(way))), " + ")
-    };
-    let storage =
-        |node: NodeId| devices(plan.problem.storage.iter().map(|it| (it.device.as_str(), it.node)), node);
-    let nics = |node: NodeId| devices(plan.problem.nics.iter().map(|it| (it.device.as_str(), it.node)), node);
-    let drawn = memories.iter().map(|memory| {
-        let (from, to) = (of(&plan.storage_ways, *memory, &storage), of(&plan.network_ways, *memory, &nics));
-        match plan.problem.direction {
-            Transfer::Send => format!("{from}> memory {memory} >{to}"),
-            Transfer::Receive => format!("{to}> memory {memory} >{from}"),
+/// From where, through which memory, to where: a line for each way, those of one memory node together.
+fn flows(plan: &Plan) -> Table {
+    let columns = [
+        ("FROM", Align::Left),
+        ("THREADS", Align::Right),
+        ("BYTES", Align::Right),
+        ("", Align::Left),
+        ("MEMORY", Align::Left),
+        ("", Align::Left),
+        ("THREADS", Align::Right),
+        ("BYTES", Align::Right),
+        ("", Align::Left),
+        ("TO", Align::Left),
+    ];
+    let mut table = Table::new(columns);
+    let pools = plan.pools();
+    let memories: BTreeSet<NodeId> = pools.fills.iter().map(|pool| pool.way.memory_node).collect();
+    for memory in memories {
+        let of = |pools: &[PlannedPool]| -> Vec<PlannedPool> {
+            pools.iter().filter(|pool| pool.way.memory_node == memory).cloned().collect()
+        };
+        let (comes, goes) = (of(&pools.fills), of(&pools.drains));
+        for line in 0..comes.len().max(goes.len()) {
+            let name = if line == 0 { format!("node {memory}") } else { String::new() };
+            let from = flow(comes.get(line));
+            let [to, threads, bytes, arrow] = flow(goes.get(line));
+            let start = if arrow.is_empty() { "" } else { "-" };
+            let cells = from.into_iter().chain([name, start.to_owned(), threads, bytes, arrow, to]);
+            table.row(cells.map(Cell::from).collect::<Vec<Cell>>());
         }
-    });
-    drawn.collect()
+    }
+    table
 }
 
-fn moved(way: &PlannedWay) -> String {
-    format!(" {}, {} ", words::count(way.threads as usize, "thread"), size_for_people(way.bytes))
+/// Devices, threads, bytes and an arrow; nothing where there is no way.
+fn flow(pool: Option<&PlannedPool>) -> [String; 4] {
+    let Some(pool) = pool else { return Default::default() };
+    [devices(pool), pool.threads.to_string(), size_for_people(pool.bytes), "->".to_owned()]
 }
 
 /// Devices of a node by name.
-fn devices<'a>(all: impl Iterator<Item = (&'a str, NodeId)>, node: NodeId) -> String {
-    let here = all.filter(|(_, home)| *home == node).map(|(name, _)| words::short(name));
-    format!("{} (node {node})", words::joined(here, "+"))
+pub(crate) fn devices(pool: &PlannedPool) -> String {
+    let names = words::joined(pool.devices.iter().map(|name| words::short(name)), "+");
+    format!("{names} (node {})", pool.way.device_node)
 }
 
 fn ways(plan: &Plan, unit: BandwidthUnit) -> Table {
     let columns = [
-        ("WAY".to_owned(), Align::Left),
-        ("THREADS".to_owned(), Align::Right),
-        ("BYTES".to_owned(), Align::Right),
-        ("RATE".to_owned(), Align::Right),
-        ("BUSY".to_owned(), Align::Right),
-        ("KNOWN FROM".to_owned(), Align::Left),
+        ("WAY", Align::Left),
+        ("THREADS", Align::Right),
+        ("BYTES", Align::Right),
+        ("RATE", Align::Right),
+        ("BUSY", Align::Right),
+        ("KNOWN FROM", Align::Left),
     ];
     let mut table = Table::new(columns);
     let kinds = [
@@ -131,23 +156,26 @@ fn origin(rates: &[WayRates], way: &PlannedWay) -> &'static str {
 /// The plan and the simple ones, by time and sum.
 fn beside(plan: &Plan, unit: BandwidthUnit) -> Table {
     let columns = [
-        ("PLAN".to_owned(), Align::Left),
-        ("TIME".to_owned(), Align::Right),
-        ("RATE".to_owned(), Align::Right),
-        ("SUM".to_owned(), Align::Right),
+        ("PLAN", Align::Left),
+        ("TIME", Align::Right),
+        ("SIMULATED", Align::Right),
+        ("RATE", Align::Right),
+        ("SUM", Align::Right),
     ];
     let mut table = Table::new(columns);
     let simple = plan.rejected.iter().map(|it| (rule(it.rule), it.predicted.as_ref()));
     for (name, predicted) in std::iter::once(("this one", Some(&plan.predicted))).chain(simple) {
         let shown = |of: &dyn Fn(&Prediction) -> String| predicted.map(of).unwrap_or("-".to_owned());
+        let simulated = predicted.and_then(|it| it.simulated_s).map(seconds).unwrap_or_default();
         table.row([
             Cell::from(name),
             Cell::from(shown(&|it| seconds(it.time_s))),
+            Cell::from(simulated),
             Cell::from(shown(&|it| words::bandwidth(it.bytes_per_s, unit))),
             Cell::from(shown(&|it| seconds(it.sum_s))),
         ]);
     }
-    table
+    table.without_empty_columns()
 }
 
 fn rule(rule: SimpleRule) -> &'static str {
@@ -157,7 +185,8 @@ fn rule(rule: SimpleRule) -> &'static str {
     }
 }
 
-fn name(stage: &Stage) -> String {
+/// A stage in words.
+pub(crate) fn name(stage: &Stage) -> String {
     match stage {
         Stage::StorageWay(way) => {
             format!("storage threads of node {} to memory {}", way.device_node, way.memory_node)
@@ -172,11 +201,12 @@ fn name(stage: &Stage) -> String {
 }
 
 /// `12.3 s`, `4 min 10 s`, `2 h 5 min`.
-fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
+        s if s < 0.000_995 => format!("{:.2} µs", s * 1e6),
         s if s < 0.0995 => format!("{:.2} ms", s * 1e3),
         s if s < 99.95 => format!("{s:.1} s"),
-        s if s < 5970.0 => format!("{} min {:.0} s", (s.round() / 60.0).floor(), s.round() % 60.0),
-        s => format!("{} h {:.0} min", ((s / 60.0).round() / 60.0).floor(), (s / 60.0).round() % 60.0),
+        s if s < 5970.0 => format!("{} min {:02.0} s", (s.round() / 60.0).floor(), s.round() % 60.0),
+        s => format!("{} h {:02.0} min", ((s / 60.0).round() / 60.0).floor(), (s / 60.0).round() % 60.0),
     }
 }

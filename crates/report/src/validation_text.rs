@@ -63,14 +63,21 @@ fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
     table.row([Cell::from("nodes"), Cell::from("")].into_iter().chain(nodes));
     for column in &direction.columns {
         let figures = figures(column, unit);
-        let cell = |(spread, class): (&Option<Spread>, &numaio_schema::ValidatedClass)| {
-            let text = spread.as_ref().map_or("-".to_owned(), |spread| shown(spread, figures));
-            let colour = (column.role != Role::Rival).then_some(class.rank);
-            Cell::of_class(text, colour)
+        let cells = |text: &dyn Fn(&Spread) -> String| -> Vec<Cell> {
+            let cell = |(spread, class): (&Option<Spread>, &numaio_schema::ValidatedClass)| {
+                let text = spread.as_ref().map_or("-".to_owned(), text);
+                let colour = (column.role != Role::Rival).then_some(class.rank);
+                Cell::of_class(text, colour)
+            };
+            column.classes.iter().zip(&direction.classes).map(cell).collect()
         };
-        let cells = column.classes.iter().zip(&direction.classes).map(cell);
         let unit = figures.map_or("", |figures| figures.unit());
-        table.row([Cell::from(title(&column.view)), Cell::from(unit)].into_iter().chain(cells));
+        let means = cells(&|spread| shown(spread.mean, figures));
+        table.row([Cell::from(title(&column.view)), Cell::from(unit)].into_iter().chain(means));
+        if column.classes.iter().flatten().any(|spread| range(spread, figures).is_some()) {
+            let ranges = cells(&|spread| range(spread, figures).unwrap_or_default());
+            table.row([Cell::from("  range"), Cell::from("")].into_iter().chain(ranges));
+        }
     }
     table
 }
@@ -85,15 +92,14 @@ fn figures(column: &Column, unit: BandwidthUnit) -> Option<Figures> {
     }
 }
 
-/// `28.65 (28.50 - 28.80)`; without a range where there is none.
-fn shown(spread: &Spread, figures: Option<Figures>) -> String {
-    let of = |value: f64| figures.map_or_else(|| format!("{value:.1}"), |figures| figures.of(value));
-    let (mean, least, most) = (of(spread.mean), of(spread.min), of(spread.max));
-    if least == most {
-        mean
-    } else {
-        format!("{mean} ({least} - {most})")
-    }
+fn shown(value: f64, figures: Option<Figures>) -> String {
+    figures.map_or_else(|| format!("{value:.1}"), |figures| figures.of(value))
+}
+
+/// `28.50 - 28.80`; none where both are written alike.
+fn range(spread: &Spread, figures: Option<Figures>) -> Option<String> {
+    let (least, most) = (shown(spread.min, figures), shown(spread.max, figures));
+    (least != most).then(|| format!("{least} - {most}"))
 }
 
 fn title(view: &View) -> String {

@@ -3,6 +3,7 @@
 //! A stored document says what it is in its field `schema`, as in `numaio/model/1`. Within a version fields
 //! are only added; readers pass over fields they do not know.
 
+mod diagnosis;
 mod document;
 mod interleave;
 mod io;
@@ -12,6 +13,7 @@ mod model;
 mod near;
 mod placement;
 mod plan;
+mod plan_pools;
 mod prediction;
 mod reading;
 mod receipt;
@@ -24,6 +26,7 @@ mod validation;
 mod verification;
 mod view;
 
+pub use diagnosis::{Cost, Diagnosed, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
 pub use document::{Document, NotThatDocument};
 pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
 pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoThere, Represented, IO_SCHEMA};
@@ -40,6 +43,7 @@ pub use plan::{
     Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
+pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
     CapSource, Capacities, Estimate, FlowPrediction, HeldBy, IoPrediction, MixMeasured, MixPrediction,
     NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,

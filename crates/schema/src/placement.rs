@@ -57,6 +57,9 @@ pub struct PlacementRequest {
     pub hint: Hint,
     /// Whether memory may lie nowhere else.
     pub strict: bool,
+    /// Whether pages lie in turn on all nodes with memory, by the kernel's weights.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weights: bool,
 }
 
 /// What a task wants most (Moreaud and Goglin, 2007).
@@ -161,6 +164,7 @@ impl Default for PlacementRequest {
             spread: false,
             hint: Hint::default(),
             strict: false,
+            weights: false,
         }
     }
 }

@@ -21,7 +21,8 @@ pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanProblem {
-    /// [`PLAN_PROBLEM_SCHEMA`].
+    /// [`PLAN_PROBLEM_SCHEMA`]. In JSON it must stand there; who writes TOML may leave it out.
+    #[serde(default = "problem_schema")]
     pub schema: String,
     /// Which way the data goes.
     #[serde(default)]
@@ -236,6 +237,9 @@ pub struct Prediction {
     pub sum_s: f64,
     /// Bytes of all data over the time.
     pub bytes_per_s: f64,
+    /// Seconds that the simulator took, which knows nothing of planning; none if it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_s: Option<f64>,
     /// Every stage that is used, the slowest first; those at the head that take the whole time are the
     /// bottleneck.
     pub stages: Vec<StageTime>,
@@ -306,6 +310,10 @@ pub enum SimpleRule {
     AllLocal,
     /// Data and threads are spread evenly over all nodes that may run threads.
     EvenSpread,
+}
+
+fn problem_schema() -> String {
+    PLAN_PROBLEM_SCHEMA.to_owned()
 }
 
 impl PlanProblem {

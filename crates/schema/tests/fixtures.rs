@@ -3,8 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Document, Model, NotThatDocument, Plan, PlanProblem, PlannedWay, Quantity, Receipt, Record,
-    Stage, TopologyDocument, View,
+    Comparison, Cost, Diagnosis, Document, Model, NotThatDocument, Plan, PlanProblem, PlannedWay, Quantity,
+    Receipt, Record, Stage, TopologyDocument, View,
 };
 
 #[test]
@@ -33,6 +33,16 @@ fn a_topology_of_version_1_is_read() {
 fn a_receipt_of_version_1_is_read() {
     let receipt = Receipt::from_json(include_str!("fixtures/receipt-1.json")).expect("a receipt");
     assert_eq!(receipt.applied[0].inverse, Change::NumaBalancing { mode: 1 });
+}
+
+#[test]
+fn a_diagnosis_of_version_1_is_read_and_written_back() {
+    let diagnosis = Diagnosis::from_json(include_str!("fixtures/diagnosis-1.json")).expect("a diagnosis");
+    let again = serde_json::to_string(&diagnosis).expect("JSON");
+    assert_eq!(Diagnosis::from_json(&again).expect("the same diagnosis"), diagnosis);
+    assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
+    assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
+    assert_eq!(diagnosis.findings[1].mend.undo, ["sysctl -w kernel.numa_balancing=1"]);
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn without_interrupts(device: &Device) -> Failure {
 fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
     let (topology, mut document) = seen(machine, &args.devices)?;
     let tasks = match &args.plan {
-        Some(path) => placing::read(path, &topology)?
+        Some(path) => placing::read(machine, &topology, path)?
             .tasks
             .iter()
             .flat_map(|task| task.cpus.iter().collect::<Vec<_>>())

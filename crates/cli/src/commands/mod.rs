@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod copy;
+pub mod doctor;
 pub mod export;
 mod foretelling;
 mod generate;
@@ -18,6 +19,7 @@ pub mod plan;
 pub mod predict;
 mod record;
 mod replayed;
+mod replayed_io;
 pub mod report;
 pub mod run;
 pub mod status;
@@ -51,6 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Near(command) => near::run(&args.common, command),
         Command::Status(command) => status::run(&args.common, command),
         Command::Plan(command) => plan::run(&args.common, command),
+        Command::Doctor(command) => doctor::run(&args.common, command),
         Command::Irq(command) => irq::run(&args.common, command),
         Command::Undo(command) => undo::run(&args.common, command),
         Command::Generate(command) => generate::run(command),

@@ -1,5 +1,6 @@
 //! `numaio record`: the machine and every measurement in one file.
 
+use super::bench::{self, BenchCommand};
 use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, Measured};
 use crate::args::{Common, RecordArgs};
 use crate::balancing::pause;
@@ -11,6 +12,7 @@ use numaio_machine::near::{self, Ground};
 use numaio_machine::see::see;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::size_for_people;
+use numaio_machine::{checkup, conditions};
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use std::process::ExitCode;
 
@@ -33,18 +35,24 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
         recorded_at: now,
     };
     let fingerprint = see(&machine).identity.fingerprint;
-    let recording = Recording::new(machine, header);
+    let machine = Machine::Taped(Box::new(Recording::new(machine, header)));
     // Before the machine is seen, so that the tape holds the settings it was measured with.
-    let paused = pause(common, args.measuring.rounds.pause_balancing, recording.machine(), &fingerprint)?;
-    let topology = see(&recording);
-    let ground = Ground { root: &recording, locate: &recording, topology: &topology };
+    let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
+    let topology = see(&machine);
+    // What numaio doctor looks at beyond that.
+    checkup::look(&machine, &topology, &conditions::read(&machine));
+    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
     for handle in &args.near {
         near::resolve(ground, handle);
     }
     let mut measured = Ok(());
     if !args.no_measure {
-        let machine = Measured { root: &recording, probe: &recording, topology: &topology, source };
+        let machine = Measured { root: &machine, probe: &machine, topology: &topology, source };
         measured = measure_all(common, args, &machine, now);
+    }
+    let Machine::Taped(recording) = &machine else { return Err(Failure::new("no tape is made")) };
+    if measured.is_ok() {
+        measured = args.bench.iter().try_for_each(|command| bench(common, &machine, recording, command));
     }
     drop(paused);
     let mut tape = recording.tape();
@@ -59,6 +67,21 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let name = if file { args.output.display().to_string() } else { "the tape".to_owned() };
     output::remark(common, &format!("{name} holds {} runs, {size}", tape.runs.len()));
     measuring::exit(None)
+}
+
+/// Measures I/O, and keeps what is made of it: runs do not tell of which device they were.
+fn bench(
+    common: &Common,
+    machine: &Machine,
+    recording: &Recording<Machine>,
+    command: &BenchCommand,
+) -> Result<(), Failure> {
+    let first = recording.runs();
+    for record in bench::measure(common, machine, command)? {
+        let made = serde_json::to_value(&record);
+        recording.keep_made(made.map_err(|error| Failure::new(&error))?, first);
+    }
+    Ok(())
 }
 
 /// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on

@@ -1,7 +1,7 @@
 //! Everything that a tape holds, measured again from it.
 
-use super::compare;
 use super::measuring::{self, Measured};
+use super::{compare, replayed_io};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -10,8 +10,8 @@ use numaio_machine::topology::Topology;
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use numaio_schema::Document;
 
-/// Copies of every target, STREAM's copy, idle latency, and of each node with devices the comparison of its views.
-/// What the tape does not hold is said.
+/// Copies of every target, STREAM's copy, idle latency, I/O as it was measured, and of each node with devices the
+/// comparison of its views. What the tape does not hold is said.
 pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
@@ -34,6 +34,8 @@ pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Res
             Err(failure) => output::remark(common, &format!("no {what} on the tape: {}", failure.message)),
         }
     }
+    let io = replayed_io::records(common, machine, topology)?;
+    documents.extend(io.into_iter().map(|record| Document::Io(Box::new(record))));
     for target in topology.device_nodes().iter() {
         // Where nothing was measured, there is nothing to compare.
         let comparison = compare::of_documents(topology, &documents, target).ok();

@@ -105,7 +105,7 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
                 bundle.add(document).map_err(Failure::new)?;
             }
         }
-        Machine::Live(_) => add_saved(common, &topology, &mut bundle),
+        Machine::Live(_) | Machine::Taped(_) => add_saved(common, &topology, &mut bundle),
         Machine::Copied(_) => {}
     }
     if bundle.machines.iter().all(|machine| machine.provenances().is_empty()) {

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::Args;
 use numaio_linux::launch::{become_program, end_by, Ended, NotSettled, Program, Settled, Team};
-use numaio_machine::see::see;
+use numaio_machine::see::glance;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_place::Watch;
@@ -32,8 +32,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct RunArgs {
     #[command(flatten)]
     pub near: NearArgs,
-    /// Places from a plan that numaio place --json wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model"])]
+    /// Places from a plan that numaio place --json or numaio plan --json wrote; - for standard input
+    ///
+    /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
     /// Say where the program runs, and why
     #[arg(long)]
@@ -55,9 +57,9 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("a recorded machine cannot run programs")
             .hint("numaio place shows the places there; leave out --machine and --sysroot to run here"));
     }
-    let topology = see(&machine);
+    let topology = glance(&machine);
     let plan = match &args.plan {
-        Some(path) => placing::read(path, &topology)?,
+        Some(path) => placing::read(&machine, &topology, path)?,
         None => placing::plan(common, &machine, &topology, &args.near)?,
     };
     if args.explain {

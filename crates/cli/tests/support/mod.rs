@@ -98,6 +98,14 @@ impl Said {
     }
 }
 
+/// A device of this machine that moves data; empty if it has none.
+pub fn device(home: &Home) -> String {
+    let seen = home.run(&["topology", "--json"]);
+    let document = numaio_schema::TopologyDocument::from_json(&seen.out).expect("a topology");
+    let devices = document.topology.devices.iter().filter(|device| device.moves_data());
+    devices.map(|device| device.name()).next().unwrap_or_default()
+}
+
 /// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
 pub fn expect(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);

@@ -212,6 +212,13 @@ impl Device {
     }
 }
 
+impl Irq {
+    /// CPUs it goes to; where the kernel does not tell, those it may go to.
+    pub fn goes_to(&self) -> &CpuSet {
+        self.effective.as_ref().unwrap_or(&self.affinity)
+    }
+}
+
 impl DeviceKind {
     /// For people: `NIC`, `NVMe`, `GPU` and so on.
     pub fn name(self) -> &'static str {

@@ -69,17 +69,13 @@ fn in_use(device: &Device) -> Vec<&Irq> {
     }
 }
 
-fn goes_to(irq: &Irq) -> &CpuSet {
-    irq.effective.as_ref().unwrap_or(&irq.affinity)
-}
-
 fn is_foreign(irq: &Irq, near: &CpuSet) -> bool {
-    let cpus = goes_to(irq);
+    let cpus = irq.goes_to();
     !cpus.is_empty() && !cpus.iter().any(|cpu| near.contains(cpu))
 }
 
 fn example(irq: &Irq) -> String {
     let file = if irq.effective.is_some() { "effective_affinity_list" } else { "smp_affinity_list" };
     let name = if irq.name.is_empty() { String::new() } else { format!(" ({})", irq.name) };
-    format!("/proc/irq/{}/{file}: {}{name}", irq.number, goes_to(irq))
+    format!("/proc/irq/{}/{file}: {}{name}", irq.number, irq.goes_to())
 }

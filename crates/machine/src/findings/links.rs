@@ -42,10 +42,34 @@ fn degraded_of(device: &Device, by_address: &ByAddress, users: &Users) -> Option
     [narrow, fault].into_iter().flatten().max_by_key(|finding| finding.severity)
 }
 
-/// The link that lacks most of what it could do; of equals the slowest.
-fn worst_fault(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
+/// The share that a device loses by a link that [`degraded`] tells of, of what the link's ends, or else the device, can
+/// do; none of a link that only rests.
+pub(crate) fn loss(devices: &[Device], device: &Device) -> Option<f64> {
+    let by_address = by_address(devices);
+    let users = users_of_links(devices, &by_address);
+    let hops = hops(device, &by_address);
+    let lost = |now: f64, best: f64| (best > 0.0).then(|| 1.0 - now / best);
+    match worst(device, &hops, &users) {
+        Some((Severity::Note, _)) => None,
+        Some((_, hop)) => {
+            let (lanes, gt_per_s) = hop.best();
+            lost(hop.now(), PcieLink { lanes, gt_per_s, ..hop.link }.bytes_per_s())
+        }
+        None => {
+            let now = hops.iter().map(Hop::now).min_by(f64::total_cmp)?;
+            lost(now, device.link?.max_bytes_per_s())
+        }
+    }
+}
+
+/// The link that lacks most of what it could do, and how bad that is; of equals the slowest.
+fn worst<'h, 'd>(device: &Device, hops: &'h [Hop<'d>], users: &Users) -> Option<(Severity, &'h Hop<'d>)> {
     let faults = hops.iter().filter_map(|hop| fault(device, hop, users).map(|severity| (severity, hop)));
-    let (severity, hop) = faults.max_by(|(a, x), (b, y)| a.cmp(b).then(y.now().total_cmp(&x.now())))?;
+    faults.max_by(|(a, x), (b, y)| a.cmp(b).then(y.now().total_cmp(&x.now())))
+}
+
+fn worst_fault(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
+    let (severity, hop) = worst(device, hops, users)?;
     Some(degraded_finding(device, hop, severity))
 }
 

@@ -5,6 +5,8 @@ mod links;
 mod nodes;
 mod settings;
 
+pub(crate) use links::loss as link_loss;
+
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::topology::Topology;
@@ -63,7 +65,7 @@ const PLAIN_DISPLAYS: [u16; 7] = [0x1a03, 0x102b, 0x1013, 0x1234, 0x1b36, 0x15ad
 
 /// Whether it matters where a device hangs: that it moves data, and is neither a display of the firmware's nor a
 /// controller without disks.
-fn matters(device: &Device) -> bool {
+pub(crate) fn matters(device: &Device) -> bool {
     let vendor = device.ids.map(|(vendor, _)| vendor);
     match device.kind {
         DeviceKind::Bridge => false,

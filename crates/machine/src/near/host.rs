@@ -59,7 +59,7 @@ pub(super) fn unanswered(walk: &mut Walk, at: At, subject: &str, error: &LocateE
         }
         LocateError::NotLive(_) => ("near-not-live", "Name a device, or ask on the machine itself."),
         LocateError::Absent(_) => ("near-absent", "Look whether it is spelt so, and is there."),
-        LocateError::Denied(_) => ("near-denied", "Ask as the user it belongs to, or as root."),
+        LocateError::Denied(_) => (super::DENIED, "Ask as the user it belongs to, or as root."),
         LocateError::NoRoute(_) => ("near-no-route", "ip route get ADDRESS shows what the kernel thinks."),
         LocateError::Failed { .. } | LocateError::OtherAnswer(_) => {
             ("near-unanswered", "Name a device instead.")

@@ -33,6 +33,9 @@ use serde::{Deserialize, Serialize};
 /// Rule of the finding that nothing has the name that was typed.
 pub const UNKNOWN: &str = "near-unknown";
 
+/// Rule of the finding that we have no right to look.
+pub const DENIED: &str = "near-denied";
+
 /// The machine on which handles are resolved.
 #[derive(Clone, Copy)]
 pub struct Ground<'a> {

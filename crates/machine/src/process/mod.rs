@@ -77,6 +77,23 @@ pub fn pages(root: &dyn Sysfs, pid: u32) -> Option<Pages> {
     root.optional(&format!("/proc/{pid}/numa_maps")).map(|text| parse_numa_maps(&text))
 }
 
+/// Bytes that a process has read and written since it began, through the page cache or past it; none if the kernel does
+/// not let us see (`Documentation/filesystems/proc.rst`, 3.3).
+pub fn bytes_moved(root: &dyn Sysfs, pid: u32) -> Option<u64> {
+    parse_io(&root.optional(&format!("/proc/{pid}/io"))?)
+}
+
+/// The greater of what it asked for and what went to disks: mapped files are not asked for, and cached ones and
+/// sockets reach no disk.
+fn parse_io(text: &str) -> Option<u64> {
+    let field = |name: &str| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    };
+    let asked = field("rchar:")?.saturating_add(field("wchar:")?);
+    let of_disks = field("read_bytes:")?.saturating_add(field("write_bytes:")?);
+    Some(asked.max(of_disks))
+}
+
 /// Of each of these processes itself and all that descend from it, as they are now; the process itself first.
 /// Everything that runs is looked at once, however many are asked for.
 pub fn families(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {

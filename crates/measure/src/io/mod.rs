@@ -13,7 +13,7 @@ pub use represent::one_per_class;
 
 use crate::engine::{Engine, Moved};
 use crate::options::CampaignError;
-use crate::rounds::{self, Cut, Finished, Taken, Visits};
+use crate::rounds::{self, Cut, Finished, Measured, Taken, Visits};
 use crate::setting::{Event, Setting};
 use crate::warnings::{self, Told};
 use cells::Cell;
@@ -24,6 +24,9 @@ use numaio_schema::{
     median, IoCell, IoDevice, IoMethod, IoRecord, IoThere, Reading, Represented, Summary, Warning, IO_SCHEMA,
 };
 use std::cell::RefCell;
+
+/// Cells whose visits failed after some, that a record warns of at most.
+const MOST_BROKEN: usize = 4;
 
 /// Measures every cell; those that cannot be measured say why.
 ///
@@ -195,6 +198,14 @@ fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
         let what = "as many bytes were moved as were allowed before every figure had settled".to_owned();
         found.push(Warning { rule: "byte-limit".into(), what });
     }
+    // What has no figure at all says why in its own place.
+    let broken = |(cell, measured): (&Cell, &Measured)| {
+        measured.reading.summary.as_ref()?;
+        let why = measured.failure.as_ref().filter(|why| !matches!(why, ProbeError::NotOnTape { .. }))?;
+        let what = format!("visits stopped at {}: {why}", cell.name());
+        Some(Warning { rule: "failed".into(), what })
+    };
+    found.extend(cells.iter().zip(&finished.measured).filter_map(broken).take(MOST_BROKEN));
     found
 }
 

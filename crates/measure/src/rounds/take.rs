@@ -65,7 +65,7 @@ impl Taken {
     pub fn with_figure(mut self, workload: &Workload) -> Result<Self, ProbeError> {
         let middle = median(&self.samples).filter(|middle| *middle > 0.0);
         self.median = middle.ok_or_else(|| match self.set_aside.take() {
-            Some(why) => ProbeError::Refused { what: "measure".to_owned(), why },
+            Some(why) => ProbeError::Refused { what: "a visit".to_owned(), why },
             None => nothing(workload),
         })?;
         Ok(self)

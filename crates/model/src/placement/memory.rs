@@ -2,18 +2,23 @@
 
 use super::rank::together;
 use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{PlacementRequest, PlacementTarget, TaskPlace};
 
 /// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
-/// devices only if one task serves several and that gives more.
+/// devices only if one task serves several and that gives more; on all nodes with memory where weights were asked for.
 pub(super) fn memory_of(
     task: &TaskPlace,
     targets: &[PlacementTarget],
     request: &PlacementRequest,
+    topology: &Topology,
     usable: &NodeSet,
     compromises: &mut Vec<String>,
 ) -> MemoryPlace {
+    if request.weights {
+        return MemoryPlace { policy: MemoryPolicy::WeightedInterleave, nodes: all_memory(topology) };
+    }
     let policy = if request.strict { MemoryPolicy::Bind } else { MemoryPolicy::Preferred };
     let local = MemoryPlace { policy, nodes: task.cpu_nodes.clone() };
     let homes: NodeSet = targets.iter().filter_map(|target| target.node).collect();
@@ -43,6 +48,12 @@ pub(super) fn memory_of(
             local
         }
     }
+}
+
+/// Nodes with memory that this process may use, those without CPUs too: HBM and CXL add bandwidth of their own.
+fn all_memory(topology: &Topology) -> NodeSet {
+    let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    usable.map(|node| node.id).collect()
 }
 
 /// What buffers spread evenly over nodes give of each device's best, on the mean; none if that is not known of all.

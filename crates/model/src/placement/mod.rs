@@ -17,7 +17,7 @@ use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
-use seats::{Seat, Seats};
+pub(crate) use seats::{Seat, Seats};
 use std::collections::BTreeMap;
 
 /// A device that tasks are to be near.
@@ -103,7 +103,7 @@ pub fn place(
     };
     let mut compromises = Vec::new();
     for task in &mut tasks {
-        task.memory = memory_of(task, &targets, request, &usable, &mut compromises);
+        task.memory = memory_of(task, &targets, request, topology, &usable, &mut compromises);
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
@@ -120,7 +120,7 @@ pub fn best_nodes(topology: &Topology, node: NodeId, models: &[&Model]) -> NodeS
 }
 
 /// Nodes with cores and memory that this process may use: tasks run where their buffers lie.
-fn usable_nodes(topology: &Topology) -> NodeSet {
+pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
     let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
 }
@@ -203,7 +203,7 @@ fn whole_program(seats: &Seats, targets: &[PlacementTarget], request: &Placement
     task_of(None, &taken)
 }
 
-fn task_of(target: Option<usize>, seats: &[Seat]) -> TaskPlace {
+pub(crate) fn task_of(target: Option<usize>, seats: &[Seat]) -> TaskPlace {
     let cpus = seats.iter().fold(CpuSet::new(), |all, seat| all.union(&seat.cpus));
     let cpu_nodes: NodeSet = seats.iter().map(|seat| seat.node).collect();
     let memory = MemoryPlace { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };

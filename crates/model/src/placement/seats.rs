@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// A core: all of its hardware threads that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     pub node: NodeId,
     pub cpus: CpuSet,
     /// Whether interrupts of a device that tasks are near go to it.
@@ -17,7 +17,7 @@ pub(super) struct Seat {
 }
 
 /// All cores that are free.
-pub(super) struct Seats {
+pub(crate) struct Seats {
     free: Vec<Seat>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
 }
 
 /// Node 7 of the paper's machine: Tables IV and V of Li et al. (ICPP 2013), Gbit/s.
-fn paper() -> Model {
+pub(crate) fn paper() -> Model {
     let write = [44.5, 44.4, 26.6, 25.0, 43.0, 42.9, 45.5, 51.2];
     let read = [40.9, 40.4, 50.3, 46.9, 27.9, 39.9, 47.1, 51.2];
     let cells = (0..8u32).flat_map(|node| {
@@ -168,6 +168,24 @@ fn hints_choose_otherwise() {
     assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
 }
 
+/// Cores are chosen as ever; pages go to memory without CPUs too, and to nothing that is closed.
+#[test]
+fn weights_spread_pages_over_all_memory() {
+    let (mut topology, model) = (machine(8, 4), paper());
+    topology.nodes[3].memory_allowed = false;
+    topology.nodes[5].cpus = CpuSet::new();
+    let chosen = |weights| {
+        let request = PlacementRequest { weights, ..ask(2, Direction::Write) };
+        place(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room")
+    };
+    let (with, without) = (chosen(true), chosen(false));
+    assert_eq!(used(&with), used(&without));
+    for (task, local) in with.tasks.iter().zip(&without.tasks) {
+        assert_eq!(task.memory.policy, MemoryPolicy::WeightedInterleave);
+        assert_eq!((task.memory.nodes.to_string(), local.memory.nodes.len()), ("0-2,4-7".to_owned(), 1));
+    }
+}
+
 #[test]
 fn devices_share_tasks_by_their_bandwidth() {
     let topology = machine(4, 4);
@@ -235,6 +253,7 @@ fn question() -> impl Strategy<Value = (Topology, Vec<Near>, Option<Model>, Plac
                     spread,
                     hint,
                     strict,
+                    weights: false,
                 };
                 (topology, devices.collect(), model, request)
             },

@@ -50,11 +50,12 @@ pub(crate) fn answer(
             optimal: solution.value <= solution.bound * (1.0 + CLOSED),
             programmes: solution.programmes,
         },
-        rejected: [SimpleRule::AllLocal, SimpleRule::EvenSpread]
-            .map(|rule| rejected(problem, instance, rule, value_s))
-            .to_vec(),
+        rejected: Vec::new(),
         predicted,
     };
+    let rejected =
+        [SimpleRule::AllLocal, SimpleRule::EvenSpread].map(|rule| rejected(&plan, instance, rule)).to_vec();
+    let plan = Plan { rejected, ..plan };
     certify(instance, solution, &plan)?;
     Ok(plan)
 }
@@ -85,7 +86,8 @@ fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), 
     Ok(())
 }
 
-fn rejected(problem: &PlanProblem, instance: &Instance, rule: SimpleRule, best_s: f64) -> RejectedPlan {
+fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan {
+    let problem = &plan.problem;
     let planned = simple(instance, rule).and_then(|assignment| {
         let (reads, sends) = whole(problem, instance, &assignment);
         let predicted = evaluate(problem, &reads, &sends).map_err(|error| error.to_string())?;
@@ -104,11 +106,16 @@ fn rejected(problem: &PlanProblem, instance: &Instance, rule: SimpleRule, best_s
             };
         }
     };
-    let over = value(problem.objective, &predicted) / best_s - 1.0;
-    let why = if over > CLOSED {
-        format!("it takes {:.1} % more", over * 100.0)
-    } else {
-        "it is as good, and the plan is one of several best ones".to_owned()
+    let over = value(problem.objective, &predicted) / plan.proof.value_s - 1.0;
+    let why = match over {
+        over if over > CLOSED => format!("it takes {:.1} % more", over * 100.0),
+        over if over < -CLOSED => {
+            format!("it takes {:.1} % less: the search was stopped before it came so far", -over * 100.0)
+        }
+        _ if storage_ways == plan.storage_ways && network_ways == plan.network_ways => {
+            "it is the plan".to_owned()
+        }
+        _ => "it is as good, and the plan is one of several best ones".to_owned(),
     };
     RejectedPlan { rule, storage_ways, network_ways, predicted: Some(predicted), why }
 }

@@ -29,10 +29,11 @@ fn time(instance: &Instance, effort: Effort) -> Found {
     let first =
         search(instance, &relaxation, known(instance), Effort { until: Some(Instant::now()), ..effort });
     let closed = |value: f64| value <= first.bound * (1.0 + 2.0 * TOLERANCE);
-    let Some((_, plan)) = first.best.as_ref().filter(|(value, _)| !closed(*value)) else { return first };
-    let (plan, programmes) = relaxation.climb(plan.clone());
+    let Some((value, plan)) = first.best.as_ref().filter(|(value, _)| !closed(*value)) else { return first };
+    let (better, dives) = relaxation.dive(*value, effort);
+    let (plan, climbs) = relaxation.climb(better.unwrap_or_else(|| plan.clone()), effort);
     let mut found = search(instance, &relaxation, Some((instance.value(&plan), plan)), effort);
-    found.programmes += first.programmes + programmes;
+    found.programmes += first.programmes + dives + climbs;
     found
 }
 

@@ -34,6 +34,7 @@ pub fn evaluate(
         time_s,
         sum_s: printed_sum(problem, storage_ways, network_ways),
         bytes_per_s: problem.total_bytes() as f64 / time_s,
+        simulated_s: None,
         stages,
     })
 }
@@ -49,7 +50,7 @@ pub(crate) fn rate(way: &WayRates, threads: u32) -> f64 {
     (way.thread_bytes_per_s * f64::from(threads)).min(way.most_bytes_per_s)
 }
 
-fn find(ways: &[WayRates], id: WayId) -> Option<&WayRates> {
+pub(crate) fn find(ways: &[WayRates], id: WayId) -> Option<&WayRates> {
     ways.iter().find(|way| way.id() == id)
 }
 

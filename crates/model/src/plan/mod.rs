@@ -1,11 +1,14 @@
 //! Plans: how many threads and bytes on each way between storage, memory and network. See docs/planning.md.
 
 mod answer;
+mod check;
 mod divide;
 mod evaluate;
+mod fewer;
 mod inputs;
 mod instance;
 mod mixed;
+mod places;
 mod problem;
 mod ranges;
 mod rebalance;
@@ -15,8 +18,10 @@ mod simplex;
 mod sum;
 mod time;
 
+pub use check::check_plan;
 pub use evaluate::{evaluate, NotFeasible};
-pub use inputs::{plan_problem, PlanRequest, UnknownBandwidth, THREAD_BYTES_PER_S};
+pub use inputs::{plan_problem, NoProblem, PlanRequest, THREAD_BYTES_PER_S};
+pub use places::{place_plan, NotHere};
 pub use problem::Refused;
 pub use rebalance::{rebalance, Handover, Helper, Pool};
 
@@ -54,5 +59,5 @@ pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, Refuse
         PlanMethod::Divide => divide::divide(&instance, effort)?,
         PlanMethod::Mixed => mixed::mixed(&instance, effort)?,
     };
-    answer::answer(problem, &instance, &solution, options.method)
+    answer::answer(problem, &instance, &fewer::fewer(&instance, solution), options.method)
 }

@@ -142,13 +142,7 @@ fn check_figures(problem: &PlanProblem) -> Result<(), Refused> {
     if let Some((what, number)) = counts.into_iter().find(|(_, number)| *number > MOST_THINGS) {
         return Err(Refused::TooMany { what, number, most: MOST_THINGS });
     }
-    for (kind, ways) in [("storage", &problem.storage_ways), ("network", &problem.network_ways)] {
-        for way in ways {
-            let name = |what: &str| format!("{what} of the {}", way_name(kind, way.id()));
-            bandwidth(|| name("bandwidth of one thread"), way.thread_bytes_per_s)?;
-            bandwidth(|| name("greatest bandwidth"), way.most_bytes_per_s)?;
-        }
-    }
+    // Devices before the ways that their figures may have bounded.
     for storage in &problem.storage {
         bandwidth(
             || format!("bandwidth of storage {:?}", storage.device),
@@ -157,6 +151,13 @@ fn check_figures(problem: &PlanProblem) -> Result<(), Refused> {
     }
     for nic in &problem.nics {
         bandwidth(|| format!("bandwidth of NIC {:?}", nic.device), nic.bytes_per_s.unwrap_or(1.0))?;
+    }
+    for (kind, ways) in [("storage", &problem.storage_ways), ("network", &problem.network_ways)] {
+        for way in ways {
+            let name = |what: &str| format!("{what} of the {}", way_name(kind, way.id()));
+            bandwidth(|| name("bandwidth of one thread"), way.thread_bytes_per_s)?;
+            bandwidth(|| name("greatest bandwidth"), way.most_bytes_per_s)?;
+        }
     }
     for limit in &problem.limits {
         bandwidth(|| format!("bandwidth of limit {:?}", limit.name), limit.bytes_per_s)?;

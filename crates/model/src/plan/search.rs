@@ -61,7 +61,8 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    fn late(&self) -> bool {
+    /// Whether the time is over.
+    pub fn late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
-use super::search::{Relaxation, Relaxed};
+use super::search::{Effort, Relaxation, Relaxed};
 use super::simplex::{End, Programme, Tableau};
 
 /// What a thread counts among plans of equal time: fewer are better.
@@ -17,6 +17,8 @@ const CLOSE: f64 = 1e-9;
 const PLANS_EVERY: usize = 4;
 /// Programmes that improving one plan may take, for each node.
 const CLIMB: u64 = 100;
+/// Most dives for a plan.
+const DIVES: usize = 8;
 /// Parts of a thread that are rounding errors.
 const WHOLE: f64 = 1e-7;
 
@@ -149,7 +151,13 @@ impl<'a> TimeRelaxation<'a> {
     }
 
     /// A plan near a point: whole threads, the rest to where most is missing, then rates anew.
-    fn rounded(&self, tableau: &Tableau, usage: &[f64], ranges: &Ranges) -> Option<Assignment> {
+    fn rounded(
+        &self,
+        tableau: &Tableau,
+        usage: &[f64],
+        ranges: &Ranges,
+        incumbent: f64,
+    ) -> Option<Assignment> {
         let mut threads: Vec<u32> = Vec::with_capacity(usage.len());
         for (usage, (low, high)) in usage.iter().zip(&ranges.ways) {
             threads.push(((usage + WHOLE).floor() as u32).clamp(*low, *high));
@@ -157,7 +165,7 @@ impl<'a> TimeRelaxation<'a> {
         for via in 0..self.vias.len() {
             self.give_rest(via, usage, ranges, &mut threads);
         }
-        self.with_threads(tableau, threads)
+        self.with_threads(tableau, threads, incumbent).map(|(plan, _)| plan)
     }
 
     fn give_rest(&self, via: usize, usage: &[f64], ranges: &Ranges, threads: &mut [u32]) {
@@ -175,8 +183,14 @@ impl<'a> TimeRelaxation<'a> {
         }
     }
 
-    /// The best rates for thread counts; the threads that nothing needs are left out.
-    fn with_threads(&self, tableau: &Tableau, threads: Vec<u32>) -> Option<Assignment> {
+    /// The best rates for thread counts, and the tableau that tells them; the threads that nothing needs are left out.
+    /// None if they take as long as `incumbent` or longer.
+    fn with_threads(
+        &self,
+        tableau: &Tableau,
+        threads: Vec<u32>,
+        incumbent: f64,
+    ) -> Option<(Assignment, Tableau)> {
         let mut fixed = Ranges::all(self.instance);
         fixed.ways = threads.iter().map(|threads| (*threads, *threads)).collect();
         for via in 0..self.vias.len() {
@@ -186,21 +200,77 @@ impl<'a> TimeRelaxation<'a> {
         }
         let mut tableau = tableau.clone();
         self.set(&mut tableau, &fixed);
-        if tableau.solve(&self.programme, 0.0) != End::Best {
+        if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
             return None;
         }
         let rates = self.way_rates(&tableau.point());
         let needed =
             |(way, rate): (usize, &f64)| self.instance.ways[way].threads_for(*rate).min(threads[way]);
         let threads = rates.iter().enumerate().map(needed).collect();
-        self.instance.assignment(threads, &rates)
+        Some((self.instance.assignment(threads, &rates)?, tableau))
+    }
+
+    /// Plans that settle the threads of one via after another, near what is best for those that are still open; each
+    /// time another via comes first. The best of them, if it is better than `incumbent`, and the number of programmes.
+    pub fn dive(&self, incumbent: f64, effort: Effort) -> (Option<Assignment>, u64) {
+        let vias = self.vias.len();
+        let (mut best, mut programmes) = ((incumbent, None), 0);
+        for first in 0..vias.min(DIVES) {
+            if effort.late() {
+                break;
+            }
+            let order = (0..vias).map(|place| (place + first * vias / vias.min(DIVES)) % vias);
+            if let Some(plan) = self.dive_in(order, best.0, &mut programmes) {
+                let value = self.instance.value(&plan);
+                if value < best.0 {
+                    best = (value, Some(plan));
+                }
+            }
+        }
+        (best.1, programmes)
+    }
+
+    fn dive_in(
+        &self,
+        order: impl Iterator<Item = usize>,
+        incumbent: f64,
+        programmes: &mut u64,
+    ) -> Option<Assignment> {
+        let mut ranges = Ranges::all(self.instance);
+        let mut tableau = self.start.clone();
+        let mut threads: Vec<u32> = vec![0; self.columns.len()];
+        for via in order {
+            self.set(&mut tableau, &ranges);
+            *programmes += 1;
+            if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
+                return None;
+            }
+            let usage = self.usage(&tableau.point());
+            let ways: Vec<usize> = self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
+            for way in &ways {
+                threads[*way] = ((usage[*way] + WHOLE).floor() as u32).min(ranges.ways[*way].1);
+            }
+            self.give_rest(via, &usage, &ranges, &mut threads);
+            for way in ways {
+                ranges.ways[way] = (threads[way], threads[way]);
+            }
+            if !ranges.narrow(via, self.instance) {
+                return None;
+            }
+        }
+        *programmes += 1;
+        self.with_threads(&tableau, threads, incumbent).map(|(plan, _)| plan)
     }
 
     /// Moves threads of a plan one by one from a way to another of the same via while that helps. Says the number of
     /// programmes too.
-    pub fn climb(&self, plan: Assignment) -> (Assignment, u64) {
+    pub fn climb(&self, plan: Assignment, effort: Effort) -> (Assignment, u64) {
+        let most = CLIMB * self.vias.len() as u64;
+        let mut programmes = 1;
+        // Neighbours differ by a thread: their rates are a few pivots away.
+        let near = self.with_threads(&self.start, plan.threads.clone(), f64::INFINITY);
+        let mut near = near.map_or_else(|| self.start.clone(), |(_, tableau)| tableau);
         let mut best = (self.instance.value(&plan), plan);
-        let mut programmes = 0;
         loop {
             let before = best.0;
             for via in 0..self.vias.len() {
@@ -208,13 +278,17 @@ impl<'a> TimeRelaxation<'a> {
                     self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
                 for (from, to) in ways.iter().flat_map(|from| ways.iter().map(move |to| (*from, *to))) {
                     let Some(threads) = self.moved(&best.1.threads, via, from, to) else { continue };
-                    if programmes >= CLIMB * self.vias.len() as u64 {
+                    if programmes >= most || effort.late() {
                         return (best.1, programmes);
                     }
                     programmes += 1;
-                    let plan = self.with_threads(&self.start, threads);
-                    let plan = plan.map(|plan| (self.instance.value(&plan), plan));
-                    best = plan.filter(|(value, _)| *value < best.0 * (1.0 - CLOSE)).unwrap_or(best);
+                    let enough = best.0 * (1.0 - CLOSE);
+                    let Some((plan, tableau)) = self.with_threads(&near, threads, enough) else { continue };
+                    let value = self.instance.value(&plan);
+                    if value < enough {
+                        best = (value, plan);
+                        near = tableau;
+                    }
                 }
             }
             if best.0 >= before {
@@ -291,7 +365,7 @@ impl Relaxation for TimeRelaxation<'_> {
         let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
         // A plan costs as much as a bound, and those of neighbours are alike.
         let worth = cut.is_none() || ranges.cuts(self.instance).is_multiple_of(PLANS_EVERY);
-        let candidate = if worth { self.rounded(&tableau, &usage, ranges) } else { None };
+        let candidate = if worth { self.rounded(&tableau, &usage, ranges, incumbent) } else { None };
         Relaxed { bound, candidate, cut, warm: tableau }
     }
 }

@@ -3,7 +3,7 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer, WayRates,
+    Objective, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer, WayRates,
     PLAN_PROBLEM_SCHEMA,
 };
 
@@ -164,6 +164,58 @@ pub fn small(nodes: usize, most_threads: u32, seed: u64) -> PlanProblem {
     nics[random.below(nodes)] = 3.0;
     let threads: Vec<u32> = (0..nodes).map(|_| 2 + random.below(most_threads as usize - 1) as u32).collect();
     table(&threads, &data, &nics, &reads, &sends)
+}
+
+/// What real machines rarely are, and people write down: ways missing, figures far apart or all the same, ways that one
+/// thread fills or more than fills, nodes that may run nothing, devices without data, narrow links, ids with gaps.
+pub fn awkward(nodes: usize, seed: u64) -> PlanProblem {
+    let mut random = Random::new(seed);
+    let alike = random.share() < 0.3;
+    let mut rates = |_| -> Vec<(f64, f64)> {
+        let mut one = |_| {
+            let thread = if alike { 1.0 } else { random.of(&[0.0, 0.001, 0.3, 1.0, 1.0, 40.0]) };
+            (thread, thread * random.of(&[0.5, 1.0, 1.0 + 1e-9, 1.5, 2.0 - 1e-9, 7.0]))
+        };
+        (0..nodes).map(&mut one).collect()
+    };
+    let reads: Vec<Vec<(f64, f64)>> = (0..nodes).map(&mut rates).collect();
+    let sends: Vec<Vec<(f64, f64)>> = (0..nodes).map(&mut rates).collect();
+    let data: Vec<f64> = (0..nodes).map(|_| random.of(&[0.0, 1e-6, 1.0, 1.0, 3.0])).collect();
+    let nics: Vec<f64> = (0..nodes).map(|_| random.of(&[0.0, 0.01, 2.0, f64::INFINITY])).collect();
+    let threads: Vec<u32> = (0..nodes).map(|_| random.of(&[0.0, 1.0, 2.0, 3.0, 4.0]) as u32).collect();
+    let mut problem = table(&threads, &data, &nics, &reads, &sends);
+    for node in &mut problem.nodes {
+        node.reserved = (random.below(4) / 3) as u32;
+    }
+    for storage in &mut problem.storage {
+        storage.bytes_per_s = (random.share() < 0.3).then(|| random.of(&[0.01, 1.0, 5.0]) * UNIT);
+    }
+    if random.share() < 0.5 {
+        let ways = |ways: &[WayRates]| ways.iter().map(WayRates::id).step_by(2).collect();
+        problem.limits.push(PlanLimit {
+            name: "every second way".to_owned(),
+            bytes_per_s: random.of(&[0.02, 1.0, 4.0]) * UNIT,
+            storage_ways: ways(&problem.storage_ways),
+            network_ways: ways(&problem.network_ways),
+        });
+    }
+    spread_ids(&mut problem);
+    problem
+}
+
+/// Ids with wide gaps.
+fn spread_ids(problem: &mut PlanProblem) {
+    let spread = |node: &mut NodeId| node.0 = node.0 * node.0 * 1000 + 7 * node.0;
+    problem.nodes.iter_mut().for_each(|node| spread(&mut node.node));
+    problem.storage.iter_mut().for_each(|storage| spread(&mut storage.node));
+    problem.nics.iter_mut().for_each(|nic| spread(&mut nic.node));
+    let ways = problem.storage_ways.iter_mut().chain(&mut problem.network_ways);
+    ways.flat_map(|way| [&mut way.device_node, &mut way.memory_node]).for_each(spread);
+    let limits = problem
+        .limits
+        .iter_mut()
+        .flat_map(|limit| limit.storage_ways.iter_mut().chain(&mut limit.network_ways));
+    limits.flat_map(|way| [&mut way.device_node, &mut way.memory_node]).for_each(spread);
 }
 
 /// Machines that were measured, and the two-socket server with four NVMe drives and two NICs; eight threads a node.

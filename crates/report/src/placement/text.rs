@@ -10,7 +10,7 @@ use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verificatio
 /// Where tasks should run and why; with `explain`, how each handle led to its device.
 pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) -> String {
     let mut page = Page::new(style);
-    page.heading(&format!("Places near {} on {}", near(plan), words::machine_name(&plan.machine)));
+    page.heading(&format!("Places{} on {}", near(plan), words::machine_name(&plan.machine)));
     for target in &plan.targets {
         page.paragraph(2, 2, &attached(target));
         for step in target.chain.iter().filter(|_| explain) {
@@ -35,7 +35,10 @@ pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) ->
 }
 
 fn near(plan: &PlacementPlan) -> String {
-    words::joined(plan.targets.iter().map(|target| words::short(&target.device)), ", ")
+    match words::joined(plan.targets.iter().map(|target| words::short(&target.device)), ", ").as_str() {
+        "" => String::new(),
+        devices => format!(" near {devices}"),
+    }
 }
 
 /// `eth0 is on node 1; its interrupts go to CPUs 8-11`.

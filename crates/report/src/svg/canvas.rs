@@ -56,6 +56,14 @@ impl Canvas {
         self.push(format_args!(r#"<path class="{class}" d="{path}"/>"#));
     }
 
+    /// A line along a path, so many pixels wide, with words for those who point at it.
+    pub(super) fn band(&mut self, class: &str, path: &str, width: i32, words: &str) {
+        let words = escaped(words);
+        self.push(format_args!(
+            r#"<path class="{class}" d="{path}" stroke-width="{width}"><title>{words}</title></path>"#
+        ));
+    }
+
     /// A triangle 14 pixels wide, its upper left corner at a point, with words for those who point at it.
     pub(super) fn triangle(&mut self, class: &str, x: i32, y: i32, words: &str) {
         self.open(words);

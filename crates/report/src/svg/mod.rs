@@ -2,6 +2,7 @@
 
 mod canvas;
 mod card;
+mod flows;
 mod heat;
 mod layout;
 mod scene;
@@ -9,6 +10,7 @@ mod scene;
 use crate::style::{clean_paragraph, wrap};
 use crate::words;
 use canvas::{text_width, Canvas};
+pub use flows::plan_svg;
 use heat::Heat;
 use layout::Rows;
 use numaio_machine::findings::Finding;

@@ -3,22 +3,23 @@
 use super::shared::{self, size, BoundsArgs, PlacesArgs};
 use super::target::{self, Target};
 use crate::args::{count, Common};
-use crate::commands::measuring;
+use crate::commands::replayed_io;
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::{best_method, lockable_bytes};
 use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
 use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio, Null};
 use numaio_measure::IoOptions;
 use numaio_model::{io_ranks, Rule};
 use numaio_report::TextStyle;
-use numaio_schema::IoRecord;
+use numaio_schema::{IoEngine, IoRecord};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
 pub struct DiskArgs {
     /// The disk or partition: nvme0n1, /dev/sdb
@@ -79,13 +80,16 @@ pub enum MethodArg {
     Threads,
 }
 
-pub fn run(common: &Common, args: &DiskArgs) -> Result<ExitCode, Failure> {
-    let machine = measuring::pick(common)?;
-    let topology = see(&machine);
-    let target = match (args.engine, machine.is_live()) {
-        (EngineArg::Null, _) => target::none(),
-        (_, true) => target::live(&machine, &topology, args)?,
-        (_, false) => target::recorded(&topology, args),
+pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
+    let topology = see(machine);
+    let show = |records: &[IoRecord]| text(records, &output::style(common));
+    let target = match args.engine {
+        EngineArg::Null => target::none(),
+        _ if !machine.is_live() => {
+            let records = recorded(common, machine, &topology, args)?;
+            return shared::show(&args.bounds, records, show);
+        }
+        _ => target::live(machine, &topology, args)?,
     };
     let path = path(common, args, &target);
     let matrix = args.places.matrix(common, &topology, &target.device);
@@ -94,10 +98,42 @@ pub fn run(common: &Common, args: &DiskArgs) -> Result<ExitCode, Failure> {
         depth: args.depth,
         ..args.bounds.options(matrix, machine.time())
     };
-    let show = |records: &[IoRecord]| text(records, &output::style(common));
     let engines = engines(args, &path, &target);
     let asked = (engines.as_slice(), &target.device, &options);
-    shared::bench(common, &machine, &topology, &args.bounds, asked, show)
+    shared::bench(common, machine, &topology, &args.bounds, asked, show)
+}
+
+/// What a tape holds of the disk or file, by the engines that are asked for.
+fn recorded(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &DiskArgs,
+) -> Result<Vec<IoRecord>, Failure> {
+    let file = args.file.as_ref().map(|file| file.display().to_string());
+    let wanted = |record: &IoRecord| {
+        let device = &record.device;
+        let of_device = args
+            .device
+            .as_deref()
+            .is_none_or(|name| target::short(name) == device.name || device.pci.as_deref() == Some(name));
+        let of_file = file.is_none() || file == device.by_way_of;
+        let by_engine = match args.engine {
+            EngineArg::Disk => record.method.engine == IoEngine::Disk,
+            EngineArg::Fio => record.method.engine == IoEngine::Fio,
+            EngineArg::All => matches!(record.method.engine, IoEngine::Disk | IoEngine::Fio),
+            EngineArg::Null => false,
+        };
+        of_device && of_file && by_engine
+    };
+    let mut records = replayed_io::records(common, machine, topology)?;
+    records.retain(wanted);
+    if records.is_empty() {
+        let name = args.device.clone().or(file).unwrap_or_else(|| "a disk".to_owned());
+        return Err(Failure::new(format!("not on the tape: I/O of {name} by this engine"))
+            .hint("numaio record --bench \"disk ...\" keeps it"));
+    }
+    Ok(records)
 }
 
 /// Where on the disk, and how.

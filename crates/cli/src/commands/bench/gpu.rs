@@ -2,7 +2,6 @@
 
 use super::shared::{self, BoundsArgs, PlacesArgs};
 use crate::args::{count, Common, Directions};
-use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -19,14 +18,13 @@ use numaio_measure::IoOptions;
 use numaio_model::{io_ranks, Rule};
 use numaio_report::TextStyle;
 use numaio_schema::{IoDevice, IoRecord};
-use std::process::ExitCode;
 
 /// Largest block.
 const LARGEST: u64 = 16 << 30;
 /// Sizes at most.
 const MOST_SIZES: usize = 64;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(mut_arg("streams", |streams| streams.default_value("1")))]
 pub struct GpuArgs {
     /// The GPU: cuda:0, or its PCI address; without it cuda:0
@@ -65,11 +63,10 @@ pub enum EngineArg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
-pub fn run(common: &Common, args: &GpuArgs) -> Result<ExitCode, Failure> {
-    let machine = measuring::pick(common)?;
-    let topology = see(&machine);
+pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
+    let topology = see(machine);
     let (gpus, engine) = match machine.is_live() {
-        true => live(common, &machine, args.engine)?,
+        true => live(common, machine, args.engine)?,
         false => (recorded(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
     };
     let gpu = choose(common, &topology, &gpus, args.device.as_deref())?;
@@ -82,7 +79,7 @@ pub fn run(common: &Common, args: &GpuArgs) -> Result<ExitCode, Failure> {
     let engines = engines(engine, gpu.index);
     let show = |records: &[IoRecord]| text(records, &output::style(common));
     let asked = (engines.as_slice(), &device, &options);
-    shared::bench(common, &machine, &topology, &args.bounds, asked, show)
+    shared::bench(common, machine, &topology, &args.bounds, asked, show)
 }
 
 /// The GPUs of this machine, and the engine that can reach them.

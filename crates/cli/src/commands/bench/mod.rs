@@ -8,9 +8,12 @@ pub mod rdma;
 mod shared;
 mod target;
 
-use crate::args::Common;
+use crate::args::{Command, Common};
+use crate::commands::measuring;
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use crate::machine::Machine;
+use clap::{Args, Parser as _, Subcommand};
+use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -19,7 +22,7 @@ pub struct BenchArgs {
     pub command: BenchCommand,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
     Disk(disk::DiskArgs),
@@ -32,10 +35,36 @@ pub enum BenchCommand {
 }
 
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
-    match &args.command {
-        BenchCommand::Net(command) => net::run(common, command),
-        BenchCommand::Rdma(command) => rdma::run(common, command),
-        BenchCommand::Disk(command) => disk::run(common, command),
-        BenchCommand::Gpu(command) => gpu::run(common, command),
+    if let BenchCommand::Net(command) = &args.command {
+        if command.serve {
+            return net::serve(common, command);
+        }
+    }
+    measure(common, &measuring::pick(common)?, &args.command)?;
+    measuring::exit(None)
+}
+
+/// Measures, shows and saves; gives a record of each engine.
+pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Result<Vec<IoRecord>, Failure> {
+    match command {
+        BenchCommand::Net(command) => net::run(common, machine, command),
+        BenchCommand::Rdma(command) => rdma::run(common, machine, command),
+        BenchCommand::Disk(command) => disk::run(common, machine, command),
+        BenchCommand::Gpu(command) => gpu::run(common, machine, command),
+    }
+}
+
+/// A bench as it is typed after `numaio bench`: `disk --file /data`.
+///
+/// # Errors
+/// What clap says to it.
+pub fn line(text: &str) -> Result<BenchCommand, String> {
+    let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
+    match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
+        Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
+            Err("--serve measures nothing".to_owned())
+        }
+        Command::Bench(bench) => Ok(bench.command),
+        _ => Err("it is no bench".to_owned()),
     }
 }

@@ -2,11 +2,12 @@
 
 use super::net::far::{self, FarArgs};
 use super::net::sides::{check_device, Ends, SidesArgs};
-use super::net::{join, live, sizes, Sizes};
+use super::net::{live, sizes, Session, Sizes};
 use super::shared::{self, BoundsArgs};
 use crate::args::Common;
 use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_machine::near::Ground;
@@ -16,9 +17,8 @@ use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;
 use numaio_report::net_text;
 use numaio_schema::IoRecord;
-use std::process::ExitCode;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RdmaArgs {
     #[command(flatten)]
     pub far: FarArgs,
@@ -67,14 +67,14 @@ impl From<RdmaOp> for Op {
     }
 }
 
-pub fn run(common: &Common, args: &RdmaArgs) -> Result<ExitCode, Failure> {
+pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<IoRecord>, Failure> {
     let device_there = args.peer_device.as_deref().unwrap_or(&args.device);
     for device in [args.device.as_str(), device_there] {
         is_name(device)?;
     }
-    let machine = live(common)?;
-    let topology = see(&machine);
-    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+    let kernel = live(machine)?;
+    let topology = see(machine);
+    let ground = Ground { root: machine, locate: machine, topology: &topology };
     check_device(ground, &args.device)?;
     let far = far::reach(&args.far)?;
     let ends = Ends::of(ground, &far, &args.sides, Some(&args.device))?;
@@ -92,10 +92,10 @@ pub fn run(common: &Common, args: &RdmaArgs) -> Result<ExitCode, Failure> {
         devices: [args.device.clone(), device_there.to_owned()],
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
-    let started = join(&machine, far);
+    let session = Session::join(kernel, far);
     let measure = |engine: &dyn Engine| {
         let setting =
-            Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+            Measured { root: machine, probe: machine, topology: &topology, source: machine.source() };
         measuring::measure_net(
             common,
             setting,
@@ -111,9 +111,8 @@ pub fn run(common: &Common, args: &RdmaArgs) -> Result<ExitCode, Failure> {
         records.iter().map(|record| net_text(record, &style)).collect()
     };
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
-    let done = shared::bench_by(common, &machine, &topology, &args.bounds, &engines, &measure, text);
-    drop(machine);
-    drop(started);
+    let done = shared::bench_by(common, machine, &topology, &args.bounds, &engines, &measure, text);
+    drop(session);
     done
 }
 

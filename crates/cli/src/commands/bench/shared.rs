@@ -17,9 +17,8 @@ use numaio_measure::io::{self, Matrix, Places, What};
 use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{IoDevice, IoRecord, Model, Represented};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
 pub struct PlacesArgs {
     /// Direction, named from the device
@@ -42,7 +41,7 @@ pub struct PlacesArgs {
     pub exhaustive: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring and output")]
 pub struct BoundsArgs {
     /// Time to spend on the machine, in seconds
@@ -133,7 +132,7 @@ impl BoundsArgs {
     }
 }
 
-/// A campaign of each engine, all of the same options; their records are shown by `text`, written and saved.
+/// A campaign of each engine, all of the same options; their records are shown by `text`, written, saved and given.
 ///
 /// # Errors
 /// If an engine measured nothing, after what others measured was kept.
@@ -144,7 +143,7 @@ pub fn bench(
     bounds: &BoundsArgs,
     (engines, device, options): (&[Box<dyn Engine>], &IoDevice, &IoOptions),
     text: impl Fn(&[IoRecord]) -> String,
-) -> Result<ExitCode, Failure> {
+) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine| {
         let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
         measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
@@ -164,7 +163,7 @@ pub fn bench_by(
     engines: &[Box<dyn Engine>],
     measure: &dyn Fn(&dyn Engine) -> Result<IoRecord, Failure>,
     text: impl Fn(&[IoRecord]) -> String,
-) -> Result<ExitCode, Failure> {
+) -> Result<Vec<IoRecord>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::keep(machine, bounds.no_save, Kind::Io, fingerprint)?;
     if let Some(path) = &bounds.output {
@@ -193,6 +192,17 @@ pub fn bench_by(
             |record: &IoRecord| measuring::save(common, Kind::Io, &record.provenance, record, topology);
         records.iter().try_for_each(save)
     });
+    let records = show(bounds, records, text)?;
+    saved.transpose()?;
+    Ok(records)
+}
+
+/// Shows records, and writes them where that is asked for.
+pub fn show(
+    bounds: &BoundsArgs,
+    records: Vec<IoRecord>,
+    text: impl Fn(&[IoRecord]) -> String,
+) -> Result<Vec<IoRecord>, Failure> {
     if let Some(path) = &bounds.output {
         write_all(path, &records)?;
     }
@@ -201,7 +211,7 @@ pub fn bench_by(
         (true, records) => json(&records)?,
         (false, records) => text(records),
     })?;
-    measuring::exit(saved)
+    Ok(records)
 }
 
 /// One file for each record.

@@ -45,16 +45,6 @@ pub fn none() -> Target {
     Target { device: unknown("null"), path: String::new(), bytes: 0, claim: None }
 }
 
-/// On a tape: names as they were, nothing is touched.
-pub fn recorded(topology: &Topology, args: &DiskArgs) -> Target {
-    let file = args.file.as_ref().map(|file| file.display().to_string());
-    let name = args.device.clone().or_else(|| file.clone()).unwrap_or_default();
-    let found = topology.devices.iter().find(|device| device.answers_to(short(&name)));
-    let device = found.map_or_else(|| unknown(&name), |found| numaio_measure::io::device(found, file));
-    let path = args.device.as_deref().map_or(name.clone(), device_file);
-    Target { device, path, bytes: u64::MAX, claim: None }
-}
-
 fn raw(
     machine: &Machine,
     topology: &Topology,
@@ -80,7 +70,11 @@ fn raw(
         true => Some(claim(machine, &path)?),
         false => None,
     };
-    let device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
+    let mut device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
+    // A loop device or a volume is named beside the disk that it lies on.
+    let is_it =
+        topology.devices.iter().any(|found| found.name() == device.name && found.answers_to(short(name)));
+    device.by_way_of = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
 
@@ -142,7 +136,7 @@ fn of_claim(error: ClaimError) -> Failure {
 }
 
 /// `sdb` of `/dev/sdb`.
-fn short(name: &str) -> &str {
+pub fn short(name: &str) -> &str {
     name.strip_prefix("/dev/").unwrap_or(name)
 }
 

@@ -144,7 +144,7 @@ fn who_measures(args: &CompareArgs, machine: &Machine) -> &'static str {
         Machine::Copied(_) => {
             "a copied tree tells what is stated; --from adds documents of what was measured"
         }
-        Machine::Live(_) => "numaio compare --measure measures what is missing",
+        Machine::Live(_) | Machine::Taped(_) => "numaio compare --measure measures what is missing",
     }
 }
 

@@ -33,6 +33,12 @@ pub struct Wanted<'a> {
 /// Bytes of the disk or file that are touched, if the measurement before does not tell.
 const AREA: u64 = 1 << 30;
 
+/// Length of a visit, in milliseconds: a mix has many requests in flight, which end in bursts on a busy machine.
+const WINDOW_MS: u32 = 1000;
+/// Visits at the least. A mix is measured alone, so that no other cell's noise stands in for its own, and the interval of
+/// a median by order statistics needs six.
+const LEAST_VISITS: u32 = 6;
+
 /// Measures mixes by the same engine, method, order, depth and block size as before, and saves them.
 ///
 /// # Errors
@@ -54,7 +60,13 @@ pub fn measure_mixes(
         block_bytes: vec![wanted.capacities.block_bytes],
         operations: vec![wanted.capacities.operation.clone()],
         depth: wanted.like.method.depth,
-        rule: Rule { seed: now, precision: wanted.like.method.rounds.precision, ..Rule::default() },
+        window_ms: WINDOW_MS,
+        rule: Rule {
+            seed: now,
+            precision: wanted.like.method.rounds.precision,
+            least_visits: LEAST_VISITS,
+            ..Rule::default()
+        },
         ..IoOptions::default()
     };
     let device = wanted.like.device.clone();

@@ -5,6 +5,7 @@ mod measure;
 pub use measure::{measure_mixes, Wanted};
 
 use crate::args::Common;
+use crate::commands::replayed;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -32,21 +33,24 @@ pub struct Known {
 }
 
 impl Known {
-    /// Documents from files, or those that are saved of this machine.
+    /// Documents from files, those that are on a tape, or those that are saved of this machine.
     pub fn read(common: &Common, machine: &Machine, from: &[PathBuf]) -> Result<Self, Failure> {
         let seen = see(machine);
-        let paths = match from.is_empty() {
-            false => from.to_vec(),
-            true => {
+        let documents = match (from.is_empty(), machine) {
+            (true, Machine::Recorded(_)) => {
+                let quiet = Common { quiet: true, ..common.clone() };
+                replayed::documents(&quiet, machine, &seen)?
+            }
+            (true, _) => {
                 let saved =
                     |kind| store::saved(kind, &seen.identity.fingerprint).into_iter().take(MOST_SAVED);
-                [Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect()
+                read(&[Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect::<Vec<_>>())?
             }
+            (false, _) => read(from)?,
         };
-        let documents = documents::read_of_one_machine(&paths)?;
-        let of = documents.first().map(|(_, document)| documents::machine_of(document));
+        let of = documents.first().map(documents::machine_of);
         let mut known = Self::default();
-        documents.into_iter().for_each(|(_, document)| known.add(document));
+        documents.into_iter().for_each(|document| known.add(document));
         known.models.sort_by_key(|model| std::cmp::Reverse(model.record.provenance.measured_at));
         known.streams.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
         known.records.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
@@ -127,6 +131,11 @@ impl Known {
         let command = bench_command(device, seen.map(|device| device.kind));
         Failure::new(format!("no I/O{of} was measured{by}")).hint(format!("{command} measures it"))
     }
+}
+
+fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
+    let read = documents::read_of_one_machine(paths)?;
+    Ok(read.into_iter().map(|(_, document)| document).collect())
 }
 
 /// The command that measures a device.

@@ -1,8 +1,10 @@
 //! What `place` and `run` share: what to be near, and the plan that follows.
 
 mod near;
+mod planned;
 
 pub use near::devices;
+pub use planned::read;
 
 use super::measuring::{self, Measured};
 use crate::args::Common;
@@ -11,6 +13,7 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, input, output};
 use clap::{Args, ValueEnum};
+use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, size_for_people};
@@ -48,6 +51,13 @@ pub struct NearArgs {
     /// Memory on the chosen nodes or none: fail where it does not suffice
     #[arg(long)]
     pub strict: bool,
+    /// Pages in turn on all nodes with memory (DRAM, HBM, CXL), by the kernel's weights: for programs wider than one
+    /// node's bandwidth
+    ///
+    /// numaio export --format weights --apply sets the weights by measured bandwidths. Kernels before Linux 6.9
+    /// interleave without weights.
+    #[arg(long, conflicts_with = "strict")]
+    pub weights: bool,
     /// Memory that each task needs, as in 8G: nodes must have it free
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub needs: Option<u64>,
@@ -93,6 +103,7 @@ pub fn plan(
         spread: args.spread,
         hint: args.hint,
         strict: args.strict,
+        weights: args.weights,
     };
     let mut near = Vec::new();
     for handle in &args.near {
@@ -115,6 +126,7 @@ pub fn plan(
         compromises: chosen.compromises,
     };
     room(topology, args, &mut plan)?;
+    plan.compromises.extend(Some(args.weights).filter(|asked| *asked).and_then(|_| unweighted(machine)));
     Ok(plan)
 }
 
@@ -150,6 +162,24 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
         plan.compromises.push(format!("{what}: what does not fit goes to other nodes"));
     }
     Ok(())
+}
+
+/// What is to say of the kernel's weights; nothing if some node has more than another.
+fn unweighted(machine: &Machine) -> Option<String> {
+    let weights = match interleave::read(machine) {
+        None => {
+            return Some(
+                "this kernel has no weighted interleave: pages lie in turn, alike on all nodes".to_owned(),
+            )
+        }
+        Some(interleave) => interleave.weights,
+    };
+    let first = weights.values().next()?;
+    (weights.len() > 1 && weights.values().all(|weight| weight == first)).then(|| {
+        "the kernel's weights are alike for all nodes: numaio export --format weights --apply sets those that were \
+         measured"
+            .to_owned()
+    })
 }
 
 /// Models of this machine: the one given, those that are saved, or what a tape holds.
@@ -195,32 +225,4 @@ fn replayed(common: &Common, machine: &Machine, topology: &Topology) -> Option<M
     let quiet = Common { quiet: true, ..common.clone() };
     let record = measuring::measure(&quiet, setting, now, &asked).ok()?;
     Some(numaio_model::fit(record, topology, numaio_model::Rule::default()))
-}
-
-/// A plan from a file, if it is this machine's.
-pub fn read(path: &Path, topology: &Topology) -> Result<PlacementPlan, Failure> {
-    let text = input::text(path)?;
-    let plan = PlacementPlan::from_json(&text)
-        .map_err(|error| Failure::file(path, error).hint("numaio place --json writes such a file"))?;
-    let (found, here) = (&plan.machine.fingerprint, &topology.identity.fingerprint);
-    if found != here {
-        return Err(Failure::file(path, format!("it is a plan for machine {found}, and this is {here}"))
-            .hint("a plan holds on the machine, and the shape of it, for which it was made: make it anew by numaio place"));
-    }
-    let usable = |cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.online && cpu.allowed);
-    let gone = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
-    if let Some(cpu) = gone {
-        return Err(Failure::file(path, format!("it is stale: CPU {cpu} is offline, or not ours to use"))
-            .hint("make it anew by numaio place"));
-    }
-    let nodes = || plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
-    let usable = |node| topology.node(node).is_some_and(|node| node.memory.is_some() && node.memory_allowed);
-    if let Some(node) = nodes().find(|node| !usable(*node)) {
-        return Err(Failure::file(
-            path,
-            format!("it is stale: node {node} has no memory that is ours to use"),
-        )
-        .hint("make it anew by numaio place"));
-    }
-    Ok(plan)
 }

@@ -36,6 +36,19 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
     Ok(near.collect())
 }
 
+/// A device of a plan by its name; none if the machine has none of that name.
+pub fn named(topology: &Topology, name: &str) -> Option<Near> {
+    let device = topology.devices.iter().find(|device| device.answers_to(name))?;
+    Some(Near {
+        handle: name.to_owned(),
+        chain: Vec::new(),
+        device: name.to_owned(),
+        node: device.locality.node,
+        irq_cpus: irq_cpus(device),
+        bytes_per_s: bytes_per_s(device),
+    })
+}
+
 /// The way as lines, and what was looked at on it.
 fn steps(found: &Resolved) -> Vec<String> {
     let looked = found.chain.iter().filter(|step| !step.looked_at.is_empty());

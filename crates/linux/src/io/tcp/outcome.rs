@@ -2,6 +2,7 @@
 
 use super::protocol::{Ended, Slice};
 use super::slices::{Early, Over};
+use super::wire::CLOSED;
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, PeerOutcome, ProbeError, Residency};
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{Direction, IoWorkload};
@@ -34,7 +35,11 @@ pub fn of(
     let mut notes = Vec::new();
     let cut = match ran.over.early {
         Some(Early::Interrupted) => return Err(ProbeError::Interrupted),
-        Some(Early::Broken(why)) => Some(why),
+        Some(Early::Broken(why)) => {
+            // That a stream was closed tells less than why the peer closed it.
+            let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
+            Some(theirs.filter(|_| why.ends_with(CLOSED)).unwrap_or(why))
+        }
         Some(Early::Asked) => {
             notes.push(format!("ended at the limit of {}", size_for_people(io.most_bytes.unwrap_or(0))));
             None

@@ -19,7 +19,7 @@ const LINES_AHEAD: usize = 16;
 pub struct Lost(pub String);
 
 /// What a connection's end is called.
-const CLOSED: &str = "the connection was closed";
+pub const CLOSED: &str = "the connection was closed";
 
 impl Lost {
     /// Whether the other side only closed the connection.

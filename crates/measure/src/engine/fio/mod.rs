@@ -6,12 +6,19 @@ mod tests;
 
 use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};
-use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, DiskPath, StreamGroup, Workload};
+use numaio_machine::workload::{
+    Direction, DiskMethod, DiskOrder, DiskPath, Sampling, StreamGroup, ToolWorkload, Workload,
+};
 use numaio_schema::IoEngine;
 use output::Run;
 
 /// Its name on PATH.
 const PROGRAM: &str = "fio";
+
+/// Part of what each of several processes measures that they may be apart, at most: one part in this many.
+const MOST_APART: u64 = 10;
+/// Windows for which several processes measure: they do not begin at the same moment.
+const WINDOWS_OF_SEVERAL: u32 = 2;
 
 /// A disk, or a file on one, measured by fio.
 ///
@@ -65,15 +72,39 @@ impl Engine for Fio {
             residency: Residency { pages_checked: Some(0), ..Residency::default() },
             ..Moved::default()
         };
-        for said in &outcome.processes {
-            let run = run(said)?;
+        let runs = outcome.processes.iter().map(run).collect::<Result<Vec<Run>, ProbeError>>()?;
+        for run in &runs {
             moved.groups.push(vec![run.bytes_per_s]);
             moved.bytes = moved.bytes.saturating_add(run.bytes);
             moved.cpu_ns = moved.cpu_ns.map(|ns| ns.saturating_add(run.cpu_ns));
         }
         moved.bytes_of_all = moved.bytes;
+        moved.start_skew_ns = apart_ms(&runs).saturating_mul(1_000_000);
+        moved.cut = too_far_apart(&runs);
         Ok(moved)
     }
+}
+
+/// Windows for which each of so many processes measures.
+fn windows(processes: usize) -> u32 {
+    if processes > 1 {
+        WINDOWS_OF_SEVERAL
+    } else {
+        1
+    }
+}
+
+/// Time between the ends of the first and the last process, which run equally long.
+fn apart_ms(runs: &[Run]) -> u64 {
+    let ends = || runs.iter().map(|run| run.ended_ms);
+    ends().max().unwrap_or(0).saturating_sub(ends().min().unwrap_or(0))
+}
+
+/// What is measured of several processes is of one time only if they run at one time.
+fn too_far_apart(runs: &[Run]) -> Option<String> {
+    let (apart, runtime) = (apart_ms(runs), runs.iter().map(|run| run.runtime_ms).min()?);
+    let too_far = apart.saturating_mul(MOST_APART) > runtime;
+    too_far.then(|| format!("processes of fio measured {runtime} ms each and {apart} ms apart"))
 }
 
 /// What one process measured.
@@ -98,6 +129,23 @@ fn run(said: &ToolSaid) -> Result<Run, ProbeError> {
 }
 
 impl Fio {
+    /// The engine that had this run, and its window; `disk` is where and how, but for the name by which fio opened it.
+    /// None if it is no measurement.
+    pub fn of_run(run: &ToolWorkload, disk: DiskPath) -> Option<(Self, Sampling)> {
+        let args = &run.processes.first()?.args;
+        let value = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
+        let ms = |name: &str| value(name)?.strip_suffix("ms")?.parse::<u32>().ok().filter(|ms| *ms > 0);
+        let milliseconds = ms("--runtime")? / windows(run.processes.len());
+        let slice_ms = ms("--ramp_time")?;
+        let path = value("--filename")?.replace("\\:", ":").replace("\\\\", "\\");
+        let registered = args.iter().any(|arg| arg == "--fixedbufs");
+        let slices = (milliseconds / slice_ms).max(1);
+        Some((
+            Self { path: DiskPath { path, ..disk }, registered },
+            Sampling::Window { milliseconds, slices },
+        ))
+    }
+
     /// Jobs that do what one stream does: without asynchronous I/O one for each request in flight.
     fn jobs_of_a_stream(&self, asked: &Asked) -> u32 {
         if self.path.method == DiskMethod::Threads {
@@ -139,7 +187,7 @@ impl Fio {
             format!("--offset_increment={each}"),
             format!("--size={each}"),
             "--time_based".to_owned(),
-            format!("--runtime={}ms", asked.window_ms),
+            format!("--runtime={}ms", asked.window_ms.saturating_mul(windows(asked.groups.len()))),
             format!("--ramp_time={}ms", asked.slice_ms()),
             "--randrepeat=0".to_owned(),
         ];

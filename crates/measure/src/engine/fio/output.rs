@@ -11,7 +11,7 @@ const MOST_JOBS: usize = 65_536;
 const LEAST_MAJOR: u32 = 3;
 
 /// What one process measured, all of its jobs together.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Run {
     /// Bandwidth in bytes per second.
     pub bytes_per_s: f64,
@@ -19,6 +19,10 @@ pub struct Run {
     pub bytes: u64,
     /// CPU time of the jobs, user and system, in nanoseconds.
     pub cpu_ns: u64,
+    /// When it ended, in milliseconds since 1970; 0 if it does not tell.
+    pub ended_ms: u64,
+    /// How long the longest job measured, in milliseconds.
+    pub runtime_ms: u64,
 }
 
 /// Why there is no figure.
@@ -57,6 +61,8 @@ impl NoRun {
 struct Said {
     #[serde(rename = "fio version", default)]
     version: String,
+    #[serde(default)]
+    timestamp_ms: u64,
     #[serde(default)]
     jobs: Vec<Job>,
 }
@@ -110,7 +116,8 @@ pub fn parse(text: &str) -> Result<Run, NoRun> {
         let name: String = job.jobname.chars().take(40).collect();
         return Err(NoRun::Job { job: format!("{name} {}", index + 1), error: job.error });
     }
-    let run = jobs().fold(Run { bytes_per_s: 0.0, bytes: 0, cpu_ns: 0 }, |run, (_, job)| run.with(job));
+    let nothing = Run { ended_ms: said.timestamp_ms, ..Run::default() };
+    let run = jobs().fold(nothing, |run, (_, job)| run.with(job));
     match run.bytes > 0 && run.bytes_per_s.is_finite() {
         true => Ok(run),
         false => Err(NoRun::Nothing),
@@ -121,12 +128,14 @@ impl Run {
     fn with(self, job: &Job) -> Self {
         let sides = [&job.read, &job.write];
         let per_s = |side: &Side| side.io_bytes as f64 * 1000.0 / side.runtime.max(1) as f64;
-        let runtime_ms = sides.iter().map(|side| side.runtime).max().unwrap_or(0) as f64;
+        let runtime_ms = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
         let busy = ((job.usr_cpu + job.sys_cpu) / 100.0).max(0.0);
         Self {
             bytes_per_s: self.bytes_per_s + sides.iter().map(|side| per_s(side)).sum::<f64>(),
             bytes: sides.iter().fold(self.bytes, |sum, side| sum.saturating_add(side.io_bytes)),
-            cpu_ns: self.cpu_ns.saturating_add((busy * runtime_ms * 1e6) as u64),
+            cpu_ns: self.cpu_ns.saturating_add((busy * runtime_ms as f64 * 1e6) as u64),
+            runtime_ms: self.runtime_ms.max(runtime_ms),
+            ..self
         }
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ToolOutcome;
 use numaio_machine::set::CpuSet;
+use numaio_machine::workload::ToolProcess;
 use output::{parse, NoRun};
 use proptest::prelude::*;
 
@@ -138,13 +139,41 @@ fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
             "--fixedbufs",
         ],
     );
-    has(1, &["--filename=/mnt/a\\:b", "--direct=1", "--runtime=500ms", "--ramp_time=100ms"]);
+    has(1, &["--filename=/mnt/a\\:b", "--direct=1", "--runtime=1000ms", "--ramp_time=100ms"]);
     let Ok(Workload::Tool(tool)) = fio(DiskMethod::Threads).workload(&asked(&groups)) else {
         panic!("a tool")
     };
     assert!(tool.processes[0].args.contains(&"--numjobs=32".to_owned()), "{:?}", tool.processes[0].args);
     let many = [group(1000, Direction::Read)];
     assert!(fio(DiskMethod::Uring).workload(&asked(&many)).is_err(), "less than a block for each");
+}
+
+#[test]
+fn processes_that_measured_at_different_times_do_not_count() {
+    let Outcome::Tool(mut outcome) = said(ToolEnd::Status(0), READ, "") else { return };
+    let mut cut_of = |apart_ms: u64| {
+        let (at, later) = ("1795260698627", (1_795_260_698_627 + apart_ms).to_string());
+        let other = ToolSaid { stdout: READ.replace(at, &later), ..outcome.processes[0].clone() };
+        outcome.processes.truncate(1);
+        outcome.processes.push(other);
+        let moved = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome.clone())).expect("figures");
+        assert_eq!(moved.start_skew_ns, apart_ms * 1_000_000);
+        moved.cut
+    };
+    assert_eq!(cut_of(30), None);
+    assert_eq!(cut_of(31).expect("a cut"), "processes of fio measured 301 ms each and 31 ms apart");
+}
+
+#[test]
+fn an_engine_is_known_again_by_its_arguments() {
+    let engine = fio(DiskMethod::Uring);
+    let groups = [group(1, Direction::Read), group(2, Direction::Read)];
+    let Ok(Workload::Tool(tool)) = engine.workload(&asked(&groups)) else { panic!("a tool") };
+    let nameless = DiskPath { path: String::new(), ..engine.path.clone() };
+    let window = Sampling::Window { milliseconds: 500, slices: 5 };
+    assert_eq!(Fio::of_run(&tool, nameless.clone()), Some((engine, window)));
+    let process = ToolProcess { args: vec!["--version".to_owned()], ..tool.processes[0].clone() };
+    assert_eq!(Fio::of_run(&ToolWorkload { processes: vec![process], ..tool }, nameless), None);
 }
 
 proptest! {

@@ -20,7 +20,7 @@ const LONGEST_LINE: u64 = 4096;
 const SSH_FAILED: i32 = 255;
 const NOT_FOUND: i32 = 127;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The other host")]
 pub struct FarArgs {
     /// The other host, as for ssh; localhost for this one

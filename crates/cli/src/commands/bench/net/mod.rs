@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use far::FarArgs;
+use numaio_linux::Kernel;
 use numaio_machine::near::Ground;
 use numaio_machine::see::see;
 use numaio_machine::units::parse_size;
@@ -28,7 +29,7 @@ const MOST_SIZES: usize = 64;
 /// Bytes of a message, at most.
 const LARGEST: u64 = 64 << 20;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct NetArgs {
     #[command(flatten)]
     pub far: FarArgs,
@@ -77,18 +78,20 @@ pub enum NetEngine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(pub Vec<u64>);
 
-pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
-    if args.serve {
-        let bind = args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        let port = args.far.port.unwrap_or(0);
-        return match args.attached {
-            true => serve::run_attached(common, bind, port),
-            false => serve::run(common, bind, port),
-        };
+/// Serves the other end.
+pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
+    let bind = args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+    let port = args.far.port.unwrap_or(0);
+    match args.attached {
+        true => serve::run_attached(common, bind, port),
+        false => serve::run(common, bind, port),
     }
-    let machine = live(common)?;
-    let topology = see(&machine);
-    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+}
+
+pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoRecord>, Failure> {
+    let kernel = live(machine)?;
+    let topology = see(machine);
+    let ground = Ground { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(ground, name))?;
     let far = far::reach(&args.far)?;
     let ends = Ends::of(ground, &far, &args.sides, args.device.as_deref())?;
@@ -99,11 +102,10 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     };
     let options = ends.options(&args.sides, io, &args.direction.list());
     let engines = engines(args.engine, &ends);
-    // Dropped after the session, which the machine holds from here on.
-    let started = join(&machine, far);
+    let session = Session::join(kernel, far);
     let measure = |engine: &dyn Engine| {
         let setting =
-            Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+            Measured { root: machine, probe: machine, topology: &topology, source: machine.source() };
         measuring::measure_net(
             common,
             setting,
@@ -122,26 +124,37 @@ pub fn run(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
         }
         text
     };
-    let done = shared::bench_by(common, &machine, &topology, &args.bounds, &engines, &measure, text);
-    drop(machine);
-    drop(started);
+    let done = shared::bench_by(common, machine, &topology, &args.bounds, &engines, &measure, text);
+    drop(session);
     done
 }
 
 /// This machine: no tape and no copied tree has a network.
-pub fn live(common: &Common) -> Result<Machine, Failure> {
-    match measuring::pick(common)? {
-        machine if machine.is_live() => Ok(machine),
-        _ => Err(Failure::usage("a recorded machine has no network to measure").hint("leave --machine out")),
+pub fn live(machine: &Machine) -> Result<&Kernel, Failure> {
+    machine.kernel().ok_or_else(|| {
+        Failure::usage("a recorded machine has no network to measure").hint("leave --machine out")
+    })
+}
+
+/// A session with the other host, which the kernel holds; when this is dropped it ends, and then what was started for
+/// it.
+pub struct Session<'a> {
+    kernel: &'a Kernel,
+    _started: Option<far::Started>,
+}
+
+impl<'a> Session<'a> {
+    /// Hands the session to the kernel.
+    pub fn join(kernel: &'a Kernel, far: far::Far) -> Self {
+        kernel.join(far.peer);
+        Self { kernel, _started: far.started }
     }
 }
 
-/// Hands the session to the machine; gives what we started for it.
-pub fn join(machine: &Machine, far: far::Far) -> Option<far::Started> {
-    if let Machine::Live(kernel) = machine {
-        kernel.join(far.peer);
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.kernel.part();
     }
-    far.started
 }
 
 fn engines(wanted: NetEngine, ends: &Ends) -> Vec<Box<dyn Engine>> {

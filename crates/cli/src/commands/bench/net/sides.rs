@@ -16,7 +16,7 @@ use numaio_measure::net::{home, End, NetOptions, Side};
 use numaio_measure::IoOptions;
 use numaio_schema::{IoDevice, IoThere};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
 pub struct SidesArgs {
     /// Whose placement is varied; without it this machine's

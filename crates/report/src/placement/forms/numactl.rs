@@ -1,9 +1,10 @@
-//! Places as commands for numactl(8).
+//! Places as commands for numactl(8), which has words for every plan.
 
 use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
-/// One line for each task: `numactl OPTIONS`, to be followed by a command.
+/// One line for each task: `numactl OPTIONS`, to be followed by a command. Nothing else, so that a shell can put it
+/// in front of one.
 pub fn numactl(plan: &PlacementPlan) -> String {
     plan.tasks.iter().map(|task| format!("numactl {}\n", options(task))).collect()
 }

@@ -1,0 +1,113 @@
+//! What looks wrong with the topology: what it does, and what mends it.
+
+use super::{confined, next_best, Effect, Mend, Symptom};
+use crate::conditions::Conditions;
+use crate::devices::{Device, DeviceKind};
+use crate::findings::{self, Finding, Severity};
+use crate::ids::NodeId;
+use crate::set::{CpuSet, NodeSet};
+use crate::steering;
+use crate::sysfs::Sysfs;
+use crate::topology::Topology;
+use crate::workload::Direction;
+
+pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
+    // Memory without CPUs is told of by [`super::memory`], with what it does.
+    let all = topology.findings.iter().filter(|finding| finding.rule != "node-without-cpus");
+    all.map(|finding| symptom(root, topology, conditions, finding)).collect()
+}
+
+fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, finding: &Finding) -> Symptom {
+    let device = topology.devices.iter().position(|device| device.name() == finding.subject);
+    let named = device.and_then(|index| topology.devices.get(index));
+    let node = topology.nodes.iter().map(|node| node.id).find(|id| finding.subject == format!("node {id}"));
+    let target = node.or(named.and_then(|device| device.locality.node));
+    let (effect, mend) = match (finding.rule.as_str(), named) {
+        ("irq-foreign-node", Some(device)) => {
+            (of_interrupts(topology, device), move_interrupts(root, device, conditions))
+        }
+        ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Mend::none()),
+        ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Mend::none()),
+        ("confined", _) => (Effect::Nothing, confined::open(&topology.confinement)),
+        ("numa-balancing", _) => balancing(conditions),
+        ("node-memory-low", _) => match target {
+            Some(node) => (Effect::any_of(next_best(topology, node)), Mend::none()),
+            None => (Effect::Nothing, Mend::none()),
+        },
+        ("device-node-unknown", Some(device)) => (measure_anywhere(topology, device), Mend::none()),
+        ("device-node-without-cpus", Some(_)) => {
+            (Effect::FindOut("numaio bench measures the device from every node".to_owned()), Mend::none())
+        }
+        _ if finding.severity == Severity::Note => (Effect::Nothing, Mend::none()),
+        _ => (Effect::FindOut("numaio model shows what the nodes give".to_owned()), Mend::none()),
+    };
+    Symptom { finding: finding.clone(), device, target, effect, mend }
+}
+
+/// What an interface receives lies where its interrupts are served: drivers take buffers on the node of that CPU.
+/// Of other devices the programs choose where buffers lie.
+fn of_interrupts(topology: &Topology, device: &Device) -> Effect {
+    let nodes = device.irqs.iter().flat_map(|irq| nodes_of(topology, irq.goes_to())).collect::<NodeSet>();
+    match device.kind {
+        DeviceKind::Network if !nodes.is_empty() => {
+            Effect::AnyOf { nodes, direction: Some(Direction::Read), share: 1.0 }
+        }
+        _ => Effect::FindOut(
+            "interrupts on far CPUs cost time, not copies: numaio bench measures the device before and after"
+                .to_owned(),
+        ),
+    }
+}
+
+fn nodes_of(topology: &Topology, cpus: &CpuSet) -> Vec<NodeId> {
+    cpus.iter().filter_map(|cpu| topology.cpu(cpu)?.node).collect()
+}
+
+/// Moves what can be moved; nothing if the kernel manages all of it.
+fn move_interrupts(root: &dyn Sysfs, device: &Device, conditions: &Conditions) -> Mend {
+    if device.irqs.iter().all(|irq| steering::fixed(root, irq).is_some()) {
+        return Mend::none();
+    }
+    let name = device.name();
+    let mut mend = Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"));
+    if conditions.irqbalance == Some(true) {
+        // It would move them again, so that numaio irq apply refuses.
+        mend.commands.insert(0, "systemctl stop irqbalance".to_owned());
+        mend.undo.push("systemctl start irqbalance".to_owned());
+    }
+    mend
+}
+
+fn of_link(topology: &Topology, device: &Device) -> Effect {
+    match findings::link_loss(&topology.devices, device) {
+        Some(lost) => Effect::OfLink(lost),
+        None => Effect::FindOut(
+            "look again while the device is busy: idle, it lowers the speed of its link".to_owned(),
+        ),
+    }
+}
+
+fn balancing(conditions: &Conditions) -> (Effect, Mend) {
+    let set = |mode: u32| format!("sysctl -w kernel.numa_balancing={mode}");
+    (
+        Effect::FindOut(
+            "it depends on the program; numaio model, with and without --pause-balancing, shows what it does to copies"
+                .to_owned(),
+        ),
+        Mend::one(set(0), set(conditions.numa_balancing.unwrap_or(1))),
+    )
+}
+
+/// Nobody knows which node is near, so that it may be any.
+fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
+    let name = device.name();
+    let command = match device.kind {
+        DeviceKind::Nvme | DeviceKind::Block => format!("numaio bench disk --device {name} --direction read"),
+        DeviceKind::Gpu => "numaio bench gpu".to_owned(),
+        _ => "numaio bench".to_owned(),
+    };
+    let nodes = topology.cpu_nodes().len();
+    Effect::FindOut(format!(
+        "{command} measures it from each of the {nodes} nodes, and so finds the near one"
+    ))
+}

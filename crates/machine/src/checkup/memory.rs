@@ -1,0 +1,200 @@
+//! Memory of nodes: which have none of their own CPUs, which ran out, and where huge pages are short.
+
+use super::{finding, next_best, Effect, Mend, Symptom};
+use crate::findings::Severity;
+use crate::ids::NodeId;
+use crate::set::NodeSet;
+use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::{HugePages, Node, Topology};
+use crate::units::size_for_people;
+use std::collections::BTreeSet;
+
+/// Share of allocations that found no room on their node from which it is told.
+const SPILLED: f64 = 0.01;
+
+/// Fewer pages than these are no sign of anything.
+const FEW_PAGES: u64 = 4096;
+
+/// A node with this many times less memory than another one of the same kind lacks modules.
+const UNEVEN: f64 = 1.5;
+
+pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
+    if topology.memory_nodes().len() < 2 {
+        return Vec::new();
+    }
+    let of_nodes = topology.nodes.iter().filter_map(|node| spills(root, topology, node));
+    let of_machine = [memory_only(topology), demotion(root, topology), uneven(topology)];
+    of_machine.into_iter().flatten().chain(of_nodes).chain(huge_pages(topology)).collect()
+}
+
+/// Nodes that are memory alone: CXL, HBM, memory of GPUs.
+fn memory_nodes(topology: &Topology) -> NodeSet {
+    let alone = topology.nodes.iter().filter(|node| node.cpus.is_empty() && node.memory.is_some());
+    alone.map(|node| node.id).collect()
+}
+
+fn memory_only(topology: &Topology) -> Option<Symptom> {
+    let nodes = memory_nodes(topology);
+    let first = nodes.first()?;
+    let kinds: BTreeSet<&str> = topology
+        .nodes
+        .iter()
+        .filter(|it| nodes.contains(it.id))
+        .filter_map(|it| it.memory_kind.as_deref())
+        .collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    let of_kind = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+    let (are, them) = if nodes.len() == 1 {
+        (format!("Node {nodes} is"), "it")
+    } else {
+        (format!("Nodes {nodes} are"), "them")
+    };
+    Some(Symptom {
+        finding: finding(
+            Severity::Note,
+            "memory-only-node",
+            format!("node {first}"),
+            format!("{are} memory without CPUs{of_kind}: buffers come to lie on {them} where others are full, or by interleaving."),
+            format!("/sys/devices/system/node/node{first}/cpulist: empty"),
+            "numaio run keeps a program's buffers on nodes near its device; for programs wider than one node's bandwidth \
+             numaio export --format weights --apply interleaves by measured bandwidth.",
+        ),
+        device: None,
+        target: None,
+        effect: Effect::any_of(nodes),
+        mend: Mend::none(),
+    })
+}
+
+/// Cold pages of full nodes go to slower ones (`Documentation/ABI/testing/sysfs-kernel-mm-numa`).
+fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
+    const FILE: &str = "/sys/kernel/mm/numa/demotion_enabled";
+    let on = root.optional(FILE).filter(|text| matches!(text.as_str(), "true" | "1"))?;
+    let nodes = memory_nodes(topology);
+    (!nodes.is_empty()).then(|| Symptom {
+        finding: finding(
+            Severity::Note,
+            "memory-demotion",
+            "machine",
+            "The kernel moves cold pages of full nodes to slower memory, buffers that wait for I/O among them.",
+            format!("{FILE}: {on}"),
+            "Turn it off where buffers of I/O must stay.",
+        ),
+        device: None,
+        target: None,
+        effect: Effect::any_of(nodes),
+        mend: Mend::one(format!("echo false > {FILE}"), format!("echo true > {FILE}")),
+    })
+}
+
+/// Nodes with CPUs have very different amounts of memory: some of their channels stand empty.
+fn uneven(topology: &Topology) -> Option<Symptom> {
+    let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
+    let bytes = |node: &Node| node.memory.map_or(0, |memory| memory.total_bytes);
+    let (least, most) =
+        (with_cpus().min_by_key(|node| bytes(node))?, with_cpus().max_by_key(|node| bytes(node))?);
+    (bytes(least) as f64 * UNEVEN < bytes(most) as f64).then(|| Symptom {
+        finding: finding(
+            Severity::Note,
+            "memory-uneven",
+            format!("node {}", least.id),
+            format!(
+                "Node {} has {} of memory and node {} has {}: where modules are missing, channels give no bandwidth.",
+                least.id,
+                size_for_people(bytes(least)),
+                most.id,
+                size_for_people(bytes(most))
+            ),
+            [least, most].map(|it| format!("/sys/devices/system/node/node{}/meminfo", it.id)).join(", "),
+            "Fill all memory channels of every socket alike.",
+        ),
+        device: None,
+        target: None,
+        effect: Effect::FindOut("numaio stream shows what each node's memory gives".to_owned()),
+        mend: Mend::none(),
+    })
+}
+
+/// Allocations that were meant for a node and went to another one
+/// (`Documentation/admin-guide/numastat.rst`).
+fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom> {
+    let file = format!("/sys/devices/system/node/node{}/numastat", node.id);
+    let text = root.optional(&file)?;
+    let count = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    let (here, away) = (count("numa_hit ")?, count("numa_foreign ")?);
+    let share = away as f64 / here.saturating_add(away).max(1) as f64;
+    (away >= FEW_PAGES && share >= SPILLED).then(|| Symptom {
+        finding: finding(
+            Severity::Warning,
+            "node-spills",
+            format!("node {}", node.id),
+            "Since the machine started, part of the pages that programs wanted there went to other nodes.",
+            format!("{file}: numa_hit {here}, numa_foreign {away}: {:.0} %", share * 100.0),
+            "See numaio topology for what is free, and spread what runs there: numaio run --spread, or --needs SIZE --strict \
+             to fail in place of spilling.",
+        ),
+        device: None,
+        target: Some(node.id),
+        effect: Effect::AnyOf { nodes: next_best(topology, node.id), direction: None, share },
+        mend: Mend::none(),
+    })
+}
+
+/// Reserved huge pages (`Documentation/admin-guide/mm/hugetlbpage.rst`): none on a node though others have some, or none left.
+fn huge_pages(topology: &Topology) -> Vec<Symptom> {
+    let sizes: BTreeSet<u64> =
+        topology.nodes.iter().flat_map(|node| &node.huge_pages).map(|pool| pool.page_bytes).collect();
+    sizes.into_iter().flat_map(|size| short_of(topology, size)).collect()
+}
+
+fn short_of(topology: &Topology, size: u64) -> Vec<Symptom> {
+    let pool = |node: &Node| node.huge_pages.iter().find(|pool| pool.page_bytes == size).copied();
+    let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty() && node.memory.is_some());
+    let pools: Vec<(NodeId, HugePages)> = with_cpus.filter_map(|node| Some((node.id, pool(node)?))).collect();
+    let most = pools.iter().map(|(_, pool)| pool.total).max().unwrap_or(0);
+    let short = pools.iter().filter(|(_, pool)| pool.free == 0 && most > 0);
+    short.map(|(node, pool)| short_on(topology, *node, *pool, most)).collect()
+}
+
+fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Symptom {
+    let size = size_for_people(pool.page_bytes);
+    let file = format!(
+        "/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages",
+        pool.page_bytes >> 10
+    );
+    let (severity, what, wanted) = match pool.total {
+        0 => {
+            let what =
+                format!("Node {node} has no huge pages of {size}, though other nodes have up to {most}.");
+            (Severity::Warning, what, most)
+        }
+        // Those who took them may be all there are.
+        total => {
+            let what = format!("All {total} huge pages of {size} on node {node} are taken.");
+            (Severity::Note, what, total.saturating_mul(2))
+        }
+    };
+    let free = topology.node(node).and_then(|node| node.memory).map_or(0, |memory| memory.free_bytes);
+    let fits = (wanted - pool.total).saturating_mul(pool.page_bytes) <= free;
+    let mend = Mend::one(format!("echo {wanted} > {file}"), format!("echo {} > {file}", pool.total));
+    Symptom {
+        finding: finding(
+            severity,
+            "huge-pages-short",
+            format!("node {node}"),
+            format!("{what} Programs that want them there get those of other nodes, or none."),
+            format!("{file}: {}, free_hugepages: {}", pool.total, pool.free),
+            match fits {
+                true => "Reserve as many as programs near its devices need.",
+                false => "Free memory on this node, then reserve as many as programs near its devices need.",
+            },
+        ),
+        device: None,
+        target: Some(node),
+        effect: Effect::any_of(next_best(topology, node)),
+        mend: if fits { mend } else { Mend::none() },
+    }
+}

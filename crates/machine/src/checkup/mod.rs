@@ -1,0 +1,139 @@
+//! What costs I/O bandwidth on a machine: each symptom with what shows it, what it does to the data of devices, and
+//! the command that mends it.
+//!
+//! [`look`] takes the findings of [`crate::findings`] and adds what a look at settings, memory, queues and control groups
+//! shows. How much it costs is not told here: that takes measurements, and this crate has none.
+
+mod confined;
+mod findings;
+mod iommu;
+mod memory;
+mod processors;
+mod programs;
+mod settings;
+mod spans;
+mod steering;
+
+pub use programs::{remote, Program};
+pub use spans::{spans, stacks};
+
+use crate::conditions::Conditions;
+use crate::findings::{Finding, Severity};
+use crate::ids::NodeId;
+use crate::set::NodeSet;
+use crate::sysfs::Sysfs;
+use crate::topology::Topology;
+use crate::workload::Direction;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Something that costs bandwidth, or may.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Symptom {
+    /// What was seen, and where.
+    pub finding: Finding,
+    /// Index in [`Topology::devices`] of the device that it is about; none if it is about more than one, or none.
+    pub device: Option<usize>,
+    /// The node whose devices suffer; none if it is all nodes, or not known.
+    pub target: Option<NodeId>,
+    /// What it does to the data of devices.
+    pub effect: Effect,
+    /// What takes it away.
+    pub mend: Mend,
+}
+
+/// What a symptom does to the data of devices.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Nothing by itself.
+    Nothing,
+    /// Buffers lie on one of these nodes, nobody knows on which.
+    AnyOf {
+        /// The nodes.
+        nodes: NodeSet,
+        /// The only direction of which that is so; none for both.
+        direction: Option<Direction>,
+        /// Share of the buffers of which it is so, from 0 to 1; the others lie well.
+        share: f64,
+    },
+    /// Buffers lie on these nodes; all shares add up to 1.
+    Shares(BTreeMap<NodeId, f64>),
+    /// This share of what a link could carry is lost, from 0 to 1.
+    OfLink(f64),
+    /// It cannot be told from bandwidths between nodes; how to find out, in words.
+    FindOut(String),
+}
+
+impl Effect {
+    /// All buffers may lie on one of these nodes.
+    pub fn any_of(nodes: NodeSet) -> Self {
+        Self::AnyOf { nodes, direction: None, share: 1.0 }
+    }
+}
+
+/// Commands that take a symptom away, as root's shell takes them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mend {
+    /// The commands, in their order; empty if none does it.
+    pub commands: Vec<String>,
+    /// What takes them back, in its order; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undo: Vec<String>,
+}
+
+impl Mend {
+    /// Nothing that a command could do.
+    pub(crate) fn none() -> Self {
+        Self::default()
+    }
+
+    /// One command and what takes it back.
+    pub(crate) fn one(command: impl Into<String>, undo: impl Into<String>) -> Self {
+        Self { commands: vec![command.into()], undo: vec![undo.into()] }
+    }
+}
+
+/// Looks at a machine. What cannot be read is passed over: no file, no symptom.
+pub fn look(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
+    let mut found = findings::symptoms(root, topology, conditions);
+    found.extend(settings::symptoms(root, topology, conditions));
+    found.extend(processors::symptoms(root, conditions));
+    found.extend(memory::symptoms(root, topology));
+    found.extend(steering::symptoms(root, topology));
+    found.extend(iommu::symptoms(root, topology));
+    found.extend(confined::symptoms(topology));
+    found
+}
+
+/// A symptom of the machine as a whole, whose cost bandwidths between nodes do not tell.
+fn of_machine(finding: Finding, find_out: &str, mend: Mend) -> Symptom {
+    Symptom { finding, device: None, target: None, effect: Effect::FindOut(find_out.to_owned()), mend }
+}
+
+/// A finding.
+fn finding(
+    severity: Severity,
+    rule: &str,
+    subject: impl Into<String>,
+    what: impl Into<String>,
+    evidence: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding {
+        severity,
+        rule: rule.to_owned(),
+        subject: subject.into(),
+        what: what.into(),
+        evidence: evidence.into(),
+        remedy: remedy.into(),
+    }
+}
+
+/// Where the kernel places what finds no room on a node: the nearest other nodes with memory, by distance; all of
+/// them where it tells no distances (`Documentation/mm/numa.rst`).
+fn next_best(topology: &Topology, node: NodeId) -> NodeSet {
+    let others = || topology.memory_nodes().iter().filter(|other| *other != node).collect::<Vec<_>>();
+    let distance = |other: NodeId| topology.distances.as_ref().and_then(|it| it.between(node, other));
+    let nearest = others().into_iter().filter_map(distance).min();
+    others().into_iter().filter(|other| nearest.is_none() || distance(*other) == nearest).collect()
+}

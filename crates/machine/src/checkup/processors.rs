@@ -1,0 +1,115 @@
+//! Frequencies of processors (`Documentation/admin-guide/pm/cpufreq.rst`).
+
+use super::{finding, of_machine, Mend, Symptom};
+use crate::conditions::{policies, Conditions};
+use crate::findings::Severity;
+use crate::sysfs::{Sysfs, SysfsExt};
+
+const FIND_OUT: &str =
+    "copies and small requests are bound by the clock of a core: numaio model and numaio bench, \
+                        before and after, show it";
+
+pub(super) fn symptoms(root: &dyn Sysfs, conditions: &Conditions) -> Vec<Symptom> {
+    let policies = policies(root);
+    [governor(root, conditions, &policies), capped(root, &policies), turbo(root, conditions)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Other governors than `performance` raise the clock some time after work has come.
+fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> Option<Symptom> {
+    let others: Vec<&str> =
+        conditions.governors.iter().map(String::as_str).filter(|name| *name != "performance").collect();
+    let first = *others.first()?;
+    let shows =
+        |policy: &&String| root.optional(&format!("{policy}/scaling_governor")).as_deref() == Some(first);
+    let policy = policies.iter().find(shows)?;
+    let fixed_low = others.contains(&"powersave") && is_plain(root, policies);
+    let set = |governor: &str| format!("cpupower frequency-set -g {governor}");
+    let mend = Mend {
+        commands: vec![set("performance")],
+        // Of several governors nobody knows which CPU had which.
+        undo: if conditions.governors.len() == 1 { vec![set(first)] } else { Vec::new() },
+    };
+    let (severity, what) = match fixed_low {
+        true => (
+            Severity::Warning,
+            "CPUs are kept at their lowest frequency by the governor powersave.".to_owned(),
+        ),
+        false => (
+            Severity::Note,
+            format!(
+                "The frequency governor is {}: cores speed up after work has come, not before.",
+                others.join(", ")
+            ),
+        ),
+    };
+    Some(of_machine(
+        finding(
+            severity,
+            "cpu-governor",
+            "machine",
+            what,
+            format!("{policy}/scaling_governor: {first}"),
+            "Use the governor performance while I/O is served or measured.",
+        ),
+        FIND_OUT,
+        mend,
+    ))
+}
+
+/// Whether governors are the generic ones, of which `powersave` is the lowest frequency; in the drivers intel_pstate
+/// and amd-pstate-epp it adapts.
+fn is_plain(root: &dyn Sysfs, policies: &[String]) -> bool {
+    let driver = policies.first().and_then(|policy| root.optional(&format!("{policy}/scaling_driver")));
+    driver.is_some_and(|driver| {
+        !matches!(driver.as_str(), "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp")
+    })
+}
+
+/// A limit below what the CPU can do.
+fn capped(root: &dyn Sysfs, policies: &[String]) -> Option<Symptom> {
+    let of = |policy: &str, name: &str| root.value::<u64>(&format!("{policy}/{name}")).ok();
+    let cap = |policy: &String| {
+        let (now, best) = (of(policy, "scaling_max_freq")?, of(policy, "cpuinfo_max_freq")?);
+        (now < best).then_some((policy.clone(), now, best))
+    };
+    let capped: Vec<(String, u64, u64)> = policies.iter().filter_map(cap).collect();
+    let (policy, now, best) = capped.iter().min_by_key(|(_, now, _)| *now)?;
+    let set = |khz: u64| format!("cpupower frequency-set -u {khz}");
+    let alike = capped.len() == policies.len() && capped.iter().all(|one| (one.1, one.2) == (*now, *best));
+    Some(of_machine(
+        finding(
+            Severity::Warning,
+            "cpu-frequency-capped",
+            "machine",
+            format!("CPUs may run at {} MHz, and could at {} MHz.", now / 1000, best / 1000),
+            format!("{policy}/scaling_max_freq: {now}, cpuinfo_max_freq: {best}"),
+            "Raise the limit.",
+        ),
+        FIND_OUT,
+        Mend { commands: vec![set(*best)], undo: if alike { vec![set(*now)] } else { Vec::new() } },
+    ))
+}
+
+fn turbo(root: &dyn Sysfs, conditions: &Conditions) -> Option<Symptom> {
+    (conditions.turbo == Some(false)).then_some(())?;
+    let switches = [
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", 1, 0),
+        ("/sys/devices/system/cpu/cpufreq/boost", 0, 1),
+    ];
+    let (file, now, wanted) = switches.into_iter().find(|(file, ..)| root.exists(file))?;
+    Some(of_machine(
+        finding(
+            Severity::Note,
+            "turbo-off",
+            "machine",
+            "Turbo frequencies are off.",
+            format!("{file}: {now}"),
+            "Allow them, unless steady frequencies are wanted, as for measuring.",
+        ),
+        FIND_OUT,
+        Mend::one(format!("echo {wanted} > {file}"), format!("echo {now} > {file}")),
+    ))
+}

@@ -1,0 +1,144 @@
+//! Running programs that are remote to their devices.
+
+use super::{finding, Effect, Mend, Symptom};
+use crate::findings::Severity;
+use crate::ids::NodeId;
+use crate::set::{CpuSet, NodeSet};
+use crate::topology::Topology;
+use crate::units::size_for_people;
+use std::collections::BTreeMap;
+
+/// A program that reads and writes less than this has no bandwidth to lose, in bytes per second.
+const LITTLE: f64 = 10e6;
+
+/// Programs named as examples of those that move little.
+const EXAMPLES: usize = 3;
+
+/// A program that uses a device, and runs or lies far from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Bytes per second that it reads and writes; none if the kernel does not let us see.
+    pub bytes_per_s: Option<f64>,
+    /// The device, by the name of it that a user knows, and its index in [`Topology::devices`].
+    pub device: (String, usize),
+    /// The device's node.
+    pub node: NodeId,
+    /// Nodes that are near.
+    pub near: NodeSet,
+    /// Threads by node.
+    pub threads_on: BTreeMap<NodeId, u32>,
+    /// Bytes of its own memory by node; none if that cannot be seen.
+    pub bytes_on: Option<BTreeMap<NodeId, u64>>,
+    /// CPUs on which it may run.
+    pub allowed: CpuSet,
+}
+
+/// A symptom of each program that moves much, and one of all the others together.
+pub fn remote(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
+    let moves_much = |program: &&Program| program.bytes_per_s.is_some_and(|rate| rate >= LITTLE);
+    let (much, little): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(moves_much);
+    let each = much.into_iter().map(|program| remote_one(topology, program));
+    each.chain(others(&little)).collect()
+}
+
+fn remote_one(topology: &Topology, program: &Program) -> Symptom {
+    let Program { pid, name, device: (device, index), node, near, .. } = program;
+    let rate = program.bytes_per_s.unwrap_or_default() / 1e6;
+    let memory = program
+        .bytes_on
+        .as_ref()
+        .map_or("not to be seen".to_owned(), |on| places(on, |bytes| size_for_people(*bytes)));
+    Symptom {
+        finding: finding(
+            Severity::Warning,
+            "program-remote",
+            format!("{name} ({pid})"),
+            format!("It uses {device} on node {node}, and part of it is on nodes other than {near}."),
+            format!(
+                "/proc/{pid}/task/*/stat: threads on node {}; /proc/{pid}/numa_maps: memory on node {memory}; \
+                 /proc/{pid}/io: {rate:.0} MB/s read and written",
+                places(&program.threads_on, u32::to_string)
+            ),
+            format!("Start it by numaio run --near {device}, or move it."),
+        ),
+        device: Some(*index),
+        target: Some(*node),
+        effect: of_buffers(program),
+        mend: mend(topology, program),
+    }
+}
+
+/// `0: 3, 1: 5`.
+fn places<T>(on: &BTreeMap<NodeId, T>, show: impl Fn(&T) -> String) -> String {
+    on.iter().map(|(node, amount)| format!("{node}: {}", show(amount))).collect::<Vec<String>>().join(", ")
+}
+
+/// Buffers are taken to lie as its memory does.
+fn of_buffers(program: &Program) -> Effect {
+    let all: u64 = program.bytes_on.iter().flat_map(BTreeMap::values).sum();
+    match &program.bytes_on {
+        Some(on) if all > 0 => {
+            Effect::Shares(on.iter().map(|(node, bytes)| (*node, *bytes as f64 / all as f64)).collect())
+        }
+        _ => Effect::any_of(program.threads_on.keys().copied().collect()),
+    }
+}
+
+/// taskset(1) and migratepages(8) move what runs.
+fn mend(topology: &Topology, program: &Program) -> Mend {
+    let near = program.near.iter().flat_map(|node| topology.usable_cpus(node).iter().collect::<Vec<_>>());
+    let cpus: CpuSet = near.collect();
+    if cpus.is_empty() {
+        return Mend::none();
+    }
+    let pid = program.pid;
+    let from = program
+        .bytes_on
+        .iter()
+        .flat_map(BTreeMap::keys)
+        .copied()
+        .filter(|node| !program.near.contains(*node));
+    let from: NodeSet = from.collect();
+    let to =
+        if program.near.contains(program.node) { NodeSet::one(program.node) } else { program.near.clone() };
+    let mut mend = Mend { commands: vec![format!("taskset -a -p -c {cpus} {pid}")], undo: Vec::new() };
+    if !program.allowed.is_empty() {
+        mend.undo.push(format!("taskset -a -p -c {} {pid}", program.allowed));
+    }
+    if !from.is_empty() {
+        mend.commands.push(format!("migratepages {pid} {from} {to}"));
+        // With pages of several nodes on one, nobody knows which came from where.
+        mend.undo.extend((from.len() == 1).then(|| format!("migratepages {pid} {to} {from}")));
+    }
+    mend
+}
+
+fn others(programs: &[&Program]) -> Option<Symptom> {
+    let first = programs.first()?;
+    let names: Vec<String> =
+        programs.iter().take(EXAMPLES).map(|program| format!("{} ({})", program.name, program.pid)).collect();
+    let more = programs.len().saturating_sub(EXAMPLES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(Symptom {
+        finding: finding(
+            Severity::Note,
+            "programs-remote",
+            "programs",
+            format!(
+                "{} remote to a device that is open, but moved less than {:.0} MB/s, or nobody may see how much.",
+                if programs.len() == 1 { "1 program is".to_owned() } else { format!("{} programs are", programs.len()) },
+                LITTLE / 1e6
+            ),
+            format!("/proc/{}/io and so on: {}{more}", first.pid, names.join(", ")),
+            "numaio status --all lists them; as root it sees all of them.",
+        ),
+        device: None,
+        target: None,
+        effect: Effect::Nothing,
+        mend: Mend::none(),
+    })
+}

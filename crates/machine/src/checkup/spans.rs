@@ -1,0 +1,56 @@
+//! Bonds, RAIDs and volumes whose parts hang on several sockets.
+
+use super::{finding, Effect, Mend, Symptom};
+use crate::findings::Severity;
+use crate::ids::PackageId;
+use crate::near::{Handle, Resolved};
+use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::Topology;
+use std::collections::BTreeSet;
+
+/// Most stacked devices that are followed.
+const MOST: usize = 256;
+
+/// Stacked devices: bonds and teams (`Documentation/networking/bonding.rst`), RAIDs and volumes
+/// (`/sys/block/md*`, `dm-*`).
+pub fn stacks(root: &dyn Sysfs) -> Vec<Handle> {
+    let is_bond = |name: &String| root.exists(&format!("/sys/class/net/{name}/bonding"));
+    let bonds = root.names("/sys/class/net").into_iter().filter(is_bond);
+    let is_volume = |name: &String| {
+        let digits = name.strip_prefix("md").or_else(|| name.strip_prefix("dm-"));
+        digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let volumes = root.names("/sys/block").into_iter().filter(is_volume);
+    bonds.chain(volumes).take(MOST).map(Handle::Name).collect()
+}
+
+/// One that spans sockets: wherever a program runs, part of its data crosses between them.
+pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
+    let carrying: Vec<_> = stack.devices.iter().filter(|device| device.share > 0.0).collect();
+    let mut packages: BTreeSet<PackageId> = BTreeSet::new();
+    for device in &carrying {
+        let node = topology.node(device.nodes.first()?)?;
+        packages.extend(node.packages.first());
+    }
+    if packages.len() < 2 {
+        return None;
+    }
+    let name = &stack.handle;
+    let parts: Vec<String> =
+        carrying.iter().map(|device| format!("{} on node {}", device.name, device.nodes)).collect();
+    let looked = stack.chain.iter().find(|step| !step.looked_at.is_empty());
+    Some(Symptom {
+        finding: finding(
+            Severity::Note,
+            "spans-sockets",
+            name,
+            format!("Its parts hang on {} sockets: {}.", packages.len(), parts.join(", ")),
+            looked.map(|step| format!("{}: {}", step.looked_at, step.said)).unwrap_or_default(),
+            format!("Build it of devices of one socket, or divide tasks by device: numaio place --near {name} --tasks N does."),
+        ),
+        device: None,
+        target: None,
+        effect: Effect::FindOut(format!("numaio plan, or numaio place --near {name} --explain, with a model of each node")),
+        mend: Mend::none(),
+    })
+}

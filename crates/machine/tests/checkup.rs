@@ -1,0 +1,350 @@
+//! What costs bandwidth is found, with what shows it and what mends it; what does not is not.
+
+mod devices_support;
+
+use devices_support::server::{server, two_sockets, Server, NIC};
+use numaio_machine::checkup::{look, remote, spans, stacks, Effect, Program, Symptom};
+use numaio_machine::conditions::{self, Conditions};
+use numaio_machine::devices::{self, DeviceKind};
+use numaio_machine::findings::{find, Severity};
+use numaio_machine::ids::NodeId;
+use numaio_machine::near::{NearDevice, Resolved};
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::{HugePages, Topology};
+use numaio_machine::workload::Direction;
+
+const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+
+/// Everything that is found of a machine.
+fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
+    topology.devices = devices::read(&server.tree, &topology);
+    topology.findings.extend(find(&topology, conditions));
+    look(&server.tree, &topology, conditions)
+}
+
+fn read(server: &Server) -> Vec<Symptom> {
+    all(server, two_sockets(), &conditions::read(&server.tree))
+}
+
+/// The one of a rule.
+fn only(symptoms: Vec<Symptom>, rule: &str) -> Symptom {
+    let rules: Vec<String> = symptoms.iter().map(|it| it.finding.rule.clone()).collect();
+    let mut of_rule = symptoms.into_iter().filter(|it| it.finding.rule == rule);
+    let one = of_rule.next().unwrap_or_else(|| panic!("no {rule} in {rules:?}"));
+    assert!(of_rule.next().is_none(), "more than one {rule}");
+    one
+}
+
+fn nodes(list: &str) -> NodeSet {
+    NodeSet::parse_list(list).expect("a list")
+}
+
+/// A file makes a rule speak, and without it the rule is silent; gives the symptom.
+fn file_shows(rule: &str, path: &str, content: &str) -> Symptom {
+    let mut server = server();
+    assert!(read(&server).iter().all(|it| it.finding.rule != rule), "{rule} without {path}");
+    server.tree.file(path, format!("{content}\n"));
+    let symptom = only(read(&server), rule);
+    assert!(symptom.finding.evidence.contains(path), "{}", symptom.finding.evidence);
+    symptom
+}
+
+#[test]
+fn settings_of_the_kernel_have_their_commands_and_what_takes_them_back() {
+    let reclaim = file_shows("zone-reclaim", "/proc/sys/vm/zone_reclaim_mode", "1");
+    assert_eq!(reclaim.mend.commands, ["sysctl -w vm.zone_reclaim_mode=0"]);
+    assert_eq!(reclaim.mend.undo, ["sysctl -w vm.zone_reclaim_mode=1"]);
+    assert!(reclaim.finding.evidence.ends_with(": 1"));
+    let balancing = file_shows("numa-balancing", "/proc/sys/kernel/numa_balancing", "2");
+    assert_eq!(balancing.mend.undo, ["sysctl -w kernel.numa_balancing=2"]);
+    let huge = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let never = file_shows("huge-pages-off", huge, "always madvise [never]");
+    assert_eq!(never.mend.commands, [format!("echo madvise > {huge}")]);
+    let pressure = file_shows(
+        "memory-pressure",
+        "/proc/pressure/memory",
+        "some avg10=1.00 avg60=7.25 avg300=0.10 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0",
+    );
+    assert!(pressure.finding.what.contains("7.25 %"), "{}", pressure.finding.what);
+}
+
+#[test]
+fn what_is_as_it_should_be_is_not_told() {
+    let mut server = server();
+    let before = read(&server).len();
+    for (path, content) in [
+        ("/proc/sys/vm/zone_reclaim_mode", "0"),
+        ("/proc/pressure/memory", "some avg10=9.00 avg60=1.00 avg300=0.00 total=0"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        (&format!("{CPUFREQ}/scaling_governor"), "performance"),
+        (&format!("{CPUFREQ}/scaling_max_freq"), "3000000"),
+        (&format!("{CPUFREQ}/cpuinfo_max_freq"), "3000000"),
+        ("/sys/devices/system/node/node0/numastat", "numa_hit 1000000\nnuma_foreign 5000"),
+        ("/sys/kernel/mm/numa/demotion_enabled", "true"),
+    ] {
+        server.tree.file(path, content);
+    }
+    assert_eq!(read(&server).len(), before);
+}
+
+#[test]
+fn broken_files_are_passed_over() {
+    let mut server = server();
+    let before = read(&server).len();
+    for path in [
+        "/proc/sys/vm/zone_reclaim_mode",
+        "/proc/pressure/memory",
+        &format!("{CPUFREQ}/scaling_max_freq"),
+        &format!("{CPUFREQ}/cpuinfo_max_freq"),
+        "/sys/devices/system/node/node0/numastat",
+        "/sys/devices/system/cpu/cpufreq/boost",
+        "/proc/5/io",
+    ] {
+        for content in
+            ["", "-1", "numa_hit x\nnuma_foreign 99999999999999999999", "some avg60=", "\u{0}\u{ff}"]
+        {
+            server.tree.file(path, content);
+            assert_eq!(read(&server).len(), before, "{path}: {content:?}");
+        }
+    }
+}
+
+#[test]
+fn slow_clocks_are_found_by_governor_limit_and_turbo() {
+    let governor = file_shows("cpu-governor", &format!("{CPUFREQ}/scaling_governor"), "schedutil");
+    assert_eq!(governor.mend.undo, ["cpupower frequency-set -g schedutil"]);
+    assert_eq!(governor.finding.severity, Severity::Note);
+    let mut server = server();
+    server.tree.file(&format!("{CPUFREQ}/scaling_governor"), "powersave");
+    for (driver, severity) in [("acpi-cpufreq", Severity::Warning), ("intel_pstate", Severity::Note)] {
+        server.tree.file(&format!("{CPUFREQ}/scaling_driver"), driver);
+        assert_eq!(only(read(&server), "cpu-governor").finding.severity, severity, "{driver}");
+    }
+    server.tree.file(&format!("{CPUFREQ}/scaling_max_freq"), "1200000");
+    server.tree.file(&format!("{CPUFREQ}/cpuinfo_max_freq"), "3100000");
+    let capped = only(read(&server), "cpu-frequency-capped");
+    assert_eq!(capped.mend.commands, ["cpupower frequency-set -u 3100000"]);
+    assert_eq!(capped.mend.undo, ["cpupower frequency-set -u 1200000"]);
+    let turbo = file_shows("turbo-off", "/sys/devices/system/cpu/cpufreq/boost", "0");
+    assert_eq!(turbo.mend.commands, ["echo 1 > /sys/devices/system/cpu/cpufreq/boost"]);
+}
+
+#[test]
+fn a_node_that_spills_names_where_its_pages_go() {
+    let file = "/sys/devices/system/node/node1/numastat";
+    let spills = file_shows("node-spills", file, "numa_hit 900000\nnuma_miss 3\nnuma_foreign 100000");
+    assert!(spills.finding.evidence.ends_with("numa_foreign 100000: 10 %"), "{}", spills.finding.evidence);
+    let effect = Effect::AnyOf { nodes: nodes("0"), direction: None, share: 0.1 };
+    assert_eq!((spills.target, spills.effect), (Some(NodeId(1)), effect));
+}
+
+#[test]
+fn memory_without_cpus_and_uneven_memory_are_told() {
+    let server = server();
+    let mut topology = two_sockets();
+    topology.nodes.push(devices_support::machine(&[(2, "", 1)]).nodes.remove(0));
+    let found = only(all(&server, topology.clone(), &Conditions::default()), "memory-only-node");
+    assert_eq!(found.effect, Effect::any_of(nodes("2")));
+    let mut demoting = devices_support::server::server();
+    demoting.tree.file("/sys/kernel/mm/numa/demotion_enabled", "true\n");
+    let demotion = only(all(&demoting, topology, &Conditions::default()), "memory-demotion");
+    assert_eq!(demotion.mend.commands, ["echo false > /sys/kernel/mm/numa/demotion_enabled"]);
+    let mut topology = two_sockets();
+    topology.nodes[1].memory.as_mut().expect("memory").total_bytes = 16 << 30;
+    let uneven = only(all(&server, topology, &Conditions::default()), "memory-uneven");
+    assert_eq!(uneven.finding.subject, "node 1");
+}
+
+#[test]
+fn huge_pages_are_short_where_none_are_free_and_others_have_some() {
+    let server = server();
+    let pool = |total, free| HugePages { page_bytes: 2 << 20, total, free };
+    let found = |pools: [HugePages; 2]| {
+        let mut topology = two_sockets();
+        topology.nodes.iter_mut().zip(pools).for_each(|(node, pool)| node.huge_pages = vec![pool]);
+        let all = all(&server, topology, &Conditions::default());
+        all.into_iter().filter(|it| it.finding.rule == "huge-pages-short").collect::<Vec<Symptom>>()
+    };
+    assert!(found([pool(0, 0), pool(0, 0)]).is_empty(), "nobody wants any");
+    assert!(found([pool(64, 1), pool(64, 64)]).is_empty());
+    let missing = found([pool(64, 64), pool(0, 0)]);
+    let file = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages";
+    assert_eq!(missing[0].mend.commands, [format!("echo 64 > {file}")]);
+    assert_eq!(missing[0].mend.undo, [format!("echo 0 > {file}")]);
+    assert_eq!(found([pool(64, 0), pool(64, 9)])[0].finding.subject, "node 0");
+    let too_many = found([pool(1 << 40, 1), pool(0, 0)]);
+    assert!(too_many[0].mend.commands.is_empty(), "they do not fit: {:?}", too_many[0].mend);
+}
+
+#[test]
+fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
+    let mut server = server();
+    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    let symptom = only(read(&server), "irq-foreign-node");
+    assert_eq!(
+        symptom.effect,
+        Effect::AnyOf { nodes: nodes("0"), direction: Some(Direction::Read), share: 1.0 }
+    );
+    assert_eq!((symptom.target, symptom.finding.severity), (Some(NodeId(1)), Severity::Warning));
+    let name = symptom.finding.subject.clone();
+    assert_eq!(symptom.mend.commands, [format!("numaio irq apply {name}")]);
+    assert_eq!(symptom.mend.undo, [format!("numaio irq undo {name}")]);
+    // What balances them would move them again, and numaio irq apply refuses while it runs.
+    server.tree.dir("/sys/fs/cgroup/system.slice/irqbalance.service");
+    let symptom = only(read(&server), "irq-foreign-node");
+    assert_eq!(symptom.mend.commands[0], "systemctl stop irqbalance");
+    assert_eq!(symptom.mend.undo[1], "systemctl start irqbalance");
+    let runs = only(read(&server), "irqbalance-runs");
+    assert!(runs.finding.evidence.contains("irqbalance.service"), "{}", runs.finding.evidence);
+}
+
+#[test]
+fn interrupts_that_the_kernel_manages_have_no_command() {
+    let mut server = server();
+    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    for irq in [40, 41] {
+        server.tree.file(&format!("/sys/kernel/debug/irq/irqs/{irq}"), "IRQD_AFFINITY_MANAGED\n");
+    }
+    assert!(only(read(&server), "irq-foreign-node").mend.commands.is_empty());
+}
+
+#[test]
+fn few_queues_and_steering_to_the_other_node_are_found() {
+    let queue = format!("/sys/devices/{NIC}/net/eth2/queues/rx-0/rps_cpus");
+    let mut server = server();
+    server.tree.file(&queue, "00\n");
+    let few = only(read(&server), "queues-few");
+    assert_eq!((few.finding.subject.as_str(), few.finding.severity), ("eth2", Severity::Warning));
+    assert!(few.finding.what.contains("1 receive queue for 4 cores"), "{}", few.finding.what);
+    assert_eq!(few.mend.commands, ["numaio irq apply eth2"]);
+    // A queue for each core.
+    for number in 1..4 {
+        server.tree.file(&queue.replace("rx-0", &format!("rx-{number}")), "00\n");
+    }
+    assert!(read(&server).iter().all(|it| it.finding.rule != "queues-few"));
+    for number in 1..4 {
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/eth2/queues/rx-{number}"));
+    }
+    // CPUs 4 to 7 are those of its node.
+    server.tree.file(&queue, "f0\n");
+    let rules: Vec<String> = read(&server).into_iter().map(|it| it.finding.rule).collect();
+    assert!(!rules.iter().any(|rule| rule == "queues-few" || rule == "rps-foreign-node"), "{rules:?}");
+    server.tree.file(&queue, "31\n");
+    let far = only(read(&server), "rps-foreign-node");
+    assert!(far.finding.what.contains("as 0"), "{}", far.finding.what);
+    assert!(far.finding.evidence.contains("CPUs 0,4-5"), "{}", far.finding.evidence);
+}
+
+#[test]
+fn an_iommu_that_is_strict_costs_and_one_that_is_lazy_is_noted() {
+    let mut server = server();
+    server.tree.link(&format!("/sys/devices/{NIC}/iommu_group"), "/sys/kernel/iommu_groups/12");
+    let file = "/sys/kernel/iommu_groups/12/type";
+    for (kind, rule, severity) in
+        [("DMA", "iommu-strict", Severity::Warning), ("DMA-FQ", "iommu-translates", Severity::Note)]
+    {
+        server.tree.file(file, format!("{kind}\n"));
+        let found = only(read(&server), rule);
+        assert_eq!((found.finding.severity, found.finding.evidence), (severity, format!("{file}: {kind}")));
+    }
+    server.tree.file(file, "identity\n");
+    assert!(read(&server).iter().all(|it| !it.finding.rule.starts_with("iommu")));
+}
+
+#[test]
+fn a_link_that_lost_half_its_lanes_costs_half() {
+    let mut server = server();
+    server.link(NIC, "16.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "16.0 x8 16.0 x16");
+    let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
+    assert_eq!(found.expect("a degraded link").effect, Effect::OfLink(0.5));
+    // The slot is less than the card.
+    server.link(NIC, "8.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "8.0 x8 8.0 x8");
+    let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
+    assert_eq!(found.expect("a narrow slot").effect, Effect::OfLink(0.75));
+}
+
+#[test]
+fn the_node_of_a_device_is_closed_to_this_process() {
+    let server = server();
+    let mut topology = two_sockets();
+    topology.nodes[1].memory_allowed = false;
+    topology.confinement.by = vec!["cgroup v2 /system.slice/x.service (cpuset.mems.effective)".into()];
+    topology.confinement.cgroup = Some("/system.slice/x.service".into());
+    let closed = only(all(&server, topology.clone(), &Conditions::default()), "device-node-closed");
+    assert_eq!((closed.target, closed.effect), (Some(NodeId(1)), Effect::any_of(nodes("0"))));
+    assert!(closed.mend.commands[0].contains("systemctl set-property --runtime x.service AllowedCPUs="));
+    topology.confinement.cgroup = Some("/a/$(reboot).service".into());
+    let hostile = only(all(&server, topology, &Conditions::default()), "device-node-closed");
+    assert!(hostile.mend.commands.is_empty(), "{:?}", hostile.mend);
+}
+
+#[test]
+fn stacked_devices_are_known_by_their_names() {
+    let mut tree = server().tree;
+    for name in ["md0", "dm-3", "mdx", "sda", "dm-"] {
+        tree.dir(&format!("/sys/block/{name}"));
+    }
+    tree.dir("/sys/class/net/bond0/bonding").dir("/sys/class/net/eth7");
+    let names: Vec<String> = stacks(&tree).iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["bond0", "dm-3", "md0"]);
+}
+
+#[test]
+fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
+    let part = |name: &str, node: &str, share: f64| NearDevice {
+        index: 0,
+        step: 0,
+        name: name.into(),
+        kind: DeviceKind::Nvme,
+        pci: None,
+        share,
+        nodes: nodes(node),
+    };
+    let told = |devices: Vec<NearDevice>| {
+        let raid = Resolved {
+            handle: "md0".into(),
+            chain: Vec::new(),
+            devices,
+            nodes: Vec::new(),
+            findings: Vec::new(),
+        };
+        spans(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
+    };
+    let two = told(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
+    assert_eq!(two.expect("it spans"), "Its parts hang on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
+    assert_eq!(told(vec![part("nvme0n1", "0", 0.5), part("nvme2n1", "0", 0.5)]), None);
+    assert_eq!(told(vec![part("nvme0n1", "0", 1.0), part("standby", "1", 0.0)]), None);
+    assert_eq!(
+        told(vec![part("nvme0n1", "0", 0.5), part("far", "", 0.5)]),
+        None,
+        "of one nobody knows the node"
+    );
+}
+
+fn program(pid: u32, bytes_per_s: Option<f64>) -> Program {
+    Program {
+        pid,
+        name: "fio".into(),
+        bytes_per_s,
+        device: ("sda".into(), 0),
+        node: NodeId(0),
+        near: nodes("0"),
+        threads_on: [(NodeId(1), 2)].into_iter().collect(),
+        bytes_on: Some([(NodeId(0), 1 << 20), (NodeId(1), 3 << 20)].into_iter().collect()),
+        allowed: CpuSet::parse_list("0-7").expect("a list"),
+    }
+}
+
+#[test]
+fn a_program_that_moves_much_is_told_with_how_to_move_it_and_others_are_counted() {
+    let topology = two_sockets();
+    let found = remote(&topology, &[program(7, Some(35e6)), program(8, Some(1e3)), program(9, None)]);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].finding.severity, Severity::Warning);
+    assert_eq!(found[0].mend.commands, ["taskset -a -p -c 0-3 7", "migratepages 7 1 0"]);
+    assert_eq!(found[0].mend.undo, ["taskset -a -p -c 0-7 7", "migratepages 7 0 1"]);
+    let shares = [(NodeId(0), 0.25), (NodeId(1), 0.75)].into_iter().collect();
+    assert_eq!(found[0].effect, Effect::Shares(shares));
+    assert!(found[1].finding.what.starts_with("2 programs"), "{}", found[1].finding.what);
+    assert!(remote(&topology, &[]).is_empty());
+}

@@ -1,0 +1,190 @@
+//! What symptoms cost, by what was measured, and which is the dearest.
+//!
+//! Nothing is invented: a cost stands on measured I/O of the device, else on the copy model of its node, else on the
+//! registers of its link; where there is none of these, it is unknown, with the command that would tell.
+
+#[cfg(test)]
+mod tests;
+
+use crate::views::{copy_views, io_views};
+use crate::Subject;
+use numaio_machine::checkup::{Effect, Symptom};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
+use numaio_schema::{Cost, Diagnosed, IoRecord, Loss, Model, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Share of a class's best by which its members may lie below it, where views are cut; costs do not depend on it.
+const LEVEL: f64 = 0.1;
+
+/// Less than this share of a bandwidth is no loss that a measurement could tell.
+const NOTHING: f64 = 0.01;
+
+/// What is known of a machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The machine.
+    pub topology: &'a Topology,
+    /// Models of it, newest first.
+    pub models: &'a [Model],
+    /// Measured I/O of its devices, newest first.
+    pub io: &'a [IoRecord],
+}
+
+/// Bandwidth by node toward a target in one direction.
+struct Measured {
+    direction: Direction,
+    by_node: BTreeMap<NodeId, f64>,
+    title: String,
+}
+
+/// Symptoms with what they cost, the dearest first. Of those whose cost is not known the gravest come first, and what costs
+/// nothing comes last.
+pub fn diagnose(known: &Known, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
+    let mut found: Vec<Diagnosed> = symptoms
+        .into_iter()
+        .map(|symptom| Diagnosed {
+            cost: cost(known, &symptom),
+            finding: symptom.finding,
+            mend: symptom.mend,
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        let rank = |it: &Diagnosed| match &it.cost {
+            Cost::Known { .. } => 0,
+            Cost::Unknown { .. } => 1,
+            Cost::Nothing => 2,
+        };
+        let most = |it: &Diagnosed| it.cost.most().unwrap_or(0.0);
+        rank(a)
+            .cmp(&rank(b))
+            .then(most(b).total_cmp(&most(a)))
+            .then(b.finding.severity.cmp(&a.finding.severity))
+            .then_with(|| (&a.finding.rule, &a.finding.subject).cmp(&(&b.finding.rule, &b.finding.subject)))
+    });
+    found
+}
+
+fn cost(known: &Known, symptom: &Symptom) -> Cost {
+    match &symptom.effect {
+        Effect::Nothing => Cost::Nothing,
+        Effect::FindOut(find_out) => Cost::Unknown { find_out: find_out.clone() },
+        Effect::OfLink(share) => Cost::Known {
+            target: None,
+            losses: vec![Loss { direction: None, least: *share, most: *share }],
+            basis: "the speed and width of the link".to_owned(),
+        },
+        Effect::AnyOf { nodes, direction, share } => {
+            let wanted = |measured: &&Measured| direction.is_none_or(|only| only == measured.direction);
+            modelled(known, symptom, &|measured| {
+                Some(measured).filter(wanted).and_then(|measured| any_of(measured, nodes, *share))
+            })
+        }
+        Effect::Shares(shares) => modelled(known, symptom, &|measured| together(measured, shares)),
+    }
+}
+
+/// The worst that any of the targets loses; unknown if none of them was measured.
+fn modelled(known: &Known, symptom: &Symptom, lost: &dyn Fn(&Measured) -> Option<Loss>) -> Cost {
+    let targets: NodeSet = match symptom.target {
+        Some(target) => NodeSet::one(target),
+        None => known.topology.device_nodes(),
+    };
+    let of_target = |target: NodeId| {
+        let measured = measured(known, target, symptom.device);
+        let mut losses: Vec<Loss> = measured.iter().filter_map(lost).collect();
+        losses.sort_by(|a, b| b.most.total_cmp(&a.most));
+        let titles: BTreeSet<&str> = measured.iter().map(|measured| measured.title.as_str()).collect();
+        let basis = titles.into_iter().collect::<Vec<&str>>().join("; ");
+        losses.first()?;
+        Some(Cost::Known { target: Some(target), losses, basis })
+    };
+    let costs = targets.iter().filter_map(of_target);
+    let worst = costs.max_by(|a, b| a.most().unwrap_or(0.0).total_cmp(&b.most().unwrap_or(0.0)));
+    match worst {
+        Some(cost) if cost.most().is_some_and(|most| most < NOTHING) => Cost::Nothing,
+        Some(cost) => cost,
+        None => unmeasured(known, &targets),
+    }
+}
+
+/// Where nothing was measured: what would measure it.
+fn unmeasured(known: &Known, targets: &NodeSet) -> Cost {
+    if known.topology.memory_nodes().len() < 2 {
+        // Buffers cannot lie anywhere else.
+        return Cost::Nothing;
+    }
+    // The nodes of devices are modelled without being asked for.
+    let of_devices = known.topology.device_nodes();
+    let find_out = match targets.iter().all(|node| of_devices.contains(node)) {
+        true => "run numaio model",
+        false => "run numaio model --all",
+    };
+    Cost::Unknown { find_out: find_out.to_owned() }
+}
+
+/// Both directions, each by measured I/O of the device if there is some, else by the copy model.
+fn measured(known: &Known, target: NodeId, device: Option<usize>) -> Vec<Measured> {
+    let subject = Subject { machine: &known.topology.identity.fingerprint, target, level: LEVEL };
+    let device = device.and_then(|index| known.topology.devices.get(index));
+    let of_device = known
+        .io
+        .iter()
+        .filter(|record| device.is_some_and(|device| device.answers_to(&record.device.name)))
+        .flat_map(|record| io_views(record, &subject));
+    let of_model = known.models.iter().flat_map(|model| copy_views(model, &subject));
+    // What several nodes are needed to tell, one alone does not.
+    let views: Vec<View> = of_device.chain(of_model).filter(|view| view.nodes.len() > 1).collect();
+    let first = |direction: Direction| {
+        let view = views.iter().find(|view| view.direction == Some(direction))?;
+        Some(Measured {
+            direction,
+            by_node: view.nodes.iter().map(|value| (value.node, value.value)).collect(),
+            title: if view.name.starts_with("io-") {
+                view.title.clone()
+            } else {
+                "the copy model".to_owned()
+            },
+        })
+    };
+    [Direction::Write, Direction::Read].into_iter().filter_map(first).collect()
+}
+
+fn best(measured: &Measured) -> Option<f64> {
+    measured.by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)
+}
+
+/// The range over nodes of which nobody knows which one it is; the rest of the buffers loses nothing (Equation 1 again).
+fn any_of(measured: &Measured, nodes: &NodeSet, share: f64) -> Option<Loss> {
+    let best = best(measured)?;
+    let lost =
+        nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| share * (1.0 - value / best));
+    let (least, most) =
+        lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
+    least.is_finite().then_some(Loss { direction: Some(measured.direction), least, most })
+}
+
+/// Bandwidths add up by the shares of buffers on each node (Li et al., Equation 1); none if a node with a share was not
+/// measured.
+fn together(measured: &Measured, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
+    let best = best(measured)?;
+    let parts = shares.iter().filter(|(_, share)| **share > 0.0);
+    let values: Option<Vec<f64>> =
+        parts.map(|(node, share)| Some(share * measured.by_node.get(node)?)).collect();
+    let lost = 1.0 - values?.iter().sum::<f64>() / best;
+    Some(Loss { direction: Some(measured.direction), least: lost.max(0.0), most: lost.max(0.0) })
+}
+
+/// Of several devices that were asked for: symptoms of others are left out, those of the whole machine stay.
+pub fn about_devices(symptoms: Vec<Symptom>, topology: &Topology, devices: &[usize]) -> Vec<Symptom> {
+    let nodes: NodeSet =
+        devices.iter().filter_map(|index| topology.devices.get(*index)?.locality.node).collect();
+    let concerns = |symptom: &Symptom| match (symptom.device, symptom.target) {
+        (Some(device), _) => devices.contains(&device),
+        (None, Some(target)) => nodes.contains(target),
+        (None, None) => true,
+    };
+    symptoms.into_iter().filter(concerns).collect()
+}

@@ -1,0 +1,160 @@
+use super::*;
+use crate::placement::tests::{machine, paper};
+use crate::testing::{cell, record};
+use numaio_machine::checkup::Mend;
+use numaio_machine::devices::{Device, DeviceKind, Locality};
+use numaio_machine::findings::{Finding, Severity};
+use Direction::{Read, Write};
+
+fn nodes(list: &str) -> NodeSet {
+    NodeSet::parse_list(list).expect("a list")
+}
+
+/// The paper's machine with a drive on node 7 and one on node 0.
+fn topology() -> Topology {
+    let drive = |name: &str, node: u32| Device {
+        kind: DeviceKind::Nvme,
+        names: vec![name.into()],
+        name_classes: BTreeMap::new(),
+        pci: None,
+        path: String::new(),
+        ids: None,
+        class: None,
+        model: String::new(),
+        driver: None,
+        locality: Locality { node: Some(NodeId(node)), ..Locality::default() },
+        link: None,
+        upstream: Vec::new(),
+        power: None,
+        irqs: Vec::new(),
+        sriov: None,
+        port_bits_per_s: None,
+    };
+    Topology { devices: vec![drive("nvme0n1", 7), drive("nvme1n1", 0)], ..machine(8, 4) }
+}
+
+fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) -> Symptom {
+    let finding = Finding {
+        severity,
+        rule: rule.into(),
+        subject: "it".into(),
+        what: String::new(),
+        evidence: String::new(),
+        remedy: String::new(),
+    };
+    let device = target.map(|target| if target == 7 { 0 } else { 1 });
+    Symptom { finding, device, target: target.map(NodeId), effect, mend: Mend::default() }
+}
+
+/// The cost of one effect on the drive of a node, with the paper's model.
+fn cost_of(target: Option<u32>, effect: Effect, io: &[IoRecord]) -> Cost {
+    let (topology, models) = (topology(), [paper()]);
+    let known = Known { topology: &topology, models: &models, io };
+    diagnose(&known, vec![symptom("r", Severity::Warning, target, effect)]).remove(0).cost
+}
+
+/// Losses in percent: direction, least, most.
+fn percents(cost: &Cost) -> Vec<(Option<Direction>, f64, f64)> {
+    let percent = |share: f64| (share * 1000.0).round() / 10.0;
+    match cost {
+        Cost::Known { losses, .. } => {
+            losses.iter().map(|loss| (loss.direction, percent(loss.least), percent(loss.most))).collect()
+        }
+        other => panic!("not known: {other:?}"),
+    }
+}
+
+/// Table V of the paper: node 4 reads 27.9 Gbit/s, node 0 reads 40.9, and the best, node 7, 51.2.
+#[test]
+fn buffers_on_one_of_several_nodes_lose_between_the_best_and_the_worst_of_them() {
+    let read =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("0,4"), direction: Some(Read), share: 1.0 }, &[]);
+    assert_eq!(percents(&read), [(Some(Read), 20.1, 45.5)]);
+    assert!(matches!(&read, Cost::Known { basis, target: Some(NodeId(7)), .. } if basis == "the copy model"));
+    // The worse direction stands first: writing from node 3 gives 25.0 of 51.2.
+    let both = cost_of(Some(7), Effect::any_of(nodes("3")), &[]);
+    assert_eq!(percents(&both), [(Some(Write), 51.2, 51.2), (Some(Read), 8.4, 8.4)]);
+    assert_eq!(cost_of(Some(7), Effect::any_of(nodes("7")), &[]), Cost::Nothing);
+    // Of a quarter of the buffers it is a quarter.
+    let part = Effect::AnyOf { nodes: nodes("3"), direction: Some(Write), share: 0.25 };
+    assert_eq!(percents(&cost_of(Some(7), part, &[])), [(Some(Write), 12.8, 12.8)]);
+}
+
+#[test]
+fn buffers_on_several_nodes_add_up_by_their_shares() {
+    let shares = [(NodeId(7), 0.5), (NodeId(3), 0.5), (NodeId(99), 0.0)].into_iter().collect();
+    let half = cost_of(Some(7), Effect::Shares(shares), &[]);
+    // Equation 1: half of 51.2 and half of 25.0 is 38.1.
+    assert_eq!(percents(&half), [(Some(Write), 25.6, 25.6), (Some(Read), 4.2, 4.2)]);
+    let unmeasured = [(NodeId(7), 0.5), (NodeId(99), 0.5)].into_iter().collect();
+    assert!(matches!(cost_of(Some(7), Effect::Shares(unmeasured), &[]), Cost::Unknown { .. }));
+}
+
+#[test]
+fn measured_io_of_the_device_goes_before_the_model() {
+    let io = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(4, 1)], 24.0)]);
+    let io = [io];
+    let measured =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &io);
+    assert_eq!(percents(&measured), [(Some(Read), 20.0, 20.0)]);
+    assert!(matches!(&measured, Cost::Known { basis, .. } if basis.contains("nvme0n1")), "{measured:?}");
+    // Of one node alone nobody knows what another one gives.
+    let alone = [record(7, vec![cell(Read, &[(7, 1)], 30.0)])];
+    let by_model =
+        cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &alone);
+    assert_eq!(percents(&by_model), [(Some(Read), 45.5, 45.5)]);
+}
+
+#[test]
+fn nothing_is_invented() {
+    let unknown = |cost: Cost| match cost {
+        Cost::Unknown { find_out } => find_out,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(unknown(cost_of(Some(0), Effect::any_of(nodes("4")), &[])), "run numaio model");
+    assert_eq!(unknown(cost_of(Some(5), Effect::any_of(nodes("4")), &[])), "run numaio model --all");
+    assert_eq!(unknown(cost_of(None, Effect::FindOut("look".into()), &[])), "look");
+    // Without a target the worst of all devices counts, as far as it is known.
+    assert_eq!(
+        percents(&cost_of(None, Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &[]))
+            .len(),
+        1
+    );
+    let one = Topology { nodes: machine(1, 2).nodes, ..topology() };
+    let known = Known { topology: &one, models: &[], io: &[] };
+    let low = symptom("r", Severity::Warning, Some(0), Effect::any_of(nodes("0")));
+    assert_eq!(diagnose(&known, vec![low]).remove(0).cost, Cost::Nothing);
+}
+
+#[test]
+fn the_dearest_stand_first_and_what_costs_nothing_last() {
+    let (topology, models) = (topology(), [paper()]);
+    let known = Known { topology: &topology, models: &models, io: &[] };
+    let find_out = || Effect::FindOut(String::new());
+    let symptoms = vec![
+        symptom("nothing", Severity::Problem, None, Effect::Nothing),
+        symptom("unknown-note", Severity::Note, None, find_out()),
+        symptom("link", Severity::Note, Some(7), Effect::OfLink(0.25)),
+        symptom("unknown-problem", Severity::Problem, None, find_out()),
+        symptom("half", Severity::Warning, Some(7), Effect::any_of(nodes("3"))),
+    ];
+    let order: Vec<String> = diagnose(&known, symptoms).into_iter().map(|it| it.finding.rule).collect();
+    assert_eq!(order, ["half", "link", "unknown-problem", "unknown-note", "nothing"]);
+}
+
+#[test]
+fn of_one_device_what_others_suffer_is_left_out() {
+    let topology = topology();
+    let any = || Effect::Nothing;
+    let of_node = |node: u32| Symptom { device: None, ..symptom("node", Severity::Note, Some(node), any()) };
+    let symptoms = vec![
+        symptom("own", Severity::Note, Some(7), any()),
+        symptom("other", Severity::Note, Some(0), any()),
+        symptom("machine", Severity::Note, None, any()),
+        of_node(7),
+        of_node(3),
+    ];
+    let kept: Vec<String> =
+        about_devices(symptoms, &topology, &[0]).into_iter().map(|it| it.finding.rule).collect();
+    assert_eq!(kept, ["own", "machine", "node"]);
+}

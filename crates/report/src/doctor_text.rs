@@ -1,0 +1,118 @@
+//! What costs bandwidth, for people.
+
+use crate::style::{Page, TextStyle};
+use crate::words;
+use numaio_machine::findings::Severity;
+use numaio_machine::workload::Direction;
+use numaio_schema::{Cost, Diagnosed, Diagnosis, Loss};
+
+/// Findings, the dearest first: what was seen, what it costs, what mends it.
+pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let of = match diagnosis.devices.as_slice() {
+        [] => words::machine_name(&diagnosis.machine),
+        devices => format!("{} of {}", devices.join(", "), words::machine_name(&diagnosis.machine)),
+    };
+    page.paragraph(0, 2, &format!("What costs I/O bandwidth on {of}: {}", summary(&diagnosis.findings)));
+    for group in alike(&diagnosis.findings) {
+        page.blank();
+        write(&mut page, &group);
+    }
+    if !diagnosis.unseen.is_empty() {
+        page.heading("Not looked at");
+        diagnosis.unseen.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
+    }
+    page.into_text()
+}
+
+/// `1 problem, 2 warnings, 3 notes`, or `nothing was found`.
+fn summary(findings: &[Diagnosed]) -> String {
+    let count = |severity: Severity| {
+        let number = findings.iter().filter(|found| found.finding.severity == severity).count();
+        if number == 0 {
+            String::new()
+        } else {
+            words::count(number, words::severity(severity))
+        }
+    };
+    match words::joined([Severity::Problem, Severity::Warning, Severity::Note].map(count), ", ") {
+        empty if empty.is_empty() => "nothing was found".to_owned(),
+        counts => counts,
+    }
+}
+
+/// Findings that differ in nothing but their subject, in the order of the first of each.
+fn alike(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
+    let mut groups: Vec<Vec<&Diagnosed>> = Vec::new();
+    for found in findings {
+        let same = |group: &&mut Vec<&Diagnosed>| {
+            let first = group[0];
+            let key =
+                |it: &Diagnosed| (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone());
+            key(first) == key(found) && first.cost == found.cost
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(found),
+            None => groups.push(vec![found]),
+        }
+    }
+    groups
+}
+
+/// Lines of one kind that are shown of a group.
+const MOST_LINES: usize = 4;
+
+fn write(page: &mut Page, group: &[&Diagnosed]) {
+    let first = group[0];
+    let subjects = words::joined(group.iter().map(|found| words::short(&found.finding.subject)), ", ");
+    let severity = words::severity(first.finding.severity);
+    page.paragraph(0, 4, &format!("{severity}: {subjects}: {} [{}]", first.finding.what, first.finding.rule));
+    lines(page, "seen: ", group.iter().map(|found| found.finding.evidence.clone()));
+    page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
+    page.paragraph(2, 2, &format!("mend: {}", first.finding.remedy));
+    lines(page, "$ ", group.iter().flat_map(|found| found.mend.commands.clone()));
+    lines(page, "back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
+}
+
+/// Each once, and how many more there are.
+fn lines(page: &mut Page, title: &str, texts: impl Iterator<Item = String>) {
+    let mut once: Vec<String> = Vec::new();
+    for text in texts.filter(|text| !text.trim().is_empty()) {
+        if !once.contains(&text) {
+            once.push(text);
+        }
+    }
+    let more = once.len().saturating_sub(MOST_LINES);
+    // One more line is no longer than saying so.
+    let shown = if more > 1 { MOST_LINES } else { once.len() };
+    once.iter().take(shown).for_each(|text| page.paragraph(2, 4, &format!("{title}{text}")));
+    if more > 1 {
+        page.paragraph(4, 2, &format!("and {more} more: --json has all"));
+    }
+}
+
+fn cost(cost: &Cost) -> String {
+    match cost {
+        Cost::Nothing => "nothing by itself".to_owned(),
+        Cost::Unknown { find_out } => format!("unknown: {find_out}"),
+        Cost::Known { target, losses, basis } => {
+            let losses: Vec<String> = losses.iter().map(loss).collect();
+            let of = target.map(|node| format!(" of devices on node {node}")).unwrap_or_default();
+            format!("{}{of}, by {basis}", losses.join(", "))
+        }
+    }
+}
+
+fn loss(loss: &Loss) -> String {
+    let of = match loss.direction {
+        Some(Direction::Write) => " of device write",
+        Some(Direction::Read) => " of device read",
+        None => " of both directions",
+    };
+    let percent = |share: f64| format!("{:.0}", share * 100.0);
+    let (least, most) = (percent(loss.least), percent(loss.most));
+    match least == most {
+        true => format!("{most} %{of}"),
+        false => format!("{least} to {most} %{of}"),
+    }
+}

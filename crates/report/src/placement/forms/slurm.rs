@@ -1,0 +1,69 @@
+//! Places as a batch script of Slurm (srun(1): --cpu-bind, --mem-bind).
+
+use super::comment;
+use super::memory::{Said, Speaker, NUMACTL};
+use crate::words;
+use numaio_machine::ids::Id;
+use numaio_machine::set::{CpuSet, IdSet};
+use numaio_schema::PlacementPlan;
+
+/// `prefer` takes the first node of each task.
+const SLURM: Speaker =
+    Speaker { name: "Slurm", binds: true, prefers: true, interleaves: false, remedy: NUMACTL };
+
+/// A script for `sbatch FILE COMMAND`. Maps of CPUs need the whole node, so that it asks for it.
+pub fn slurm(plan: &PlacementPlan) -> String {
+    let (said, mut notes) = SLURM.say_all(plan);
+    let memory = memory(&said).unwrap_or_else(|| {
+        notes.push(
+            "Slurm has one kind of --mem-bind for all tasks, and the plan has several: none is set"
+                .to_owned(),
+        );
+        String::new()
+    });
+    let mut lines = comment::lines(plan, notes);
+    lines.push(
+        "sbatch --nodelist=NODE FILE COMMAND [ARGUMENTS]; NODE is Slurm's name of this machine".to_owned(),
+    );
+    let cpus: Vec<&CpuSet> = plan.tasks.iter().map(|task| &task.cpus).collect();
+    let (tasks, most) = (cpus.len(), cpus.iter().map(|cpus| cpus.len()).max().unwrap_or(0));
+    format!(
+        "#!/bin/sh\n{}#SBATCH --nodes=1\n#SBATCH --exclusive\n#SBATCH --ntasks={tasks}\n\
+         #SBATCH --cpus-per-task={most}\n\
+         exec srun --ntasks={tasks} --cpus-per-task={most} --cpu-bind={}{memory} \"$@\"\n",
+        comment::hashed(&lines),
+        map("cpu", &cpus)
+    )
+}
+
+/// The one option that all tasks have in common; none if they have several.
+fn memory(said: &[Said]) -> Option<String> {
+    let all = |of: fn(&Said) -> Option<&IdSet<_>>| said.iter().map(of).collect::<Option<Vec<_>>>();
+    if let Some(bound) = all(|said| if let Said::Bind(nodes) = said { Some(nodes) } else { None }) {
+        return Some(format!(" --mem-bind={}", map("mem", &bound)));
+    }
+    if let Some(preferred) = all(|said| if let Said::Prefer(nodes) = said { Some(nodes) } else { None }) {
+        return Some(format!(" --mem-bind=prefer,{}", map("mem", &preferred)));
+    }
+    said.iter().all(|said| *said == Said::Local).then(|| " --mem-bind=local".to_owned())
+}
+
+/// `map_cpu:14,15` if each has one, or `mask_cpu:0xf0f0,0xf`.
+fn map<T: Id>(what: &str, sets: &[&IdSet<T>]) -> String {
+    let ones = sets.iter().all(|set| set.len() == 1);
+    let each = sets.iter().map(|set| match set.first() {
+        Some(only) if ones => only.number().to_string(),
+        _ => mask(set),
+    });
+    format!("{}_{what}:{}", if ones { "map" } else { "mask" }, words::joined(each, ","))
+}
+
+/// A mask in hexadecimal, without the commas of the kernel's.
+fn mask<T: Id>(set: &IdSet<T>) -> String {
+    let highest = set.iter().next_back().map_or(0, Id::number);
+    let digit = |place: u32| {
+        let bit = |bit: u32| u32::from(set.contains(T::from_number(place * 4 + bit))) << bit;
+        char::from_digit((0..4).map(bit).sum(), 16).unwrap_or('0')
+    };
+    format!("0x{}", (0..=highest / 4).rev().map(digit).collect::<String>())
+}

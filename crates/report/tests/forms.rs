@@ -1,0 +1,254 @@
+//! Places in the words of other programs: what each form says, and that it is silent about nothing.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::machines::{cpus, dl585, set};
+use numaio_machine::ids::CpuId;
+use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Identity;
+use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_report::forms;
+use numaio_schema::{
+    Basis, MachineSource, PlacementPlan, PlacementRequest, PlacementTarget, TaskPlace, PLACEMENT_SCHEMA,
+};
+use proptest::prelude::*;
+use MemoryPolicy::{Bind, Interleave, Preferred, WeightedInterleave};
+
+const FORMS: [&str; 9] =
+    ["numactl", "systemd", "slurm", "docker", "kubernetes", "libvirt", "openmp", "mpi", "fio"];
+
+fn form(name: &str, plan: &PlacementPlan) -> String {
+    match name {
+        "numactl" => forms::numactl(plan),
+        "systemd" => forms::systemd(plan),
+        "slurm" => forms::slurm(plan),
+        "docker" => forms::docker(plan),
+        "kubernetes" => forms::kubernetes(plan, &dl585()),
+        "libvirt" => forms::libvirt(plan, &dl585()),
+        "openmp" => forms::openmp(plan),
+        "mpi" => forms::mpi(plan),
+        _ => forms::fio(plan),
+    }
+}
+
+/// A task: its CPUs, their nodes, its memory.
+fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlace {
+    let memory = MemoryPlace { policy, nodes: set(memory) };
+    TaskPlace { target: Some(0), cpus: cpus(on), cpu_nodes: set(nodes), memory }
+}
+
+fn plan(tasks: Vec<TaskPlace>) -> PlacementPlan {
+    let target = PlacementTarget {
+        handle: "eth0".into(),
+        chain: Vec::new(),
+        device: "eth0".into(),
+        node: None,
+        irq_cpus: CpuSet::new(),
+        share: 1.0,
+        basis: Basis::Topology,
+        nodes: Vec::new(),
+    };
+    PlacementPlan {
+        schema: PLACEMENT_SCHEMA.into(),
+        numaio: "0.1.0".into(),
+        made_at: 0,
+        machine: Identity { fingerprint: "f".into(), hostname: "HOST".into(), ..dl585().identity },
+        source: MachineSource::Live,
+        request: PlacementRequest::default(),
+        targets: vec![target],
+        tasks,
+        reasons: Vec::new(),
+        rejected: Vec::new(),
+        compromises: Vec::new(),
+    }
+}
+
+/// What is no comment.
+fn said(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with("# ") && !line.starts_with("<!--")).collect()
+}
+
+/// A policy, the nodes of CPUs and of memory; for each of FORMS what stands in it, and whether it owns up to a lack.
+type Case = ((MemoryPolicy, &'static str, &'static str), [(&'static str, bool); 9]);
+
+const CASES: [Case; 6] = [
+    (
+        (Bind, "7", "7"),
+        [
+            ("--membind=7", false),
+            ("NUMAPolicy=bind\nNUMAMask=\nNUMAMask=7\n", false),
+            (" --mem-bind=map_mem:7 ", false),
+            (" --cpuset-mems=7", false),
+            ("memoryManagerPolicy: Static", false),
+            ("<memory mode='strict' nodeset='7'/>", false),
+            ("OMP_PLACES='{28},{29}'", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=bind:7\n", false),
+        ],
+    ),
+    (
+        (Preferred, "7", "7"),
+        [
+            ("--preferred=7", false),
+            ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=7\n", false),
+            (" --mem-bind=prefer,map_mem:7 ", false),
+            ("docker run --cpuset-cpus=28-29\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='preferred' nodeset='7'/>", false),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=prefer:7\n", false),
+        ],
+    ),
+    (
+        (Preferred, "7", "6-7"),
+        [
+            ("--preferred-many=6-7", false),
+            ("NUMAPolicy=local\nNUMAMask=\n", true),
+            (" --mem-bind=local ", true),
+            ("docker run --cpuset-cpus=28-29\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("</cputune>\n", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=local\n", true),
+        ],
+    ),
+    // Memory that no CPU of the task is beside: the kernel's own way would miss it.
+    (
+        (Preferred, "7", "2-3"),
+        [
+            ("--preferred-many=2-3", false),
+            ("NUMAPolicy=preferred\nNUMAMask=\nNUMAMask=2\n", true),
+            (" --mem-bind=prefer,map_mem:2 ", true),
+            (" --cpuset-mems=2-3\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='preferred' nodeset='2'/>", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=prefer:2\n", true),
+        ],
+    ),
+    (
+        (Interleave, "7", "2,7"),
+        [
+            ("--interleave=2,7", false),
+            ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", false),
+            (" --mem-bind=mask_mem:0x84 ", true),
+            (" --cpuset-mems=2,7\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='interleave' nodeset='2,7'/>", false),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=interleave:2,7\n", false),
+        ],
+    ),
+    (
+        (WeightedInterleave, "7", "2,7"),
+        [
+            ("--weighted-interleave=2,7", false),
+            ("NUMAPolicy=interleave\nNUMAMask=\nNUMAMask=2,7\n", true),
+            (" --mem-bind=mask_mem:0x84 ", true),
+            (" --cpuset-mems=2,7\n", true),
+            ("memoryManagerPolicy: None", true),
+            ("<memory mode='interleave' nodeset='2,7'/>", true),
+            ("OMP_NUM_THREADS=2", true),
+            ("slot=28-29", true),
+            ("numa_mem_policy=interleave:2,7\n", true),
+        ],
+    ),
+];
+
+#[test]
+fn each_form_says_memory_in_its_own_words_or_says_that_it_cannot() {
+    for ((policy, nodes, memory), expected) in CASES {
+        let plan = plan(vec![task("28-29", nodes, policy, memory)]);
+        for (name, (words, lacks)) in FORMS.iter().zip(expected) {
+            let text = form(name, &plan);
+            assert!(text.contains(words), "{name}, {policy:?} {memory}: no {words:?} in\n{text}");
+            assert_eq!(text.contains("has no words for"), lacks, "{name}, {policy:?} {memory}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_virtual_machine_on_several_nodes_has_a_node_for_each() {
+    let text = forms::libvirt(&plan(vec![task("24,28-29", "6-7", Bind, "6-7")]), &dl585());
+    for part in [
+        "<vcpupin vcpu='0' cpuset='24'/>",
+        "<memnode cellid='0' mode='strict' nodeset='6'/>",
+        "<memnode cellid='1' mode='strict' nodeset='7'/>",
+        "<cell id='0' cpus='0' ",
+        "<cell id='1' cpus='1-2' ",
+        "1 GiB here",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn slurm_says_one_thing_of_the_memory_of_all_tasks_or_nothing() {
+    let mixed = plan(vec![task("0", "0", Bind, "0"), task("4", "1", Preferred, "1")]);
+    let text = forms::slurm(&mixed);
+    assert!(
+        !said(&text).concat().contains("--mem-bind") && text.contains("# Note: Slurm has one kind"),
+        "{text}"
+    );
+    let bound = plan(vec![task("0", "0", Bind, "0"), task("4-5,8", "1-2", Bind, "1-2")]);
+    let text = forms::slurm(&bound);
+    assert!(text.contains("--cpu-bind=mask_cpu:0x1,0x130 --mem-bind=mask_mem:0x1,0x6 "), "{text}");
+}
+
+#[test]
+fn compromises_stand_in_comments() {
+    let mut plan = plan(vec![task("0", "0", Bind, "0")]);
+    plan.compromises = vec!["two devices, one task; with --tasks each has its own".into()];
+    for name in FORMS.into_iter().filter(|name| *name != "numactl") {
+        let text = form(name, &plan);
+        assert!(text.contains("Note: two devices, one task"), "{name}: {text}");
+    }
+}
+
+/// Any characters, those that end or begin something more often.
+fn name() -> impl Strategy<Value = String> {
+    let dangerous = prop::sample::select(vec!['\n', '\r', '\x1b', '-', '>', '<', '#', '\\', '\'', '"', '$']);
+    prop::collection::vec(prop_oneof![2 => any::<char>(), 3 => dangerous], 1..40)
+        .prop_map(|chars| chars.into_iter().collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn names_of_a_machine_stay_in_comments(names in prop::collection::vec(name(), 5)) {
+        let usual = plan(vec![task("28-29", "7", Preferred, "7"), task("24", "6", Preferred, "6")]);
+        let mut odd = usual.clone();
+        odd.targets[0].device = names[0].clone();
+        odd.machine.hostname = names[1].clone() + "$";
+        odd.machine.product = names[2].clone();
+        odd.machine.fingerprint = names[3].clone();
+        odd.compromises = vec![names[4].clone()];
+        for name in FORMS {
+            let (text, usual) = (form(name, &odd), form(name, &usual));
+            let without_host =
+                |line: &&str| !line.contains("nodeSelector") && !line.contains("kubernetes.io/hostname");
+            let usual: Vec<&str> = said(&usual).into_iter().filter(without_host).collect();
+            prop_assert_eq!(said(&text), usual, "{}", name);
+            prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{}: {:?}", name, text);
+        }
+        let domain = format!("<domain>{}</domain>", forms::libvirt(&odd, &dl585()));
+        prop_assert!(roxmltree::Document::parse(&domain).is_ok(), "{}", domain);
+    }
+
+    #[test]
+    fn slurms_masks_are_the_cpus(numbers in prop::collection::btree_set(0u32..128, 2..20)) {
+        let mut tasks = vec![task("0", "0", Bind, "0")];
+        tasks[0].cpus = numbers.iter().map(|number| CpuId(*number)).collect();
+        let text = forms::slurm(&plan(tasks));
+        let mask = text.split("mask_cpu:0x").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let wanted: u128 = numbers.iter().map(|number| 1u128 << number).sum();
+        prop_assert_eq!(u128::from_str_radix(mask, 16).unwrap(), wanted);
+    }
+}
