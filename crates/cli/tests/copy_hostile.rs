@@ -22,6 +22,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use support::Home;
 
+/// Frames and data of a packet.
+type Sent = (Vec<u8>, Vec<u8>);
+
 fn options() -> SinkOptions {
     SinkOptions {
         keep: Keep::default(),
@@ -41,7 +44,7 @@ fn options() -> SinkOptions {
 }
 
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
-fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
+fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let setting = Setting { roots, threads: 2, cpus: None, pool: Pool::new(4) };
@@ -134,7 +137,7 @@ fn batch(first: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> (Vec<u8>, Vec<u8>) {
+fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent {
     let part = ChunkPart {
         file: FileNumber::new(number).expect("a number"),
         extent: Extent::at(offset, data.len() as u64).expect("an extent"),
@@ -151,7 +154,7 @@ fn end() -> Vec<u8> {
     bytes
 }
 
-fn plain(frames: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+fn plain(frames: Vec<u8>) -> Sent {
     (frames, Vec::new())
 }
 
@@ -216,7 +219,7 @@ fn links_that_the_source_made_itself_are_not_followed() {
 #[test]
 fn data_that_was_not_wanted_ends_the_transfer() {
     let big = vec![7; BLOCK];
-    let cases: [(&str, Vec<(Vec<u8>, Vec<u8>)>); 6] = [
+    let cases: [(&str, Vec<Sent>); 6] = [
         ("beyond its end", vec![chunk(0, 0, b"longer", None)]),
         ("in the midst of a block", vec![chunk(0, 1, b"ello", None)]),
         ("twice", vec![chunk(1, 0, &big, None), chunk(1, 0, &big, None)]),
