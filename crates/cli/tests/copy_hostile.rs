@@ -22,6 +22,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use support::Home;
 
+/// Frames and data of a packet.
+type Sent = (Vec<u8>, Vec<u8>);
+
 fn options() -> SinkOptions {
     SinkOptions {
         keep: Keep::default(),
@@ -41,7 +44,7 @@ fn options() -> SinkOptions {
 }
 
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
-fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
+fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let setting = Setting { roots, threads: 2, cpus: None, pool: Pool::new(4) };
@@ -54,18 +57,20 @@ fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut answered = false;
+            const BATCH: u8 = 1;
+            const END: u8 = 5;
+            let mut unanswered = 0;
             for (index, (frames, data)) in packets.iter().enumerate() {
-                if index > 0 && !data.is_empty() && !answered {
-                    await_answer(&mut back);
-                    answered = true;
-                }
+                let waits = index > 0 && !data.is_empty() || frames.first() == Some(&END);
+                (0..if waits { std::mem::take(&mut unanswered) } else { 0 })
+                    .for_each(|_| await_answer(&mut back));
+                unanswered += u32::from(frames.first() == Some(&BATCH));
                 let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
                 // The sink may have had enough.
                 let _ = to.write_all(&[&head, &frames[..], data].concat());
             }
             let _ = to.shutdown(std::net::Shutdown::Write);
-            let _ = back.read_to_end(&mut Vec::new());
+            let _ = back.set_read_timeout(None).map(|()| back.read_to_end(&mut Vec::new()));
         });
         drive(
             &mut core,
@@ -89,6 +94,8 @@ fn sink(home: &Home, packets: &[(Vec<u8>, Vec<u8>)]) -> (Ended, String) {
 /// Reads until the sink says what it needs, or is gone. Each of its frames is a packet.
 fn await_answer(from: &mut UnixStream) {
     const WANTS: u8 = 6;
+    // A sink that gave up says no more, and its thread still has the socket.
+    from.set_read_timeout(Some(std::time::Duration::from_secs(2))).expect("a time limit");
     let mut head = [0; 8];
     while from.read_exact(&mut head).is_ok() {
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
@@ -130,7 +137,7 @@ fn batch(first: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> (Vec<u8>, Vec<u8>) {
+fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent {
     let part = ChunkPart {
         file: FileNumber::new(number).expect("a number"),
         extent: Extent::at(offset, data.len() as u64).expect("an extent"),
@@ -147,7 +154,7 @@ fn end() -> Vec<u8> {
     bytes
 }
 
-fn plain(frames: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+fn plain(frames: Vec<u8>) -> Sent {
     (frames, Vec::new())
 }
 
@@ -212,7 +219,7 @@ fn links_that_the_source_made_itself_are_not_followed() {
 #[test]
 fn data_that_was_not_wanted_ends_the_transfer() {
     let big = vec![7; BLOCK];
-    let cases: [(&str, Vec<(Vec<u8>, Vec<u8>)>); 6] = [
+    let cases: [(&str, Vec<Sent>); 6] = [
         ("beyond its end", vec![chunk(0, 0, b"longer", None)]),
         ("in the midst of a block", vec![chunk(0, 1, b"ello", None)]),
         ("twice", vec![chunk(1, 0, &big, None), chunk(1, 0, &big, None)]),

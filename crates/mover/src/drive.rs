@@ -81,8 +81,6 @@ pub(crate) struct Talk<B> {
     pub reports: Vec<Report>,
     pub totals: Totals,
     pub ended: Option<Ended>,
-    /// Whether the link is gone.
-    pub closed: bool,
     next_ticket: Ticket,
 }
 
@@ -98,7 +96,6 @@ impl<B: AsRef<[u8]>> Talk<B> {
             reports: Vec::new(),
             totals: Totals::default(),
             ended: None,
-            closed: false,
             next_ticket: 0,
         }
     }

@@ -28,6 +28,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for part in chunk.parts() {
             let bytes = at..at + part.extent.length() as usize;
             at = bytes.end;
+            if !self.is_decided(part.file.get()) {
+                return Err(WireError::Value("data of a file that nobody asked for"));
+            }
             // Files that failed here are still on their way.
             let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
             file.take(part.extent)?;
@@ -53,6 +56,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// The source sent all that was wanted of a file.
     pub(super) fn file_done(&mut self, done: Done) -> Result<(), WireError> {
+        if !self.is_decided(done.file.get()) {
+            return Err(WireError::Value("the end of a file that nobody asked for"));
+        }
         let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
         if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
             return Err(WireError::Value("the end of a file"));

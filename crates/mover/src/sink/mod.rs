@@ -200,7 +200,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Ok(())
             }
             Frame::End(end) => {
-                if !self.is_all_there() {
+                if !self.has_answered_all() || !self.is_all_there() {
                     return Err(WireError::Value("an end before all data"));
                 }
                 self.source_end = Some(end);
@@ -319,6 +319,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
         !working && self.making.is_none() && self.finish.is_quiet()
     }
 
+    /// Whether the source knows what is needed of every entry.
+    fn has_answered_all(&self) -> bool {
+        let waiting =
+            !self.works.is_empty() || !self.finish.to_begin.is_empty() || self.finish.held.is_some();
+        !waiting && self.preparing.is_empty()
+    }
+
+    /// Whether an entry is known and was decided.
+    fn is_decided(&self, number: u64) -> bool {
+        number < self.works.front().map_or(self.next, |work| work.first.get())
+    }
+
     fn end_if_stopped(&mut self) {
         if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
             return;
@@ -354,8 +366,8 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
             }
             Event::Received(_) => {}
             Event::Closed(why) => {
-                self.talk.closed = true;
-                if self.talk.ended.is_none() {
+                // After the end of the source nothing more comes from there.
+                if self.talk.ended.is_none() && self.source_end.is_none() {
                     self.give_up(Reason::Other, &format!("the link to the source is gone: {why}"));
                 }
             }

@@ -71,7 +71,7 @@ pub struct CopyArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "How")]
 pub struct HowArgs {
-    /// Hash by which every part of a file is checked: xxh3 finds damage, blake3 malice too
+    /// Hash by which every part of a file is checked; none trusts memory and the way
     #[arg(long, value_name = "HASH", default_value = "xxh3")]
     pub hash: Hash,
     /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
