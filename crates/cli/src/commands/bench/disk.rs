@@ -14,8 +14,7 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio, Null};
 use numaio_measure::IoOptions;
-use numaio_model::{io_ranks, Rule};
-use numaio_report::TextStyle;
+use numaio_report::io_text;
 use numaio_schema::{IoEngine, IoRecord};
 use std::path::PathBuf;
 
@@ -82,7 +81,7 @@ pub enum MethodArg {
 
 pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = see(machine);
-    let show = |records: &[IoRecord]| text(records, &output::style(common));
+    let show = |records: &[IoRecord]| shared::pages(common, records, io_text);
     let target = match args.engine {
         EngineArg::Null => target::none(),
         _ if !machine.is_live() => {
@@ -175,17 +174,4 @@ fn engines(args: &DiskArgs, path: &DiskPath, target: &Target) -> Vec<Box<dyn Eng
         EngineArg::Null => vec![Box::new(Null)],
         EngineArg::All => vec![disk(), fio()],
     }
-}
-
-/// A page for each engine, and how far they agree.
-fn text(records: &[IoRecord], style: &TextStyle) -> String {
-    let page = |record: &IoRecord| {
-        let ranks = io_ranks(record, Rule::default());
-        numaio_report::io_text(record, &ranks, style)
-    };
-    let mut pages: Vec<String> = records.iter().map(page).collect();
-    if let [one, other] = records {
-        pages.push(numaio_report::io_agreement(one, other, style));
-    }
-    pages.join("\n")
 }

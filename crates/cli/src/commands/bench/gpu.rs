@@ -15,8 +15,7 @@ use numaio_measure::engine::nvbandwidth::{self, ListedGpu};
 use numaio_measure::engine::{Cuda, Engine, Nvbandwidth};
 use numaio_measure::io::Matrix;
 use numaio_measure::IoOptions;
-use numaio_model::{io_ranks, Rule};
-use numaio_report::TextStyle;
+use numaio_report::gpu_text;
 use numaio_schema::{IoDevice, IoRecord};
 
 /// Largest block.
@@ -77,7 +76,7 @@ pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoR
         ..args.bounds.options(matrix(common, args, &topology, &device), machine.time())
     };
     let engines = engines(engine, gpu.index);
-    let show = |records: &[IoRecord]| text(records, &output::style(common));
+    let show = |records: &[IoRecord]| shared::pages(common, records, gpu_text);
     let asked = (engines.as_slice(), &device, &options);
     shared::bench(common, machine, &topology, &args.bounds, asked, show)
 }
@@ -175,19 +174,6 @@ fn engines(engine: EngineArg, device: u32) -> Vec<Box<dyn Engine>> {
         EngineArg::Nvbandwidth => vec![nvbandwidth()],
         EngineArg::All => vec![cuda(), nvbandwidth()],
     }
-}
-
-/// A page for each engine, and how far they agree.
-fn text(records: &[IoRecord], style: &TextStyle) -> String {
-    let page = |record: &IoRecord| {
-        let ranks = io_ranks(record, Rule::default());
-        numaio_report::gpu_text(record, &ranks, style)
-    };
-    let mut pages: Vec<String> = records.iter().map(page).collect();
-    if let [one, other] = records {
-        pages.push(numaio_report::io_agreement(one, other, style));
-    }
-    pages.join("\n")
 }
 
 /// Sizes, each alone or `FIRST..LAST`: every power of two times the first one up to the last.

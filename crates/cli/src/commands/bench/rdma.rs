@@ -2,20 +2,17 @@
 
 use super::net::far::{self, FarArgs};
 use super::net::sides::{check_device, Ends, SidesArgs};
-use super::net::{live, sizes, Session, Sizes};
-use super::shared::{self, BoundsArgs};
+use super::net::{self, live, sizes, Session, Sizes};
+use super::shared::BoundsArgs;
 use crate::args::Common;
-use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_machine::near::Ground;
 use numaio_machine::see::see;
 use numaio_measure::engine::perftest::Op;
 use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;
-use numaio_report::net_text;
 use numaio_schema::IoRecord;
 
 #[derive(Debug, Clone, Args)]
@@ -92,26 +89,9 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         devices: [args.device.clone(), device_there.to_owned()],
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
-    let session = Session::join(kernel, far);
-    let measure = |engine: &dyn Engine| {
-        let setting =
-            Measured { root: machine, probe: machine, topology: &topology, source: machine.source() };
-        measuring::measure_net(
-            common,
-            setting,
-            machine.time(),
-            engine,
-            &ends.far,
-            ends.devices.clone(),
-            &options,
-        )
-    };
-    let text = |records: &[IoRecord]| {
-        let style = output::style(common);
-        records.iter().map(|record| net_text(record, &style)).collect()
-    };
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
-    let done = shared::bench_by(common, machine, &topology, &args.bounds, &engines, &measure, text);
+    let session = Session::join(kernel, far);
+    let done = net::bench(common, machine, &topology, &args.bounds, &ends, (&engines, &options));
     drop(session);
     done
 }

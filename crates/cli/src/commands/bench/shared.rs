@@ -15,6 +15,8 @@ use numaio_machine::units::parse_size;
 use numaio_measure::engine::Engine;
 use numaio_measure::io::{self, Matrix, Places, What};
 use numaio_measure::{IoOptions, Rule};
+use numaio_model::io_ranks;
+use numaio_report::{io_agreement, TextStyle};
 use numaio_schema::{IoDevice, IoRecord, Model, Represented};
 use std::path::{Path, PathBuf};
 
@@ -212,6 +214,21 @@ pub fn show(
         (false, records) => text(records),
     })?;
     Ok(records)
+}
+
+/// A page for each engine, and how far they agree.
+pub fn pages(
+    common: &Common,
+    records: &[IoRecord],
+    page: impl Fn(&IoRecord, &[Option<u32>], &TextStyle) -> String,
+) -> String {
+    let style = output::style(common);
+    let page = |record: &IoRecord| page(record, &io_ranks(record, numaio_model::Rule::default()), &style);
+    let mut pages: Vec<String> = records.iter().map(page).collect();
+    if let [one, other] = records {
+        pages.push(io_agreement(one, other, &style));
+    }
+    pages.join("\n")
 }
 
 /// One file for each record.

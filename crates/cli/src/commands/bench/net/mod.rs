@@ -15,9 +15,10 @@ use far::FarArgs;
 use numaio_linux::Kernel;
 use numaio_machine::near::Ground;
 use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
-use numaio_measure::IoOptions;
+use numaio_measure::{IoOptions, NetOptions};
 use numaio_report::{io_agreement, net_text};
 use numaio_schema::IoRecord;
 use sides::{check_device, Ends, SidesArgs};
@@ -103,18 +104,27 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoR
     let options = ends.options(&args.sides, io, &args.direction.list());
     let engines = engines(args.engine, &ends);
     let session = Session::join(kernel, far);
+    let done = bench(common, machine, &topology, &args.bounds, &ends, (&engines, &options));
+    drop(session);
+    done
+}
+
+/// A campaign of each engine between here and the other host.
+///
+/// # Errors
+/// As [`shared::bench`].
+pub fn bench(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    bounds: &BoundsArgs,
+    ends: &Ends,
+    (engines, options): (&[Box<dyn Engine>], &NetOptions),
+) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine| {
-        let setting =
-            Measured { root: machine, probe: machine, topology: &topology, source: machine.source() };
-        measuring::measure_net(
-            common,
-            setting,
-            machine.time(),
-            engine,
-            &ends.far,
-            ends.devices.clone(),
-            &options,
-        )
+        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+        let devices = ends.devices.clone();
+        measuring::measure_net(common, setting, machine.time(), engine, &ends.far, devices, options)
     };
     let text = |records: &[IoRecord]| {
         let style = output::style(common);
@@ -124,9 +134,7 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoR
         }
         text
     };
-    let done = shared::bench_by(common, machine, &topology, &args.bounds, &engines, &measure, text);
-    drop(session);
-    done
+    shared::bench_by(common, machine, topology, bounds, engines, &measure, text)
 }
 
 /// This machine: no tape and no copied tree has a network.
