@@ -135,8 +135,9 @@ fn the_r820_has_its_latencies_and_triads() {
     assert_eq!(latency.cells.len(), 7, "a row and a column of four");
     for cell in &latency.cells {
         let wanted = given("latency_ns", cell.cpu_node, cell.memory_node, "ns_scale");
-        // The lab itself is off by up to 5 % on a busy host (lab/README.md).
-        assert_near(&[cell.ns_per_load.median().expect("a figure")], &[wanted], 0.1);
+        // What else runs on the host only adds to a chase of loads: the least visit is the emulated machine's. The
+        // lab itself is off by up to 5 % (lab/README.md).
+        assert_near(&[cell.ns_per_load.summary.as_ref().expect("a figure").min], &[wanted], 0.1);
     }
     for cell in &stream.cells {
         let [load, store] =
