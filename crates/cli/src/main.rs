@@ -11,6 +11,7 @@ mod machine;
 mod output;
 mod progress;
 mod receipts;
+mod ssh;
 mod store;
 
 use clap::Parser;

@@ -2,23 +2,24 @@
 
 use super::serve::Serves;
 use crate::failure::Failure;
+use crate::ssh::{self, Started};
 use clap::Args;
 use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 /// How long ssh and the numaio there may take until that serves.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The arguments of a numaio that serves whoever started it.
+const SERVE: [&str; 4] = ["bench", "net", "--serve", "--attached"];
 /// Longest line in which it says so.
 const LONGEST_LINE: u64 = 4096;
-/// Exit statuses of ssh and of shells that found no such program.
-const SSH_FAILED: i32 = 255;
-const NOT_FOUND: i32 = 127;
+/// How long it may take to end when we are done.
+const LAST: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The other host")]
@@ -40,12 +41,6 @@ pub struct FarArgs {
     /// The numaio there, if it is not on the PATH of an ssh session
     #[arg(long, value_name = "PATH", default_value = "numaio")]
     pub remote_numaio: String,
-}
-
-/// A numaio that we started, here or there. It ends when this is dropped.
-pub struct Started {
-    child: Child,
-    stdin: Option<ChildStdin>,
 }
 
 /// The other host.
@@ -86,7 +81,7 @@ pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
         }
         false => {
             let host = if args.via.is_some() { host } else { real_name(name).unwrap_or(host) };
-            let (started, serves) = start(over_ssh(name, &args.remote_numaio), name)?;
+            let (started, serves) = start(ssh::command("ssh", name, &args.remote_numaio, &SERVE), name)?;
             (started, serves, host)
         }
     };
@@ -102,17 +97,8 @@ fn here(host: &str) -> Result<Command, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(own);
-    command.args(["bench", "net", "--serve", "--attached", "--bind", host]);
+    command.args(SERVE).args(["--bind", host]);
     Ok(command)
-}
-
-fn over_ssh(name: &str, numaio: &str) -> Command {
-    let mut command = Command::new("ssh");
-    // The words are joined and given to a shell there.
-    let numaio = format!("'{}'", numaio.replace('\'', r"'\''"));
-    command.args(["-T", "-o", "ConnectTimeout=15", "--", name]);
-    command.args([&numaio, "bench", "net", "--serve", "--attached"]);
-    command
 }
 
 /// What ssh's configuration makes of a name.
@@ -122,17 +108,10 @@ fn real_name(name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-fn start(mut command: Command, name: &str) -> Result<(Started, Serves), Failure> {
-    // A group of its own: Ctrl-C is ours, and the server ends when we are done.
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = command.spawn().map_err(|error| {
-        let program = command.get_program().to_string_lossy().into_owned();
-        Failure::new(format!("cannot start {program}: {error}"))
-            .hint("ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve")
-    })?;
-    let stdin = child.stdin.take();
-    let stdout = child.stdout.take();
-    let mut started = Started { child, stdin };
+fn start(command: Command, name: &str) -> Result<(Started, Serves), Failure> {
+    let hint = "ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve";
+    let mut started = Started::begin(command, LAST, hint)?;
+    let stdout = started.stdout.take();
     let (to, from) = channel();
     thread::spawn(move || {
         let mut line = String::new();
@@ -152,22 +131,11 @@ fn start(mut command: Command, name: &str) -> Result<(Started, Serves), Failure>
             serves.numaio_net
         ))
         .hint("use the same numaio at both ends")),
-        Err(_) => Err(not_served(name, started.status())),
-    }
-}
-
-/// Why what was started does not serve; its own words stand on standard error.
-fn not_served(name: &str, status: Option<i32>) -> Failure {
-    let failure = Failure::new(format!("no numaio serves on {name}"));
-    match status {
-        Some(SSH_FAILED) => failure.hint(format!(
-            "ssh could not get there: try ssh {name} true, or serve there by hand with numaio bench net --serve \
-             and name its --port"
-        )),
-        Some(NOT_FOUND) => failure.hint(
-            "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
-        ),
-        _ => failure.hint("the numaio there may be older: use the same one at both ends"),
+        Err(_) => {
+            let failure = Failure::new(format!("no numaio serves on {name}"));
+            let instead = ", or serve there by hand with numaio bench net --serve and name its --port";
+            Err(ssh::hinted(failure, name, started.status(), instead))
+        }
     }
 }
 
@@ -186,29 +154,4 @@ fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
             PeerError::Stranger { .. } => failure.hint("numaio bench net --serve tells the port to name"),
         }
     })
-}
-
-impl Started {
-    /// Its exit status, if it ends soon.
-    fn status(&mut self) -> Option<i32> {
-        self.stdin = None;
-        let mut tries = 0..200;
-        while tries.next().is_some() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return status.code();
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        None
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // Its standard input ends, and with it the server; a connection that hangs is ended by us.
-        if self.status().is_none() {
-            drop(self.child.kill());
-        }
-        drop(self.child.wait());
-    }
 }
