@@ -1,7 +1,7 @@
 //! What a transfer tells its user.
 
 use crate::name::Name;
-use crate::wire::{About, Problem, Reason, Side};
+use crate::wire::{Problem, Reason, Side};
 use numaio_machine::port::Why;
 
 /// Something that happened.
@@ -73,13 +73,6 @@ pub enum Ended {
     Done,
     /// The transfer was given up; the reason was told as a problem about the transfer.
     Failed,
-}
-
-impl Report {
-    /// Whether this is a problem that ends the transfer.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Problem(Problem { about: About::Transfer, .. }))
-    }
 }
 
 /// The protocol's word for a fault of a port.

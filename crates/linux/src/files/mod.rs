@@ -116,9 +116,3 @@ pub fn umask() -> u32 {
     rustix::process::umask(mask);
     mask.as_raw_mode()
 }
-
-/// What is different after every start of the kernel (Documentation/admin-guide/sysctl/kernel.rst, random); no text if
-/// it is not told.
-pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
-}

@@ -67,23 +67,6 @@ pub fn run(
     Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
 }
 
-/// Measures one mix of streams.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_mix(
-    setting: &Setting,
-    engine: &dyn Engine,
-    device: IoDevice,
-    mix: &[MixPart],
-    options: &IoOptions,
-    tell: &mut dyn FnMut(&Event),
-) -> Result<IoCell, CampaignError> {
-    let options = IoOptions { what: What::Mixes(vec![mix.to_vec()]), ..options.clone() };
-    let mut record = run(setting, engine, device, &options, tell)?;
-    record.cells.pop().ok_or(CampaignError::NoTarget)
-}
-
 /// A device of the topology, for the record; `by_way_of` is the file or address by which it is reached.
 pub fn device(found: &Device, by_way_of: Option<String>) -> IoDevice {
     IoDevice {

@@ -5,6 +5,8 @@ use super::filters::{filter, Rule};
 use super::place::Site;
 use super::{path_of, CopyArgs, Fsync, Hash, Placement};
 use crate::failure::Failure;
+use numaio_linux::{random, Root};
+use numaio_machine::control::boot_id;
 use numaio_machine::port::BLOCK;
 use numaio_mover::chunk::{Policy, Storage};
 use numaio_mover::filter::Origin;
@@ -15,7 +17,7 @@ use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::TransferId;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Version of an order; it goes with that of the protocol.
 pub const VERSION: u32 = 1;
@@ -69,7 +71,8 @@ impl Order {
             limit: args.how.bwlimit,
             near: args.how.placement == Placement::Local,
             threads: args.how.threads,
-            transfer: random()?,
+            transfer: random::bytes()
+                .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
         })
     }
 
@@ -188,17 +191,9 @@ impl Order {
     }
 }
 
-fn random() -> Result<[u8; 16], Failure> {
-    let read = fs::File::open("/dev/urandom").and_then(|mut from| {
-        let mut bytes = [0; 16];
-        std::io::Read::read_exact(&mut from, &mut bytes).map(|()| bytes)
-    });
-    read.map_err(|error| Failure::file(Path::new("/dev/urandom"), error))
-}
-
 /// Tells one run of this machine from the next one: what was written and not synced is there as long as it is the same.
 fn boot() -> [u8; 8] {
-    let id = numaio_linux::files::boot_id();
+    let id = Root::live().ok().and_then(|root| boot_id(&root)).unwrap_or_default();
     let mut epoch = [0; 8];
     epoch.copy_from_slice(&HashKind::Xxh3.function()(id.as_bytes()).0[..8]);
     // An epoch of zeros is that of durable notes.

@@ -1,6 +1,6 @@
 //! Words that strangers do not know.
 
-use rustix::rand::{getrandom, GetRandomFlags};
+use crate::random;
 use std::fmt::Write;
 use std::io;
 
@@ -12,11 +12,7 @@ const BYTES: usize = 16;
 /// # Errors
 /// The kernel's, if it has no random numbers.
 pub fn fresh() -> io::Result<String> {
-    let mut bytes = [0; BYTES];
-    let mut have = 0;
-    while have < BYTES {
-        have += getrandom(&mut bytes[have..], GetRandomFlags::empty())?;
-    }
+    let bytes: [u8; BYTES] = random::bytes()?;
     let mut secret = String::new();
     bytes.iter().for_each(|byte| write!(secret, "{byte:02x}").unwrap_or_default());
     Ok(secret)
