@@ -217,6 +217,15 @@ impl Directions {
             Self::Both => vec![Direction::Write, Direction::Read],
         }
     }
+
+    /// The only direction; none if it is both.
+    pub fn one(self) -> Option<Direction> {
+        match self {
+            Self::Write => Some(Direction::Write),
+            Self::Read => Some(Direction::Read),
+            Self::Both => None,
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

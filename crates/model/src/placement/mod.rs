@@ -37,6 +37,22 @@ pub struct Near {
     pub bytes_per_s: Option<f64>,
 }
 
+impl Near {
+    /// The device in a plan of places: its share of the tasks, and its nodes, best first.
+    pub(crate) fn target(&self, share: f64, basis: Basis, nodes: Vec<RankedNode>) -> PlacementTarget {
+        PlacementTarget {
+            handle: self.handle.clone(),
+            chain: self.chain.clone(),
+            device: self.device.clone(),
+            node: self.node,
+            irq_cpus: self.irq_cpus.clone(),
+            share,
+            basis,
+            nodes,
+        }
+    }
+}
+
 /// What was chosen; the part of a plan that does not depend on who asked and when.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
@@ -138,16 +154,7 @@ fn targets(
             Some(node) => rank::nodes(topology, node, models, request, usable),
             None => (Basis::Nothing, rank::alike(usable)),
         };
-        PlacementTarget {
-            handle: near.handle.clone(),
-            chain: near.chain.clone(),
-            device: near.device.clone(),
-            node: near.node,
-            irq_cpus: near.irq_cpus.clone(),
-            share,
-            basis,
-            nodes,
-        }
+        near.target(share, basis, nodes)
     });
     ranked.collect()
 }

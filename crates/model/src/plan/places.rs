@@ -29,7 +29,10 @@ pub fn place_plan(topology: &Topology, plan: &Plan, near: &[Near]) -> Result<Cho
     let usable = usable_nodes(topology);
     let ways = plan.storage_ways.iter().chain(&plan.network_ways);
     let memories: BTreeSet<NodeId> = ways.map(|way| way.memory_node).collect();
-    let targets: Vec<PlacementTarget> = near.iter().map(|one| target(one, near.len())).collect();
+    // Which nodes are best for its devices the plan has decided.
+    let share = 1.0 / near.len() as f64;
+    let targets: Vec<PlacementTarget> =
+        near.iter().map(|one| one.target(share, Basis::Nothing, Vec::new())).collect();
     let seats = Seats::new(topology, &usable, &targets);
     let mut chosen = Chosen {
         targets,
@@ -55,20 +58,6 @@ pub fn place_plan(topology: &Topology, plan: &Plan, near: &[Near]) -> Result<Cho
         .map(|node| RejectedNode { node, why: "the plan runs no thread there".to_owned() })
         .collect();
     Ok(chosen)
-}
-
-/// A device of the plan. Which nodes are best for it the plan has decided.
-fn target(near: &Near, all: usize) -> PlacementTarget {
-    PlacementTarget {
-        handle: near.handle.clone(),
-        chain: near.chain.clone(),
-        device: near.device.clone(),
-        node: near.node,
-        irq_cpus: near.irq_cpus.clone(),
-        share: 1.0 / all as f64,
-        basis: Basis::Nothing,
-        nodes: Vec::new(),
-    }
 }
 
 /// Cores of one memory node, and what is to be said of them.

@@ -7,17 +7,16 @@ pub use near::devices;
 pub use planned::read;
 
 use super::measuring::{self, Measured};
-use crate::args::Common;
+use crate::args::{Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, input, output};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, size_for_people};
-use numaio_machine::workload::Direction;
 use numaio_measure::Options;
 use numaio_model::NoPlace;
 use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
@@ -35,7 +34,7 @@ pub struct NearArgs {
     pub near: Vec<Handle>,
     /// The direction that matters: write (memory to device), read (device to memory) or both
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
-    pub direction: Way,
+    pub direction: Directions,
     /// Use all nodes of the best class, in proportion to their cores, in place of the best node first
     #[arg(long)]
     pub spread: bool,
@@ -66,24 +65,6 @@ pub struct NearArgs {
     pub model: Option<PathBuf>,
 }
 
-/// A direction, or both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Way {
-    Write,
-    Read,
-    Both,
-}
-
-impl Way {
-    fn direction(self) -> Option<Direction> {
-        match self {
-            Self::Write => Some(Direction::Write),
-            Self::Read => Some(Direction::Read),
-            Self::Both => None,
-        }
-    }
-}
-
 /// Makes the plan that was asked for.
 pub fn plan(
     common: &Common,
@@ -99,7 +80,7 @@ pub fn plan(
         near: args.near.iter().map(ToString::to_string).collect(),
         tasks: args.tasks,
         cores_per_task: args.cores,
-        direction: args.direction.direction(),
+        direction: args.direction.one(),
         spread: args.spread,
         hint: args.hint,
         strict: args.strict,
