@@ -177,6 +177,7 @@ impl Peer {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
+            talk.stop();
             Ok((over, slices, lot.start_skew_ns()))
         };
         let ((over, slices, start_skew_ns), residency) = streams::run(&room, messages, groups, conduct)?;

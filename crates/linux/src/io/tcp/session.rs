@@ -25,6 +25,8 @@ const LONGEST_REQUEST: usize = 64 << 10;
 const IDLE_LIMIT: Duration = Duration::from_secs(900);
 /// How long the client may take for what it does by itself: to connect streams, to say go, or stop.
 const STEP_LIMIT: Duration = Duration::from_secs(30);
+/// How long the word why streams ended may come after their end.
+const WORD_LIMIT: Duration = Duration::from_millis(500);
 /// How often one who waits for the client looks for other things.
 const LOOK_EACH: Duration = Duration::from_millis(20);
 
@@ -204,12 +206,14 @@ impl<'a> Session<'a> {
 
     /// What ends a run early.
     fn watch(&self, lot: &Lot) -> Result<Option<Early>, Lost> {
-        match self.wire.next::<Request>(Duration::ZERO)? {
+        let broken = lot.broken().map(Early::Broken);
+        // Why streams end is told elsewhere than they end, and may come a little later.
+        let patience = if broken.is_some() { WORD_LIMIT } else { Duration::ZERO };
+        match self.wire.next::<Request>(patience)? {
             Some(Request::Stop) => return Ok(Some(Early::Asked)),
             Some(_) => return Err(Lost("the client says what has no place here".to_owned())),
             None => {}
         }
-        let broken = lot.broken().map(Early::Broken);
         Ok(broken.or_else(|| (self.stop)().then_some(Early::Interrupted)))
     }
 

@@ -19,12 +19,14 @@ pub struct Talk {
     open: bool,
     slices: Vec<Slice>,
     ended: Option<Ended>,
+    /// Stop was said of the run.
+    stopped: bool,
 }
 
 impl Talk {
     /// After the welcome.
     pub fn new(peer: String, wire: Wire) -> Self {
-        Self { peer, wire, lost: None, open: false, slices: Vec::new(), ended: None }
+        Self { peer, wire, lost: None, open: false, slices: Vec::new(), ended: None, stopped: false }
     }
 
     /// What the peer received in each slice of the run until now.
@@ -69,6 +71,7 @@ impl Talk {
     pub fn begin(&mut self, run: &Run) -> Result<String, ProbeError> {
         self.slices.clear();
         self.ended = None;
+        self.stopped = false;
         self.say(&Request::Run(run.clone()))?;
         self.open = true;
         match self.answer()? {
@@ -112,10 +115,18 @@ impl Talk {
         Some(format!("{}: {}", self.peer, why.as_deref().unwrap_or("it ended the streams")))
     }
 
-    /// Has the peer end the run, if it has not, and hears the rest; what it told of its part, if it did.
+    /// Has the peer end the run, if it has not. Before the streams close: else it would take them for broken.
+    pub fn stop(&mut self) {
+        if self.open && !self.stopped {
+            // A peer that is gone has nothing more to tell; what it told before counts.
+            self.stopped = self.say(&Request::Stop).is_ok();
+        }
+    }
+
+    /// Has the peer end the run, and hears the rest; what it told of its part, if it did.
     pub fn conclude(&mut self) -> Option<Ended> {
-        // A peer that is gone has nothing more to tell; what it told before counts.
-        if self.open && self.say(&Request::Stop).is_ok() {
+        self.stop();
+        if self.stopped {
             let deadline = Instant::now() + ANSWER_LIMIT;
             while self.open && Instant::now() < deadline {
                 if let Ok(answer) = self.answer() {
