@@ -12,7 +12,7 @@ use numaio_schema::{IoPrediction, IoRecord, Validation};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::{skip, Folder, Lab};
+use support::{measured, skip, Folder, Lab};
 
 /// Mixes of 2 to 8 streams, each in both directions.
 const MIXES: [&str; 6] = ["2:1,7:1", "2:1,3:1", "0:2,2:2", "4:2,6:2", "1:1,3:2,5:3", "0:1,2:1,4:3,7:3"];
@@ -57,38 +57,40 @@ fn fio(root: &Path) -> Option<String> {
 
 #[test]
 fn the_paper_is_played_through() {
-    let Some(lab) = Lab::open("the_paper_is_played_through") else { return };
-    let folder = Folder::new("foretell");
-    let fio = fio(&lab.root);
-    let (machine, script) = ("amd-dl585-g7-disk", script(fio.is_some()));
-    let command = ["sh", "-c", &script];
-    let output = match &fio {
-        Some(fio) => lab.run_by(&["--add", fio], machine, &folder.0, &command),
-        None => lab.run(machine, &folder.0, &command),
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_else(|_| panic!("no {name}"));
-    println!("{}", text("validation.txt"));
-    let validation = Validation::from_json(&text("validation.json")).expect("a validation");
-    check_validation(&validation, 1 + usize::from(fio.is_some()));
-    let mut errors = Vec::new();
-    for direction in ["write", "read"] {
-        for (index, mix) in MIXES.iter().enumerate() {
-            let found =
-                IoPrediction::from_json(&text(&format!("{direction}-{index}.json"))).expect("a prediction");
-            let measured = found.mix.and_then(|mix| mix.measured).expect("it was measured");
-            let (limits, equation_1) = (measured.limits_error, measured.equation_1_error);
-            println!(
-                "{direction} {mix}: limits {:+.2} %, Equation 1 {:+.2} %",
-                limits * 100.0,
-                equation_1 * 100.0
-            );
-            errors.push(limits.abs());
+    measured("the_paper_is_played_through", |lab| {
+        let folder = Folder::new("foretell");
+        let fio = fio(&lab.root);
+        let (machine, script) = ("amd-dl585-g7-disk", script(fio.is_some()));
+        let command = ["sh", "-c", &script];
+        let output = match &fio {
+            Some(fio) => lab.run_by(&["--add", fio], machine, &folder.0, &command),
+            None => lab.run(machine, &folder.0, &command),
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text =
+            |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_else(|_| panic!("no {name}"));
+        println!("{}", text("validation.txt"));
+        let validation = Validation::from_json(&text("validation.json")).expect("a validation");
+        check_validation(&validation, 1 + usize::from(fio.is_some()));
+        let mut errors = Vec::new();
+        for direction in ["write", "read"] {
+            for (index, mix) in MIXES.iter().enumerate() {
+                let found = IoPrediction::from_json(&text(&format!("{direction}-{index}.json")))
+                    .expect("a prediction");
+                let measured = found.mix.and_then(|mix| mix.measured).expect("it was measured");
+                let (limits, equation_1) = (measured.limits_error, measured.equation_1_error);
+                println!(
+                    "{direction} {mix}: limits {:+.2} %, Equation 1 {:+.2} %",
+                    limits * 100.0,
+                    equation_1 * 100.0
+                );
+                errors.push(limits.abs());
+            }
         }
-    }
-    errors.sort_by(f64::total_cmp);
-    let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
-    assert!(median <= 0.03 && worst <= 0.06, "median {median:.4}, worst {worst:.4}");
+        errors.sort_by(f64::total_cmp);
+        let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
+        assert!(median <= 0.03 && worst <= 0.06, "median {median:.4}, worst {worst:.4}");
+    });
 }
 
 #[test]

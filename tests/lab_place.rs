@@ -6,7 +6,7 @@ mod support;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
-use support::{Folder, Lab};
+use support::{measured, Folder, Lab};
 
 /// Holds 8 MiB and works for a while, so that there is something to look at.
 const WORK: &str = "timeout 8 dd if=/dev/zero of=/dev/null bs=8M 2>/dev/null; true";
@@ -14,36 +14,37 @@ const WORK: &str = "timeout 8 dd if=/dev/zero of=/dev/null bs=8M 2>/dev/null; tr
 /// Without a model the device's node comes first, then its package; with the paper's model the class for reading.
 #[test]
 fn programs_run_where_the_plan_says() {
-    let Some(lab) = Lab::open("programs_run_where_the_plan_says") else { return };
-    let folder = Folder::new("place");
-    let line = format!(
-        "numaio place --near nvme0n1 --tasks 3 --json -o /out/topology.json && \
+    measured("programs_run_where_the_plan_says", |lab| {
+        let folder = Folder::new("place");
+        let line = format!(
+            "numaio place --near nvme0n1 --tasks 3 --json -o /out/topology.json && \
          numaio run --near nvme0n1 --tasks 3 --verify --verify-json /out/seen.json -- sh -c '{WORK}' && \
          numaio model --quiet --device nvme0n1 --pause-balancing >/dev/null; \
          numaio place --near nvme0n1 --direction read --spread --tasks 8 --json -o /out/model.json && \
          numaio run --plan /out/model.json --verify --verify-json /out/spread.json -- sh -c '{WORK}'"
-    );
-    let output = lab.run("amd-dl585-g7", &folder.0, &["sh", "-c", &line]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
-    let plan = |name: &str| PlacementPlan::from_json(&text(name)).expect("a plan");
-    let nodes = |plan: &PlacementPlan| {
-        let mut nodes: Vec<u32> =
-            plan.tasks.iter().flat_map(|task| task.cpu_nodes.iter().map(|node| node.0)).collect();
-        nodes.sort_unstable();
-        nodes
-    };
-    assert_eq!(nodes(&plan("topology.json")), [6, 7, 7]);
-    assert_eq!(nodes(&plan("model.json")), [2, 2, 3, 3, 6, 6, 7, 7]);
-    for name in ["seen.json", "spread.json"] {
-        let seen = Verification::from_json(&text(name)).expect("a verification");
-        assert_eq!(seen.time_in_place(), Some(1.0), "{name}: {seen:?}");
-        assert!(seen.pages_in_place().is_some_and(|share| share > 0.95), "{name}: {seen:?}");
-        assert!(
-            seen.tasks.iter().all(|task| task.bytes_in_place.is_some_and(|bytes| bytes > 4 << 20)),
-            "{seen:?}"
         );
-    }
+        let output = lab.run("amd-dl585-g7", &folder.0, &["sh", "-c", &line]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
+        let plan = |name: &str| PlacementPlan::from_json(&text(name)).expect("a plan");
+        let nodes = |plan: &PlacementPlan| {
+            let mut nodes: Vec<u32> =
+                plan.tasks.iter().flat_map(|task| task.cpu_nodes.iter().map(|node| node.0)).collect();
+            nodes.sort_unstable();
+            nodes
+        };
+        assert_eq!(nodes(&plan("topology.json")), [6, 7, 7]);
+        assert_eq!(nodes(&plan("model.json")), [2, 2, 3, 3, 6, 6, 7, 7]);
+        for name in ["seen.json", "spread.json"] {
+            let seen = Verification::from_json(&text(name)).expect("a verification");
+            assert_eq!(seen.time_in_place(), Some(1.0), "{name}: {seen:?}");
+            assert!(seen.pages_in_place().is_some_and(|share| share > 0.95), "{name}: {seen:?}");
+            assert!(
+                seen.tasks.iter().all(|task| task.bytes_in_place.is_some_and(|bytes| bytes > 4 << 20)),
+                "{seen:?}"
+            );
+        }
+    });
 }
 
 /// A node of memory alone runs no task, and a program stays inside its cpuset.
