@@ -3,7 +3,7 @@
 use super::order::Order;
 use crate::failure::Failure;
 use numaio_linux::files::Roots;
-use numaio_linux::port::{Pool, Setting};
+use numaio_linux::port::{Crew, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Ground, Handle};
@@ -41,7 +41,8 @@ impl Site {
     }
 
     pub fn setting(self) -> Setting {
-        Setting { roots: self.roots, threads: self.threads, cpus: self.cpus, pool: self.pool }
+        let crew = Crew { threads: self.threads, cpus: self.cpus, pool: self.pool.clone() };
+        Setting { roots: self.roots, crews: vec![crew], pool: self.pool }
     }
 }
 
