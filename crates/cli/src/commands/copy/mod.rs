@@ -6,6 +6,7 @@ mod local;
 mod order;
 pub mod peer;
 mod place;
+mod planned;
 mod remote;
 mod show;
 
@@ -17,6 +18,7 @@ use filters::FilterArgs;
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
 use order::Order;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -80,15 +82,21 @@ pub struct HowArgs {
     /// Most bytes of data a second: 10M, 1GiB
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     pub bwlimit: Option<u64>,
-    /// Where threads and buffers are: local is the node of the storage, none leaves it to the kernel
+    /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
+    /// leaves it to the kernel
     #[arg(long, value_name = "WHERE", default_value = "local")]
     pub placement: Placement,
+    /// Threads and buffers as a plan of numaio plan --json has them, on the side that is here; - for standard input
+    ///
+    /// A plan to send is for the side that reads, one to receive for the side that writes; give both where both are here.
+    #[arg(long, value_name = "FILE", conflicts_with = "threads")]
+    pub plan: Vec<PathBuf>,
     /// Threads that read, and as many that write; without it one for each CPU, from 2 to 8
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     pub threads: Option<u32>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(next_help_heading = "What is shown")]
 pub struct ShownArgs {
     /// Print what happens as lines of JSON
@@ -138,9 +146,10 @@ pub enum Fsync {
 }
 
 /// Where threads and buffers are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Placement {
     Local,
+    Model,
     None,
 }
 
@@ -158,7 +167,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
     let to = End::of(to)?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
-    let order = Order::new(args, &from, &to)?;
+    let order = Order::new(common, args, &from, &to)?;
     match (End::same_host(&from)?, &to.host) {
         (None, None) => local::run(common, args, &order),
         (Some(host), None) => remote::pull(common, args, &order, &host),

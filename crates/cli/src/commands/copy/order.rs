@@ -3,7 +3,9 @@
 use super::ends::End;
 use super::filters::{filter, Rule};
 use super::place::Site;
-use super::{path_of, CopyArgs, Fsync, Hash, Placement};
+use super::planned::{self, Planned};
+use super::{path_of, CopyArgs, Fsync, Hash, Placement, ShownArgs};
+use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::{random, Root};
 use numaio_machine::control::boot_id;
@@ -14,7 +16,7 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
-use numaio_mover::wire::TransferId;
+use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ use std::path::PathBuf;
 pub const VERSION: u32 = 1;
 
 /// A transfer, as both sides are told of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     /// [`VERSION`].
     pub numaio_copy: u32,
@@ -42,14 +44,25 @@ pub struct Order {
     hash: u8,
     fsync: u8,
     limit: Option<u64>,
-    pub near: bool,
+    pub placement: Placement,
     pub threads: Option<u32>,
     transfer: [u8; 16],
+    /// What the other side is not told; none there.
+    #[serde(skip)]
+    pub here: Option<Here>,
+}
+
+/// What counts for the side in this process alone.
+#[derive(Debug, Clone)]
+pub struct Here {
+    pub common: Common,
+    pub shown: ShownArgs,
+    pub plans: Vec<Planned>,
 }
 
 impl Order {
     /// What was typed.
-    pub fn new(args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
+    pub fn new(common: &Common, args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
         filter(&args.filters.rules)?;
         if args.delete && !(args.recursive || args.archive) {
             return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
@@ -69,10 +82,15 @@ impl Order {
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit,
-            near: args.how.placement == Placement::Local,
+            placement: args.how.placement,
             threads: args.how.threads,
             transfer: random::bytes()
                 .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
+            here: Some(Here {
+                common: common.clone(),
+                shown: args.shown,
+                plans: planned::read(common, &args.how.plan)?,
+            }),
         })
     }
 
@@ -113,7 +131,7 @@ impl Order {
     /// The side with the files.
     pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;
-        let site = Site::new(&roots, self)?;
+        let site = Site::new(&roots, Side::Source, self)?;
         let block = BLOCK as u64;
         let policy = Policy {
             block,
@@ -139,7 +157,7 @@ impl Order {
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site, SinkOptions), Failure> {
         let (root, alias) = self.destination(one_file)?;
-        let site = Site::new(root.as_slice(), self)?;
+        let site = Site::new(root.as_slice(), Side::Sink, self)?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot());

@@ -118,7 +118,7 @@ impl Show {
             About::File(_, name) | About::Name(name) => Some(name.to_string()),
         };
         self.failed += 1;
-        let side = side(problem.side);
+        let side = side_name(problem.side);
         if self.json {
             let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
             let value =
@@ -184,14 +184,15 @@ impl Show {
 /// Why a transfer was given up.
 fn given_up(problem: &Problem) -> Failure {
     let failure =
-        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side(problem.side)));
+        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side_name(problem.side)));
     match problem.reason {
         Reason::Protocol => failure.hint("use the same numaio at both ends"),
         _ => failure.hint("the same command goes on where it ended"),
     }
 }
 
-fn side(side: Side) -> &'static str {
+/// What people call a side.
+pub fn side_name(side: Side) -> &'static str {
     match side {
         Side::Source => "source",
         Side::Sink => "destination",
