@@ -32,6 +32,7 @@ fn options() -> SinkOptions {
         devices: false,
         update: false,
         ignore_times: false,
+        sizes: 0..=u64::MAX,
         delete: false,
         filter: Filter::default(),
         rehearse: false,

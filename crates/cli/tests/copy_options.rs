@@ -5,8 +5,11 @@ mod support;
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::{Home, Said};
@@ -31,6 +34,72 @@ fn plan(home: &Home, direction: &str) -> String {
     let problem = home.file("problem.toml", &PROBLEM.replace("DIRECTION", direction));
     let plan = home.run(&["plan", "--file", &problem, "--json"]).ok();
     home.file(&format!("{direction}.json"), &plan)
+}
+
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Makes files whose content is their name, and the folders on their way.
+fn files(home: &Home, names: &[&str]) {
+    for name in names {
+        fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
+        home.file(name, name);
+    }
+}
+
+/// Makes folders old: rsync leaves the time of one that it changed in the second in which it was made.
+fn age(folder: &Path) {
+    for below in fs::read_dir(folder).into_iter().flatten().flatten().filter(|below| below.path().is_dir()) {
+        age(&below.path());
+    }
+    let old = std::time::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
+    fs::File::open(folder).and_then(|folder| folder.set_modified(old)).expect("a time");
+}
+
+/// Names below a folder, with content, modes and times.
+fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
+    let root = home.0.join(root);
+    let mut tree = BTreeMap::new();
+    let mut rest: Vec<PathBuf> = vec![root.clone()];
+    while let Some(folder) = rest.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let found = fs::symlink_metadata(entry.path()).expect("a file");
+            let content = fs::read(entry.path()).unwrap_or_default();
+            let name = entry.path().strip_prefix(&root).expect("below").to_string_lossy().into_owned();
+            let time = (found.mtime(), found.mtime_nsec());
+            let content = match content.len() {
+                length @ 100.. => format!("{length} bytes, the first {}", content[0]),
+                _ => String::from_utf8_lossy(&content).into_owned(),
+            };
+            tree.insert(
+                name,
+                format!("{:o} {}:{} {time:?} {content}", found.mode(), found.uid(), found.gid()),
+            );
+            if found.is_dir() {
+                rest.push(entry.path());
+            }
+        }
+    }
+    tree
+}
+
+/// The same by rsync and by numaio, into `rsync` and `numaio`: both give the same tree, which holds exactly these names.
+fn as_rsync_does(home: &Home, args: &[&str], numaio: &[&str], names: &[&str]) {
+    age(&home.0.join("src"));
+    copy(home, &[args, numaio, &["src/", "numaio"]].concat()).ok();
+    let ours = tree(home, "numaio");
+    assert_eq!(ours.keys().map(String::as_str).collect::<Vec<_>>(), names);
+    match home.command("rsync", &[args, &["src/", "rsync"]].concat()).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(ours, tree(home, "rsync"));
+        }
+        Err(_) => skipped("no rsync to compare with"),
+    }
+    for made in ["numaio", "rsync"] {
+        let _ = fs::remove_dir_all(home.0.join(made));
+    }
 }
 
 fn events(text: &str) -> Vec<Value> {
@@ -116,4 +185,64 @@ fn a_plan_that_does_not_hold_here_is_refused() {
     let said = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
     assert!(said.err.contains("source, placed by the plan: 1 thread on CPUs "), "{}", said.err);
     assert_eq!(said.ok().lines().next(), Some("would be copied: to"));
+}
+
+#[test]
+fn names_from_a_file_are_moved_with_their_directories() {
+    let home = Home::new();
+    files(&home, &["src/a/b/c", "src/a/b/d", "src/a/e", "src/f/g", "src/h/i/j", "src/#k", "src/l"]);
+    let list = home.file("list", "a/b/c\n\n# not a name\n; nor this\n/f\n./h/i\na/../l\n");
+    let args = ["-a", "--files-from", &list];
+    as_rsync_does(&home, &args, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "l"]);
+    let below = [&args[..], &["-r"]].concat();
+    as_rsync_does(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
+    let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
+    as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "l"]);
+    let list = home.file("list0", "#k\0a/e\0");
+    as_rsync_does(&home, &["-r", "-t", "-0", "--files-from", &list], &[], &["#k", "a", "a/e"]);
+}
+
+#[test]
+fn a_list_of_names_is_read_with_care() {
+    let home = Home::new();
+    files(&home, &["src/a", "src/b"]);
+    let absent = home.file("absent", "a\nnothing\n");
+    copy(&home, &["--files-from", &absent, "src", "dst"]).failed(3, &["nothing: there is no such file"]);
+    assert!(home.0.join("dst/a").exists() && !home.0.join("dst/b").exists());
+    let out = home.file("out", "../absent\n");
+    copy(&home, &["--files-from", &out, "src", "dst"])
+        .failed(1, &["\"../absent\" is no name below the source"]);
+    let cut = home.file("cut", "d/./a\n");
+    copy(&home, &["--files-from", &cut, "src", "dst"]).failed(1, &["d/./a"]);
+    copy(&home, &["--files-from", &absent, "src", "src", "dst"]).failed(2, &["one SRC and one DST"]);
+    copy(&home, &["-r", "--delete", "--files-from", &absent, "src", "dst"]).failed(2, &["--delete"]);
+    copy(&home, &["--files-from", "-", "--exclude-from", "-", "src", "dst"]).failed(2, &["can be read once"]);
+    copy(&home, &["--files-from", "no-list", "src", "dst"]).failed(1, &["no-list"]);
+    let mut command =
+        home.command(env!("CARGO_BIN_EXE_numaio"), &["copy", "--files-from", "-", "src", "dst"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("numaio");
+    child.stdin.take().expect("its input").write_all(b"b\n").expect("written");
+    assert!(child.wait_with_output().expect("an end").status.success());
+    assert!(home.0.join("dst/b").exists());
+}
+
+#[test]
+fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
+    let home = Home::new();
+    files(&home, &["src/a.o", "src/b.o", "src/c", "src/d/e", "src/d/f.tmp"]);
+    home.file("src/large", &"x".repeat(5000));
+    home.file("src/empty", "");
+    let (keep, skip) = (home.file("keep", "# kept\na.o\n"), home.file("skip", "*.o\n+ f.tmp\n\n- e\n"));
+    let rules = ["-a", "--include-from", &keep, "--exclude-from", &skip, "--exclude", "*.tmp"];
+    as_rsync_does(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
+    let sizes = ["-a", "--max-size", "4K", "--min-size", "1"];
+    as_rsync_does(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
+    // What is left out by its size is not removed.
+    files(&home, &["dst/large", "dst/own"]);
+    copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "dst"]).ok();
+    assert_eq!(fs::read(home.0.join("dst/large")).ok(), Some(b"dst/large".to_vec()));
+    assert!(!home.0.join("dst/own").exists());
+    fs::hard_link(home.0.join("src/large"), home.0.join("src/larger")).expect("a link");
+    let said = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
+    assert!(!home.0.join("linked/larger").exists() && !said.contains("failed"), "{said}");
 }

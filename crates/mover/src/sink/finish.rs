@@ -161,6 +161,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.talk.totals.unchanged += 1;
                 continue;
             }
+            // The file itself was left out by its size.
+            if both.last().is_some_and(|to| matches!(to, Ok(None))) && self.options.sizes != (0..=u64::MAX) {
+                continue;
+            }
             makings.push(Making {
                 at: FilePath::new(0, name.as_bytes()),
                 object: Made::HardLink(FilePath::new(0, to.as_bytes())),

@@ -113,7 +113,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finish.tell(&name, self.options.delete);
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found));
         let newer = found.as_ref().is_some_and(|found| found.seen.mtime > stamp(&inode));
-        if self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
+        let outsized =
+            matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
+        if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
             self.talk.totals.unchanged += 1;
             return;
         }

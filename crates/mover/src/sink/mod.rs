@@ -23,6 +23,7 @@ use numaio_machine::port::{
     Why,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Most entries that are not decided or not complete; a source keeps to less.
@@ -67,6 +68,8 @@ pub struct SinkOptions {
     pub update: bool,
     /// Move data also of files whose size and time are the same.
     pub ignore_times: bool,
+    /// Sizes in bytes of regular files that are moved; others are left alone.
+    pub sizes: RangeInclusive<u64>,
     /// Remove what the source does not have.
     pub delete: bool,
     /// What the source leaves out is not removed.

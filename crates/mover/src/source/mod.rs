@@ -35,6 +35,8 @@ pub struct Origin {
     pub root: u32,
     /// The one thing in it that is moved; none if all of the directory's content is.
     pub only: Option<Name>,
+    /// Whether what a directory holds is moved too, if anything is.
+    pub enter: bool,
 }
 
 impl Origin {
@@ -50,6 +52,8 @@ pub struct SourceOptions {
     pub origins: Vec<Origin>,
     /// Whether to move directories with what they hold; else they are left out, and said.
     pub recursive: bool,
+    /// The origins are a list of names: directories among them are moved by themselves.
+    pub listed: bool,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to move devices.
@@ -122,21 +126,21 @@ impl<B: AsRef<[u8]>> Source<B> {
     }
 
     fn meet(&mut self, met: Met) {
-        let Met { path, name, found } = met;
+        let Met { path, name, enter, found } = met;
         let found = match found {
             Ok(found) => found,
             Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
         };
         let is_directory = found.seen.kind == FileKind::Directory;
-        if !self.options.filter.takes(&name, is_directory) {
+        if !self.takes(&name, is_directory) {
             return;
         }
-        if is_directory && !self.options.recursive {
+        if is_directory && !self.options.recursive && !self.options.listed {
             return self.leave_out(name, "it is a directory, and is not entered without being told to");
         }
         if !self.scan.is_new(&name) {
             // The directories of two origins are merged.
-            if is_directory {
+            if is_directory && enter {
                 self.scan.enter(path, name);
             }
             return;
@@ -148,7 +152,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),
         };
-        if is_directory {
+        if is_directory && enter {
             self.scan.enter(path.clone(), name.clone());
         }
         if let Kind::File(content) = &inode.kind {
@@ -159,6 +163,14 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
+    }
+
+    fn takes(&self, name: &Name, is_directory: bool) -> bool {
+        match self.options.listed {
+            // The directories on the way of a listed name were not met.
+            true => self.options.filter.reaches(name, is_directory),
+            false => self.options.filter.takes(name, is_directory),
+        }
     }
 
     fn leave_out(&mut self, name: Name, words: &str) {
@@ -301,9 +313,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Listed(listing) => {
                 self.scan.listed(ticket, listing).into_iter().for_each(|met| self.meet(met));
             }
-            Outcome::Looked(mut found) => {
-                let met = found.pop().and_then(|found| self.scan.looked(ticket, found));
-                met.into_iter().for_each(|met| self.meet(met));
+            Outcome::Looked(found) => {
+                self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
             Outcome::Read { results, data } => self.read(ticket, results, data),
             Outcome::Each(_) | Outcome::Opened(_) => {}

@@ -46,6 +46,7 @@ impl Wish {
         Self {
             sync: [Sync::None, Sync::File, Sync::End][chance.below(3) as usize],
             hash: HashKind::ALL[chance.below(3) as usize],
+            sizes: 0..=u64::MAX,
             delete: chance.once_in(3),
             ignore_times: chance.once_in(8),
             in_place: chance.once_in(6),
@@ -137,8 +138,9 @@ impl World {
             ..Policy::new(Storage::Solid, Storage::Solid, 1)
         };
         let source = SourceOptions {
-            origins: vec![Origin { root: 0, only: None }],
+            origins: vec![Origin { root: 0, only: None, enter: true }],
             recursive: true,
+            listed: false,
             xattrs: true,
             devices: true,
             filter: Filter::default(),

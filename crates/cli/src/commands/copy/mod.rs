@@ -2,6 +2,7 @@
 
 mod ends;
 mod filters;
+mod lists;
 mod local;
 mod order;
 pub mod peer;
@@ -46,6 +47,21 @@ pub struct CopyArgs {
     pub archive: bool,
     #[command(flatten)]
     pub filters: FilterArgs,
+    /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
+    ///
+    /// The directories on their way are made too. What a listed directory holds is moved with --recursive alone, also
+    /// if --archive is given.
+    #[arg(long, value_name = "FILE", conflicts_with = "delete")]
+    pub files_from: Option<PathBuf>,
+    /// A zero byte ends each line of --files-from, --include-from and --exclude-from
+    #[arg(long, short = '0')]
+    pub from0: bool,
+    /// Leave files alone that are larger: 10M, 1GiB
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub max_size: Option<u64>,
+    /// Leave files alone that are smaller
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub min_size: Option<u64>,
     /// Leave files alone that are newer at the destination
     #[arg(long, short)]
     pub update: bool,
@@ -68,6 +84,28 @@ pub struct CopyArgs {
     /// The numaio on the other host, if it is not on the PATH of an ssh session
     #[arg(long, value_name = "PATH", default_value = "numaio")]
     pub remote_numaio: String,
+}
+
+impl CopyArgs {
+    /// What clap cannot tell.
+    fn check(&self) -> Result<(), Failure> {
+        let filters = self.filters.rules.iter().filter_map(|from| match from {
+            filters::From::File(_, path) => Some(path),
+            filters::From::Typed(_) => None,
+        });
+        let files = filters.chain(&self.files_from).chain(&self.how.plan);
+        if files.filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
+        }
+        if self.files_from.is_some() && self.paths.len() != 2 {
+            return Err(Failure::usage("--files-from is about names below one source")
+                .hint("give one SRC and one DST"));
+        }
+        if self.delete && !(self.recursive || self.archive) {
+            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -164,6 +202,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let Some((to, from)) = args.paths.split_last() else {
         return Err(Failure::usage("there is no destination"));
     };
+    args.check()?;
     let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
     let to = End::of(to)?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;

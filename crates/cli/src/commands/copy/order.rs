@@ -2,6 +2,7 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
+use super::lists::{self, Listed};
 use super::place::Site;
 use super::planned::{self, Planned};
 use super::{path_of, CopyArgs, Fsync, Hash, Placement, ShownArgs};
@@ -33,9 +34,11 @@ pub struct Order {
     pub from: Vec<Vec<u8>>,
     /// Path of the destination, on its host.
     pub to: Vec<u8>,
+    listed: Option<Listed>,
     recursive: bool,
     archive: bool,
     rules: Vec<Rule>,
+    sizes: (u64, u64),
     update: bool,
     ignore_times: bool,
     delete: bool,
@@ -63,17 +66,19 @@ pub struct Here {
 impl Order {
     /// What was typed.
     pub fn new(common: &Common, args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
-        filter(&args.filters.rules)?;
-        if args.delete && !(args.recursive || args.archive) {
-            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
-        }
+        let rules = lists::rules(&args.filters.rules, args.from0)?;
+        filter(&rules)?;
+        let far = from.iter().any(|end| end.host.is_some());
+        let list = |path: &PathBuf| Listed::read(path, args.from0, far);
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
             to: to.path.clone(),
-            recursive: args.recursive || args.archive,
+            listed: args.files_from.as_ref().map(list).transpose()?,
+            recursive: args.recursive || args.archive && args.files_from.is_none(),
             archive: args.archive,
-            rules: args.filters.rules.clone(),
+            rules,
+            sizes: (args.min_size.unwrap_or(0), args.max_size.unwrap_or(u64::MAX)),
             update: args.update,
             ignore_times: args.ignore_times,
             delete: args.delete,
@@ -108,13 +113,16 @@ impl Order {
 
     /// Where the sources are: the directories to open, and what to take of them.
     fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
+        if let (Some(listed), [path]) = (&self.listed, &self.from[..]) {
+            return Ok((vec![path_of(path)], listed.origins(0)));
+        }
         let mut roots = Vec::new();
         let mut origins = Vec::new();
         for path in &self.from {
             let origin = Origin::of(path);
             let origin =
                 origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
-            origins.push(source::Origin { root: roots.len() as u32, only: origin.only });
+            origins.push(source::Origin { root: roots.len() as u32, only: origin.only, enter: true });
             roots.push(path_of(&origin.root));
         }
         Ok((roots, origins))
@@ -123,7 +131,9 @@ impl Order {
     /// Whether the only source is a single file, which may get another name.
     pub fn is_one_file(&self) -> bool {
         match &self.from[..] {
-            [path] => fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir()),
+            [path] if self.listed.is_none() => {
+                fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir())
+            }
             _ => false,
         }
     }
@@ -142,6 +152,7 @@ impl Order {
         let options = SourceOptions {
             origins,
             recursive: self.recursive,
+            listed: self.listed.is_some(),
             xattrs: self.archive,
             devices: self.archive && site.roots.is_super_user(),
             filter: filter(&self.rules)?,
@@ -172,6 +183,7 @@ impl Order {
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
+            sizes: self.sizes.0..=self.sizes.1,
             delete: self.delete,
             filter: filter(&self.rules)?,
             rehearse: self.rehearse,
