@@ -197,7 +197,7 @@ fn names_from_a_file_are_moved_with_their_directories() {
     let below = [&args[..], &["-r"]].concat();
     as_rsync_does(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
     let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
-    as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "l"]);
+    as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
     let list = home.file("list0", "#k\0a/e\0");
     as_rsync_does(&home, &["-r", "-t", "-0", "--files-from", &list], &[], &["#k", "a", "a/e"]);
 }

@@ -49,7 +49,7 @@ fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> 
 }
 
 /// Whether a file is still what was found.
-fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
+pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
     match seen.kind == FileKind::File && seen.identity() == *identity {
         true => Ok(()),
@@ -57,6 +57,6 @@ fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     }
 }
 
-fn changed() -> Fault {
+pub fn changed() -> Fault {
     Fault::new(Why::Changed, "it changed while it was moved")
 }

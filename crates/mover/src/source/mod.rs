@@ -3,6 +3,7 @@
 mod reading;
 mod scan;
 
+use crate::accounts::{Account, Accounts, Lookup};
 use crate::chunk::{Cutter, Job, Policy, PolicyError};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{
@@ -14,10 +15,13 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::sums::Sums;
 use crate::wire::{
-    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, TransferId, Want, WireError,
+    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
 };
-use numaio_machine::port::{Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Ticket, BLOCK};
+use numaio_machine::port::{
+    Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
+};
 use reading::Reading;
 use scan::{Met, Scan};
 use std::collections::HashMap;
@@ -68,6 +72,8 @@ pub struct SourceOptions {
     pub reads: usize,
     /// Most bytes of data a second.
     pub limit: Option<u64>,
+    /// How names of users and groups are looked up; none leaves them out.
+    pub accounts: Option<Lookup>,
     /// The identity of the transfer.
     pub transfer: TransferId,
 }
@@ -82,6 +88,8 @@ struct File {
     /// Bytes that are to be sent; none before the sink answered.
     wanted: Option<u64>,
     sent: u64,
+    /// Whether the sink asked for its hash.
+    summed: bool,
 }
 
 /// The source of a transfer.
@@ -99,6 +107,8 @@ pub struct Source<B> {
     links: HashMap<(u64, u64), (Name, u64)>,
     cutter: Cutter,
     reading: Reading,
+    sums: Sums<FileNumber>,
+    accounts: Accounts,
     said_end: bool,
 }
 
@@ -120,6 +130,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             links: HashMap::new(),
             cutter: Cutter::new(options.policy.clone())?,
             reading: Reading::new(&options),
+            sums: Sums::default(),
+            accounts: Accounts::new(options.accounts),
             said_end: false,
             options,
         })
@@ -132,7 +144,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
         };
         let is_directory = found.seen.kind == FileKind::Directory;
-        if !self.takes(&name, is_directory) {
+        // What is on the way of a listed name is not asked for by itself: so does rsync.
+        if enter && !self.options.filter.takes(&name, is_directory) {
             return;
         }
         if is_directory && !self.options.recursive && !self.options.listed {
@@ -148,7 +161,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Some(object) = self.as_link(&name, &found) {
             return self.tell(Entry { name, object });
         }
-        let inode = match inode(&found, self.options.devices) {
+        let inode = match inode(&found, self.options.devices, &mut self.accounts) {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),
         };
@@ -159,18 +172,11 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.talk.totals.size += content.size();
             let identity = found.seen.identity();
             let content = content.clone();
-            let file = File { path, name: name.clone(), identity, content, wanted: None, sent: 0 };
+            let file =
+                File { path, name: name.clone(), identity, content, wanted: None, sent: 0, summed: false };
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
-    }
-
-    fn takes(&self, name: &Name, is_directory: bool) -> bool {
-        match self.options.listed {
-            // The directories on the way of a listed name were not met.
-            true => self.options.filter.reaches(name, is_directory),
-            false => self.options.filter.takes(name, is_directory),
-        }
     }
 
     fn leave_out(&mut self, name: Name, words: &str) {
@@ -233,7 +239,9 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     fn want(&mut self, want: Want) -> Result<(), WireError> {
         let last = want.first.get().saturating_add(want.count);
-        self.answered = self.answered.saturating_add(want.count);
+        if want.what != Needed::Sum {
+            self.answered = self.answered.saturating_add(want.count);
+        }
         if last.max(self.answered) > self.next.get() - self.in_batch as u64 {
             return Err(WireError::Value("an answer about no entry"));
         }
@@ -242,9 +250,29 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Needed::Nothing => drop(self.files.remove(&number)),
                 Needed::All => self.begin(number, None)?,
                 Needed::Some(extents) => self.begin(number, Some(extents))?,
+                Needed::Sum => self.sum(number)?,
             }
         }
         Ok(())
+    }
+
+    /// Begins to hash a file.
+    fn sum(&mut self, number: u64) -> Result<(), WireError> {
+        // It may have failed here while it was asked for.
+        let Some(file) = self.files.get_mut(&number) else { return Ok(()) };
+        if file.wanted.is_some() || std::mem::replace(&mut file.summed, true) {
+            return Err(WireError::Value("a hash that was not to be asked for"));
+        }
+        self.sums.push(FileNumber::new(number)?, file.path.clone(), Some(file.identity));
+        Ok(())
+    }
+
+    fn summed(&mut self, ticket: Ticket, outcome: Result<Summing, Fault>) {
+        match self.sums.done(ticket, outcome) {
+            Some((file, Ok(digest))) => self.talk.send(&Frame::Sum(Sum { file, digest })),
+            Some((file, Err(fault))) => self.fail(file, &fault),
+            None => {}
+        }
     }
 
     /// Begins to send a file.
@@ -289,6 +317,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             match frame {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
+                Frame::There(there) => self.talk.reports.push(Report::There(there)),
                 Frame::End(end) if self.said_end => {
                     (self.talk.totals.moved, self.talk.totals.bytes) = (end.entries, end.bytes);
                     self.talk.ended = Some(Ended::Done);
@@ -317,6 +346,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
             Outcome::Read { results, data } => self.read(ticket, results, data),
+            Outcome::Summed(outcome) => self.summed(ticket, outcome),
             Outcome::Each(_) | Outcome::Opened(_) => {}
         }
     }
@@ -376,6 +406,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
             self.scan_on();
             self.tell_on();
+            self.sums.go_on(&mut self.talk);
             self.read_on(now);
             self.end_if_done();
         }
@@ -414,7 +445,7 @@ pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> imp
 }
 
 /// What was found as the protocol says it; else why it cannot be said.
-fn inode(found: &Found, devices: bool) -> Result<Inode, String> {
+fn inode(found: &Found, devices: bool, accounts: &mut Accounts) -> Result<Inode, String> {
     let say = |error: EntryError| error.to_string();
     let seen = &found.seen;
     let device = |major, minor| match devices {
@@ -440,8 +471,8 @@ fn inode(found: &Found, devices: bool) -> Result<Inode, String> {
         kind,
         mode: Mode::new(seen.mode).map_err(say)?,
         mtime: Time::new(seen.mtime.seconds, seen.mtime.nanoseconds).map_err(say)?,
-        user: Owner::new(seen.user, None).map_err(say)?,
-        group: Owner::new(seen.group, None).map_err(say)?,
+        user: Owner::new(seen.user, accounts.name(Account::User, seen.user)).map_err(say)?,
+        group: Owner::new(seen.group, accounts.name(Account::Group, seen.group)).map_err(say)?,
         xattrs,
     })
 }
