@@ -84,13 +84,13 @@ fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
     tree
 }
 
-/// The same by rsync and by numaio, into `rsync` and `numaio`: both give the same tree, which holds exactly these names.
-fn as_rsync_does(home: &Home, args: &[&str], numaio: &[&str], names: &[&str]) {
+/// The same by rsync, which may need more options, and by numaio, into `rsync` and `numaio`: both give the same tree, which holds exactly these names.
+fn as_rsync_does(home: &Home, args: &[&str], rsync: &[&str], names: &[&str]) {
     age(&home.0.join("src"));
-    copy(home, &[args, numaio, &["src/", "numaio"]].concat()).ok();
+    copy(home, &[args, &["src/", "numaio"]].concat()).ok();
     let ours = tree(home, "numaio");
     assert_eq!(ours.keys().map(String::as_str).collect::<Vec<_>>(), names);
-    match home.command("rsync", &[args, &["src/", "rsync"]].concat()).output() {
+    match home.command("rsync", &[args, rsync, &["src/", "rsync"]].concat()).output() {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert_eq!(ours, tree(home, "rsync"));
@@ -198,8 +198,12 @@ fn names_from_a_file_are_moved_with_their_directories() {
     as_rsync_does(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
     let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
     as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
-    let list = home.file("list0", "#k\0a/e\0");
-    as_rsync_does(&home, &["-r", "-t", "-0", "--files-from", &list], &[], &["#k", "a", "a/e"]);
+    let list = home.file("list0", "a/e\0");
+    as_rsync_does(&home, &["-r", "-0", "--files-from", &list], &["-t"], &["a", "a/e"]);
+    // Nothing in a list with zero bytes is a remark; rsync drops this name.
+    let list = home.file("list0", "#k\0");
+    copy(&home, &["-0", "--files-from", &list, "src", "dst"]).ok();
+    assert!(home.0.join("dst/#k").exists());
 }
 
 #[test]
@@ -245,4 +249,118 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     fs::hard_link(home.0.join("src/large"), home.0.join("src/larger")).expect("a link");
     let said = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
     assert!(!home.0.join("linked/larger").exists() && !said.contains("failed"), "{said}");
+}
+
+/// Gives a file another content, and the time that it had.
+fn damage(path: &Path, content: &[u8]) {
+    let time = fs::metadata(path).and_then(|found| found.modified()).expect("a time");
+    fs::write(path, content).expect("written");
+    fs::File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("a time");
+}
+
+#[test]
+fn contents_are_compared_where_sizes_are_the_same() {
+    let home = Home::new();
+    files(&home, &["src/same", "src/damaged", "src/d/older", "src/longer", "src/new"]);
+    home.file("src/empty", "");
+    fs::write(home.0.join("src/big"), vec![3; 70 << 20]).expect("a file");
+    copy(&home, &["-a", "src/", "dst"]).ok();
+    damage(&home.0.join("dst/damaged"), b"src/dbmaged");
+    damage(&home.0.join("dst/longer"), b"longer than it was");
+    let mut big = vec![3; 70 << 20];
+    big[69 << 20] = 4;
+    damage(&home.0.join("dst/big"), &big);
+    fs::remove_file(home.0.join("dst/new")).expect("removed");
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(9);
+    let older = fs::File::options().write(true).open(home.0.join("dst/d/older"));
+    older.and_then(|file| file.set_modified(old)).expect("a time");
+    let blind = copy(&home, &["-rn", "src/", "dst"]).ok();
+    assert!(!blind.contains("damaged") && !blind.contains("big"), "{blind}");
+    let told = |args: &[&str]| {
+        let text = copy(&home, &[args, &["src/", "dst"]].concat()).ok();
+        let mut lines: Vec<String> =
+            text.lines().filter(|line| line.contains(": ")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
+    let expected = [&["attributes: d/older".to_owned()], &moved[..]].concat();
+    assert_eq!(told(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
+    assert_eq!(told(&["-avc"]), expected);
+    assert_eq!(tree(&home, "src"), tree(&home, "dst"));
+    assert_eq!(told(&["-avc"]), [""; 0]);
+}
+
+#[test]
+fn a_manifest_says_what_is_there() {
+    let home = Home::new();
+    files(&home, &["src/moved", "src/there", "src/d/e", "src/odd\\name\nof two lines"]);
+    home.file("src/empty", "");
+    fs::write(home.0.join("src/big"), vec![5; 3 << 20]).expect("a file");
+    fs::hard_link(home.0.join("src/d/e"), home.0.join("src/linked")).expect("a link");
+    std::os::unix::fs::symlink("moved", home.0.join("src/symlink")).expect("a link");
+    fs::create_dir(home.0.join("dst")).expect("a folder");
+    copy(&home, &["-a", "src/there", "dst"]).ok();
+    files(&home, &["dst/own"]);
+    copy(&home, &["-a", "--manifest", "sums", "src/", "dst"]).ok();
+    let text = fs::read_to_string(home.0.join("sums")).expect("a manifest");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort();
+    let hash = |name: &str| {
+        let content = fs::read(home.0.join("src").join(name)).expect("a file");
+        let digest = numaio_mover::hash::HashKind::Blake3.function()(&content);
+        digest.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let mut expected: Vec<String> = ["moved", "there", "d/e", "empty", "big", "linked"]
+        .iter()
+        .map(|name| format!("{}  {name}", hash(name)))
+        .chain([format!("\\{}  odd\\\\name\\nof two lines", hash("odd\\name\nof two lines"))])
+        .collect();
+    expected.sort();
+    assert_eq!(lines, expected);
+    let again = copy(&home, &["-a", "--manifest", "sums", "src/", "dst"]).ok();
+    assert!(again.starts_with("0 moved"), "{again}");
+    let mut second: Vec<String> =
+        fs::read_to_string(home.0.join("sums")).expect("a manifest").lines().map(str::to_owned).collect();
+    second.sort();
+    assert_eq!(second, expected, "files that were not moved stand in it too");
+    match home.command("b3sum", &["--check", "../sums"]).current_dir(home.0.join("dst")).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
+        Err(_) => skipped("no b3sum to check the manifest"),
+    }
+    copy(&home, &["-an", "--manifest", "sums", "src/", "dst"]).failed(2, &["--manifest"]);
+    copy(&home, &["-a", "--manifest", "no/folder", "src/", "dst"]).failed(1, &["no/folder"]);
+    assert!(!home.0.join("sums.part").exists());
+}
+
+fn is_root(home: &Home) -> bool {
+    fs::metadata(&home.0).is_ok_and(|found| found.uid() == 0)
+}
+
+#[test]
+fn owners_are_kept_by_name_or_by_number() {
+    let home = Home::new();
+    if !is_root(&home) {
+        return skipped("only root gives files to others");
+    }
+    files(&home, &["src/daemon", "src/nobody-has-it", "src/root"]);
+    let of = |name: &str, id: u32| {
+        let path = home.0.join("src").join(name);
+        std::os::unix::fs::chown(path, Some(id), Some(id)).expect("root gives files away");
+    };
+    of("daemon", 1);
+    of("nobody-has-it", 4_000_007);
+    let owners = |folder: &str| {
+        ["daemon", "nobody-has-it", "root"].map(|name| {
+            let found = fs::metadata(home.0.join(folder).join(name)).expect("a file");
+            (found.uid(), found.gid())
+        })
+    };
+    for more in [&[][..], &["--numeric-ids"]] {
+        copy(&home, &[&["-a"], more, &["src/", "dst"]].concat()).ok();
+        assert_eq!(owners("dst"), [(1, 1), (4_000_007, 4_000_007), (0, 0)]);
+        let again = copy(&home, &[&["-a"], more, &["src/", "dst"]].concat()).ok();
+        assert!(again.starts_with("0 moved"), "{again}");
+        fs::remove_dir_all(home.0.join("dst")).expect("removed");
+    }
 }

@@ -158,6 +158,8 @@ pub fn most(kind: u8) -> Result<usize, WireError> {
         BATCH | WANTS => MAX_PAYLOAD,
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
         DONE => 2 * NUMBER,
+        SUM => NUMBER + 32,
+        THERE => NUMBER + MAX_NAME + 32,
         END => 3 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),

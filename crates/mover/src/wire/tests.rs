@@ -119,6 +119,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     let needed = prop_oneof![
         Just(Needed::Nothing),
         Just(Needed::All),
+        Just(Needed::Sum),
         content().prop_map(|content| match content.extents().collect::<Vec<_>>() {
             none if none.is_empty() => Needed::All,
             extents => Needed::Some(extents),
@@ -144,6 +145,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         2 => chunk.prop_map(Frame::Chunk),
         1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::Done(Done { file, bytes })),
         2 => wants.prop_map(Frame::Wants),
+        1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
+        1 => (testing::name(), any::<[u8; 32]>())
+            .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
         1 => problem,
     ]
 }
@@ -469,9 +473,14 @@ fn the_example_of_the_specification_is_true() {
             what: Needed::Some(vec![Extent::at(1 << 19, 4_096).expect("an extent")]),
         },
         Want { first: number(2), count: 1, what: Needed::All },
+        Want { first: number(4), count: 2, what: Needed::Sum },
     ];
     Frame::Done(Done { file: number(1), bytes: 4_096 }).encode(&mut written);
     Frame::Wants(Wants::new(wants.into()).expect("answers")).encode(&mut written);
+    let digest = HashKind::Blake3.function()(b"hello");
+    Frame::Sum(Sum { file: number(4), digest }).encode(&mut written);
+    let name = Name::new(*b"data.txt").expect("a name");
+    Frame::There(There { name, digest }).encode(&mut written);
     Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));

@@ -4,6 +4,7 @@ mod ends;
 mod filters;
 mod lists;
 mod local;
+mod manifest;
 mod order;
 pub mod peer;
 mod place;
@@ -13,6 +14,7 @@ mod show;
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::output;
 use clap::{Args as ClapArgs, ValueEnum};
 use ends::End;
 use filters::FilterArgs;
@@ -65,6 +67,24 @@ pub struct CopyArgs {
     /// Leave files alone that are newer at the destination
     #[arg(long, short)]
     pub update: bool,
+    /// Compare files of the same size by hashes of all that they hold, not by time; both sides read them
+    #[arg(long, short, conflicts_with = "ignore_times")]
+    pub checksum: bool,
+    /// Write the BLAKE3 hash of every file that is at the destination in the end, as b3sum does
+    ///
+    /// Files are read again for it there, those that were not moved too. Names are relative to DST: b3sum -c FILE
+    /// checks them there.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub manifest: Option<PathBuf>,
+    /// Owners by number; without it those whose names are known on both sides are found by name
+    #[arg(long)]
+    pub numeric_ids: bool,
+    /// Keep what is there of a file when a run is cut, so that the next one goes on: it always is
+    ///
+    /// It is not visible under the file's name, but beside it as .numaio-part-NUMBER, until the same command is given
+    /// again. -P is the same, and --progress.
+    #[arg(long)]
+    pub partial: bool,
     /// Move data also of files whose size and time are the same
     #[arg(long, short = 'I')]
     pub ignore_times: bool,
@@ -96,6 +116,9 @@ impl CopyArgs {
         let files = filters.chain(&self.files_from).chain(&self.how.plan);
         if files.filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
+        }
+        if let Some(path) = &self.manifest {
+            output::check(path)?;
         }
         if self.files_from.is_some() && self.paths.len() != 2 {
             return Err(Failure::usage("--files-from is about names below one source")
@@ -144,7 +167,7 @@ pub struct ShownArgs {
     #[arg(long, short)]
     pub verbose: bool,
     /// Show how far it is, also where standard error is no terminal
-    #[arg(long)]
+    #[arg(long, short_alias = 'P')]
     pub progress: bool,
 }
 

@@ -8,9 +8,10 @@ use super::planned::{self, Planned};
 use super::{path_of, CopyArgs, Fsync, Hash, Placement, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
-use numaio_linux::{random, Root};
+use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::port::BLOCK;
+use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::{Policy, Storage};
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
@@ -39,6 +40,9 @@ pub struct Order {
     archive: bool,
     rules: Vec<Rule>,
     sizes: (u64, u64),
+    checksum: bool,
+    manifest: bool,
+    numeric_ids: bool,
     update: bool,
     ignore_times: bool,
     delete: bool,
@@ -79,6 +83,9 @@ impl Order {
             archive: args.archive,
             rules,
             sizes: (args.min_size.unwrap_or(0), args.max_size.unwrap_or(u64::MAX)),
+            checksum: args.checksum,
+            manifest: args.manifest.is_some(),
+            numeric_ids: args.numeric_ids,
             update: args.update,
             ignore_times: args.ignore_times,
             delete: args.delete,
@@ -101,6 +108,21 @@ impl Order {
 
     fn hash(&self) -> Hash {
         [Hash::Xxh3, Hash::Blake3].into_iter().find(|hash| *hash as u8 == self.hash).unwrap_or(Hash::None)
+    }
+
+    /// How owners are looked up, if they are kept by name.
+    fn accounts(&self) -> Option<Lookup> {
+        let lookup = Lookup {
+            name: |account, id| match account {
+                Account::User => accounts::user_name(id),
+                Account::Group => accounts::group_name(id),
+            },
+            id: |account, name| match account {
+                Account::User => accounts::user_id(name),
+                Account::Group => accounts::group_id(name),
+            },
+        };
+        (self.archive && !self.numeric_ids).then_some(lookup)
     }
 
     fn sync(&self) -> Sync {
@@ -160,6 +182,7 @@ impl Order {
             policy,
             reads: 2 * site.threads,
             limit: self.limit,
+            accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
         Ok((site, options))
@@ -183,6 +206,9 @@ impl Order {
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
+            checksum: self.checksum,
+            manifest: self.manifest,
+            accounts: self.accounts(),
             sizes: self.sizes.0..=self.sizes.1,
             delete: self.delete,
             filter: filter(&self.rules)?,

@@ -1,5 +1,6 @@
 //! What a transfer says while it runs, and at its end.
 
+use super::manifest::Manifest;
 use super::{CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
@@ -28,6 +29,7 @@ pub struct Show {
     shown: Option<Instant>,
     problems: Vec<String>,
     failed: u64,
+    manifest: Option<Manifest>,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
     /// Whether standard output still takes what is written.
@@ -49,8 +51,18 @@ impl Show {
             problems: Vec::new(),
             failed: 0,
             given_up: None,
+            manifest: None,
             failure: None,
         }
+        .with_manifest(args)
+    }
+
+    fn with_manifest(mut self, args: &CopyArgs) -> Self {
+        match args.manifest.as_deref().map(Manifest::begin).transpose() {
+            Ok(manifest) => self.manifest = manifest,
+            Err(failure) => self.failure = Some(failure),
+        }
+        self
     }
 
     /// Looks at a side: what happened, how far it is, and whether to stop it.
@@ -105,6 +117,12 @@ impl Show {
                 }
                 (false, false) => None,
             },
+            Report::There(there) => {
+                if let Some(Err(failure)) = self.manifest.as_mut().map(|manifest| manifest.add(there)) {
+                    self.failure.get_or_insert(failure);
+                }
+                None
+            }
             Report::Problem(problem) => self.problem(problem),
         }
     }
@@ -150,6 +168,11 @@ impl Show {
         } else if !self.quiet {
             let text = self.summary(totals, seconds);
             self.print(&text);
+        }
+        if let Some(manifest) = self.manifest.take().filter(|_| self.given_up.is_none()) {
+            if let Err(failure) = manifest.end() {
+                self.failure.get_or_insert(failure);
+            }
         }
         if let Some(failure) = self.failure.take() {
             return Err(failure);
