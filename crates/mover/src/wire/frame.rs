@@ -136,6 +136,9 @@ impl Frame {
             }
             THERE => {
                 let name = read_name(&mut reader)?;
+                if name.is_root() {
+                    return Err(WireError::Value("a file without a name"));
+                }
                 Self::There(There { name, digest: Digest(reader.exactly("a hash")?) })
             }
             PROBLEM => Self::Problem(read_problem(&mut reader)?),

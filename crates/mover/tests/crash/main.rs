@@ -147,9 +147,10 @@ fn a_file_that_changes_while_it_is_moved_is_told() {
 #[test]
 fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
     let mut told = 0;
-    seeds(60, |seed| {
+    seeds(40, |seed| {
         let mut chance = Chance::new(seed);
-        let source = trees::one_large(&mut chance, 70 << 20);
+        // One of them is hashed in two parts.
+        let source = trees::one_large(&mut chance, if seed == 0 { 33 << 20 } else { 2 << 20 });
         let mut world = World::new(source, Disk::default(), seed);
         assert!(world.run(&Wish::plain(), None).done, "seed {seed}");
         let wish = Wish { checksum: true, ..Wish::plain() };
@@ -165,7 +166,7 @@ fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
             oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
         }
     });
-    assert!(std::env::var("NUMAIO_SEED").is_ok() || (3..30).contains(&told), "{told}");
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || (3..20).contains(&told), "{told}");
 }
 
 #[test]
