@@ -364,3 +364,72 @@ fn owners_are_kept_by_name_or_by_number() {
         fs::remove_dir_all(home.0.join("dst")).expect("removed");
     }
 }
+
+/// Where the other side has accounts of its own: a program in place of ssh that gives it another /etc/passwd.
+fn far(home: &Home, passwd: Option<&str>) -> String {
+    let mount = passwd.map(|passwd| {
+        let passwd = home.file("passwd", passwd);
+        format!("mount --bind {passwd} /etc/passwd && ")
+    });
+    let enter = if mount.is_some() { "unshare -m " } else { "" };
+    let script = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec {enter}sh -c \"{}$*\"\n",
+        mount.unwrap_or_default()
+    );
+    let path = home.file("ssh", &script);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    path
+}
+
+fn copy_far(home: &Home, ssh: &str, args: &[&str]) -> Said {
+    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
+    Said::of(home.command_by(&[], &args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
+}
+
+#[test]
+fn another_host_takes_part_in_lists_hashes_and_manifests() {
+    let home = Home::new();
+    let ssh = far(&home, None);
+    files(&home, &["src/a/b", "src/a/c", "src/d"]);
+    let list = home.file("list", "a/b\nd\n");
+    copy_far(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
+    assert_eq!(tree(&home, "dst").into_keys().collect::<Vec<_>>(), ["a", "a/b", "d"]);
+    damage(&home.0.join("dst/a/b"), b"src/x/b");
+    let said = copy_far(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
+    assert!(said.contains("copied: a/b\n") && !said.contains("copied: d\n"), "{said}");
+    assert_eq!(tree(&home, "src"), tree(&home, "dst"));
+    let names = |manifest: &str| {
+        let text = fs::read_to_string(home.0.join(manifest)).expect("a manifest");
+        let mut names: Vec<String> = text.lines().map(|line| line[66..].to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        (names("pulled"), names("pushed")),
+        (vec!["a/b".into(), "d".into()], vec!["a/b".into(), "a/c".into(), "d".into()])
+    );
+    let damaged = copy_far(&home, &ssh, &["-rc", "host:src/", "dst"]).ok();
+    assert!(damaged.starts_with("0 moved"), "{damaged}");
+}
+
+#[test]
+fn a_user_is_found_by_name_on_another_host() {
+    let home = Home::new();
+    let may = || {
+        let tried = home.command("unshare", &["-m", "mount", "--bind", "/dev/null", "/etc/passwd"]).output();
+        is_root(&home) && tried.is_ok_and(|output| output.status.success())
+    };
+    if !may() {
+        return skipped("no right to give the other side accounts of its own");
+    }
+    let ssh = far(&home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n"));
+    files(&home, &["src/x"]);
+    std::os::unix::fs::chown(home.0.join("src/x"), Some(1), Some(1)).expect("root gives files away");
+    let owner = |name: &str| fs::metadata(home.0.join(name)).map(|found| (found.uid(), found.gid())).ok();
+    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    assert_eq!(owner("there/x"), Some((4711, 1)));
+    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    assert_eq!(owner("back/x"), Some((1, 1)));
+    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    assert_eq!(owner("numbers/x"), Some((1, 1)));
+}
