@@ -104,7 +104,11 @@ impl Placed {
     /// For people.
     fn line(&self, side: Side, crews: &[Crew]) -> String {
         let crew = |crew: &Crew| {
-            let cpus = crew.cpus.as_ref().map_or("any CPU".to_owned(), |cpus| format!("CPUs {cpus}"));
+            let cpus = match &crew.cpus {
+                None => "any CPU".to_owned(),
+                Some(cpus) if cpus.len() == 1 => format!("CPU {cpus}"),
+                Some(cpus) => format!("CPUs {cpus}"),
+            };
             let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
             let s = if crew.threads == 1 { "" } else { "s" };
             format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
