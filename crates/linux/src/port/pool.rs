@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// Some buffers of [`BLOCK`] bytes.
 pub struct Pool {
     memory: Memory,
+    count: usize,
     free: Mutex<Vec<usize>>,
     given_back: Condvar,
 }
@@ -59,7 +60,12 @@ impl Pool {
 
     fn of(memory: Memory, count: usize) -> Arc<Self> {
         let free = (0..count).rev().collect();
-        Arc::new(Self { memory, free: Mutex::new(free), given_back: Condvar::new() })
+        Arc::new(Self { memory, count, free: Mutex::new(free), given_back: Condvar::new() })
+    }
+
+    /// How many buffers there are.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// A buffer; waits until one is free.
