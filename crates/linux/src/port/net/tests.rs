@@ -210,7 +210,7 @@ fn a_connection_that_is_cut_ends_the_link_once() {
         let (events, heard) = channel();
         let link = LanesLink::new(other, events, &Pool::new(8)).expect("a link");
         // In the midst of a packet.
-        called[1].write_all(&[&[0; 11][..], &[9; 3], &[0; 10]].concat()).expect("sent");
+        called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
         match heard.recv_timeout(LIMIT) {
             Ok(Event::Closed(why)) => assert!(why.contains("cut"), "{why}"),
