@@ -290,7 +290,10 @@ fn what_is_changed_on_the_way_ends_in_words() {
 fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     let home = home();
     // Through ssh; the first time its channel ends early.
-    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | head -c 3000000");
+    ssh(
+        &home,
+        "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | dd bs=64k count=60 status=none",
+    );
     let said = copy(&home, &["--tunnel", "host:src/", "back"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("trying again"), "{}", said.err);
@@ -298,7 +301,7 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     same(&home, "back");
     // ssh itself fails from the second time on: this is tried for as long as was asked for.
     fs::remove_file(home.0.join("calls")).expect("calls");
-    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | head -c 3000000");
+    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
     let said = copy(&home, &["--tunnel", "--retry", "1", "host:src/", "again"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("no numaio answers on host; trying again"), "{}", said.err);

@@ -133,13 +133,14 @@ impl Shared {
 
     /// The link is gone: all threads end, and whoever listens is told why, once.
     fn end(&self, why: &str) {
-        let mut turns = self.turns();
-        if !std::mem::replace(&mut turns.over, true) {
+        let was_over = std::mem::replace(&mut self.turns().over, true);
+        self.changed.notify_all();
+        // First, so that nothing more is sent by who hears of it: the other side is to see a lost connection, after
+        // which it tries again, and not to hear that we lost it.
+        self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+        if !was_over {
             drop(self.events.send(Event::Closed(why.to_owned())));
         }
-        drop(turns);
-        self.changed.notify_all();
-        self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
     }
 
     /// Hands a packet over when it is its turn. False if there is nobody any more to hand it to.
