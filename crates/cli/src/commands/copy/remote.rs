@@ -11,6 +11,7 @@ use crate::args::Common;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::ssh::{self, Started};
 use numaio_linux::interrupt::interrupted;
+use numaio_linux::port::net::Lane;
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::report::Totals;
@@ -153,22 +154,33 @@ impl Remote<'_> {
             }
         };
         let lanes = ours.zip(lookup).map(|(ours, lookup)| {
-            let opened = door.ok_or("it opened no port")?.map_err(|why| why)?;
+            let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()))?;
             ours.reach(&opened, lookup.name())
         });
-        let link = match lanes {
-            None => Link::Tunnel(Ends { from: Box::new(from), to: Box::new(to) }),
+        let link = self.agree(show, lanes, to, from)?;
+        Ok(Ok(Far { started, link, one_file }))
+    }
+
+    /// Says which way data goes, if there was a choice.
+    fn agree(
+        &self,
+        show: &Show,
+        lanes: Option<Result<Vec<Box<dyn Lane>>, String>>,
+        mut to: ChildStdin,
+        from: BufReader<ChildStdout>,
+    ) -> Result<Link, Failure> {
+        match lanes {
+            None => {}
             Some(Ok(lanes)) => {
                 say(&mut to, &Choice::Lanes)?;
-                Link::Lanes(directed(lanes, self.is_source), to, from)
+                return Ok(Link::Lanes(directed(lanes, self.is_source), to, from));
             }
             Some(Err(why)) => {
                 self.fall_back(show, &why)?;
                 say(&mut to, &Choice::Tunnel)?;
-                Link::Tunnel(Ends { from: Box::new(from), to: Box::new(to) })
             }
-        };
-        Ok(Ok(Far { started, link, one_file }))
+        }
+        Ok(Link::Tunnel(Ends { from: Box::new(from), to: Box::new(to) }))
     }
 
     /// Data goes through ssh, unless a port was asked for.

@@ -8,6 +8,7 @@
 mod connect;
 mod door;
 mod plain;
+mod records;
 #[cfg(test)]
 mod tests;
 mod timed;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A socket until a deadline. What reads and writes of it give is no longer bound to it once it was cloned.
+/// A socket until a deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed<'a> {
     pub socket: &'a TcpStream,
@@ -21,7 +21,7 @@ impl<'a> Timed<'a> {
     ///
     /// # Errors
     /// The deadline is over; or the kernel's.
-    pub fn arm(&self) -> io::Result<()> {
+    fn arm(&self) -> io::Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
