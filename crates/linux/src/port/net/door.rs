@@ -104,7 +104,7 @@ impl Hall {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for one who is to be looked at; none if nobody is let in any more.
+    /// A number for one who is to be looked at; none if nobody is let in any more, or there are too many open files.
     fn enter(&self, socket: &TcpStream) -> Option<u64> {
         let mut opening = self.opening();
         if opening.closed {
@@ -142,14 +142,15 @@ impl Hall {
 
 fn receive(listener: &TcpListener, hall: &Arc<Hall>) {
     loop {
-        let Ok((socket, _)) = listener.accept() else {
-            if hall.opening().closed {
-                return;
-            }
+        let accepted = listener.accept();
+        if hall.opening().closed {
+            return;
+        }
+        let Ok((socket, _)) = accepted else {
             thread::sleep(PAUSE);
             continue;
         };
-        let Some(number) = hall.enter(&socket) else { return };
+        let Some(number) = hall.enter(&socket) else { continue };
         let guest = hall.clone();
         if Builder::new().name("opening".to_owned()).spawn(move || guest.look(&socket, number)).is_err() {
             hall.leave(number);
