@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 use support::{Home, Said};
 
 /// What stands in a file, to be looked for on the wire.
@@ -327,16 +328,20 @@ fn a_far_side_that_is_killed_is_started_again() {
     let body = "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c 'echo $$ >pid; exec '\"$*\"";
     ssh(&home, body);
     let path = home.0.clone();
-    let killer = thread::spawn(move || loop {
-        let large = fs::read_dir(path.join("there")).into_iter().flatten().flatten();
-        let written: u64 = large.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum();
-        if written > 1 << 20 {
-            let pid = fs::read_to_string(path.join("pid")).expect("a process");
-            return Command::new("kill").args(["-KILL", pid.trim()]).status().expect("kill").success();
+    let killer = thread::spawn(move || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            let large = fs::read_dir(path.join("there")).into_iter().flatten().flatten();
+            let written: u64 = large.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum();
+            if written > 1 << 20 {
+                let pid = fs::read_to_string(path.join("pid")).expect("a process");
+                return Command::new("kill").args(["-KILL", pid.trim()]).status().expect("kill").success();
+            }
+            thread::sleep(Duration::from_millis(2));
         }
-        thread::sleep(std::time::Duration::from_millis(2));
+        false
     });
-    let said = copy(&home, &["--bwlimit", "6M", "src/", "host:there"]);
+    let said = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
     assert!(killer.join().expect("looked"), "it was gone before it was killed");
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("trying again"), "{}", said.err);
