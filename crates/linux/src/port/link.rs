@@ -3,6 +3,7 @@
 //! On a stream a packet is two numbers of four bytes, the highest first: bytes of frames, and bytes of data. Then come
 //! the frames, then the data.
 
+use super::lanes::LanesLink;
 use super::pool::{Pool, Slab};
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
@@ -46,6 +47,9 @@ pub enum LinkError {
         /// Bytes of data.
         data: u32,
     },
+    /// Packets are numbered, and this number came twice or not at all.
+    #[error("packet {0} came twice, or not at all")]
+    Order(u64),
     /// The kernel's.
     #[error("{0}")]
     Failed(io::Error),
@@ -55,6 +59,7 @@ pub enum LinkError {
 pub enum Link {
     Memory(Sender<Event<Slab>>),
     Streams { packets: Option<Sender<Packet<Slab>>>, over: Receiver<()> },
+    Lanes(LanesLink),
 }
 
 impl Link {
@@ -75,7 +80,7 @@ impl Link {
         let read = move || {
             let mut from = ends.from;
             let why = loop {
-                match read_packet(&mut *from, &pool) {
+                match read_packet(&mut *from, &pool, LinkError::Closed) {
                     Ok(packet) => {
                         if events.send(Event::Received(packet)).is_err() {
                             return;
@@ -97,6 +102,7 @@ impl Link {
             Self::Memory(peer) => drop(peer.send(Event::Received(packet))),
             Self::Streams { packets: Some(packets), .. } => drop(packets.send(packet)),
             Self::Streams { packets: None, .. } => {}
+            Self::Lanes(link) => link.send(packet),
         }
     }
 }
@@ -110,24 +116,37 @@ impl Drop for Link {
                 // The thread says so by dropping its end.
                 let _ = over.recv_timeout(LAST);
             }
+            // It ends by itself.
+            Self::Lanes(_) => {}
         }
     }
 }
 
 fn write_packets(mut to: Box<dyn Write + Send>, queue: &Receiver<Packet<Slab>>) -> io::Result<()> {
     while let Ok(packet) = queue.recv() {
-        let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
-        let head = [(packet.frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
-        to.write_all(&[&head[..], &packet.frames].concat())?;
-        to.write_all(data)?;
-        to.flush()?;
+        write_packet(&mut *to, &[], &packet)?;
     }
     Ok(())
 }
 
-fn read_packet(from: &mut (dyn Read + Send), pool: &Arc<Pool>) -> Result<Packet<Slab>, LinkError> {
+/// Writes a packet, with something in front of it.
+pub fn write_packet<W: Write + ?Sized>(to: &mut W, before: &[u8], packet: &Packet<Slab>) -> io::Result<()> {
+    let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
+    let (frames, lengths) = (&packet.frames[..], [packet.frames.len(), data.len()]);
+    let [frames_length, data_length] = lengths.map(|length| (length as u32).to_be_bytes());
+    to.write_all(&[before, &frames_length, &data_length, frames].concat())?;
+    to.write_all(data)?;
+    to.flush()
+}
+
+/// Reads a packet; an end before its first byte is `none`.
+pub fn read_packet<R: Read + ?Sized>(
+    from: &mut R,
+    pool: &Arc<Pool>,
+    none: LinkError,
+) -> Result<Packet<Slab>, LinkError> {
     let mut head = [0; 8];
-    read_whole(from, &mut head, LinkError::Closed)?;
+    read_whole(from, &mut head, none)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let (frames, data) = (number(&head[..4]), number(&head[4..]));
     if frames as usize > MOST_FRAMES || data as usize > BLOCK {
@@ -147,7 +166,11 @@ fn read_packet(from: &mut (dyn Read + Send), pool: &Arc<Pool>) -> Result<Packet<
 }
 
 /// Fills a buffer; an end before its first byte is `none`.
-fn read_whole(from: &mut (dyn Read + Send), buffer: &mut [u8], none: LinkError) -> Result<(), LinkError> {
+pub fn read_whole<R: Read + ?Sized>(
+    from: &mut R,
+    buffer: &mut [u8],
+    none: LinkError,
+) -> Result<(), LinkError> {
     let mut used = 0;
     while used < buffer.len() {
         match from.read(&mut buffer[used..]) {
@@ -155,10 +178,15 @@ fn read_whole(from: &mut (dyn Read + Send), buffer: &mut [u8], none: LinkError) 
             Ok(0) => return Err(LinkError::Cut),
             Ok(count) => used += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_cut(&error) => return Err(LinkError::Cut),
             Err(error) => return Err(LinkError::Failed(error)),
         }
     }
     Ok(())
+}
+
+fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
 }
 
 #[cfg(test)]
@@ -187,13 +215,13 @@ mod tests {
         write_packets(Box::new(Shared(out.clone())), &queue).expect("written");
         let bytes = out.lock().expect("a lock").clone();
         let mut from = &bytes[..];
-        let first = read_packet(&mut from, &pool).expect("a packet");
+        let first = read_packet(&mut from, &pool, LinkError::Closed).expect("a packet");
         assert_eq!(first.frames, b"frames");
         assert!(first.data.is_some_and(|(slab, length)| &slab.as_ref()[..length] == b"abc"));
-        assert_eq!(read_packet(&mut from, &pool).expect("a packet").frames, b"x");
-        assert!(matches!(read_packet(&mut from, &pool), Err(LinkError::Closed)));
-        assert!(matches!(read_packet(&mut &bytes[..9], &pool), Err(LinkError::Cut)));
+        assert_eq!(read_packet(&mut from, &pool, LinkError::Closed).expect("a packet").frames, b"x");
+        assert!(matches!(read_packet(&mut from, &pool, LinkError::Closed), Err(LinkError::Closed)));
+        assert!(matches!(read_packet(&mut &bytes[..9], &pool, LinkError::Closed), Err(LinkError::Cut)));
         let lie = [&u32::MAX.to_be_bytes()[..], &[0; 4]].concat();
-        assert!(matches!(read_packet(&mut &lie[..], &pool), Err(LinkError::Long { .. })));
+        assert!(matches!(read_packet(&mut &lie[..], &pool, LinkError::Closed), Err(LinkError::Long { .. })));
     }
 }

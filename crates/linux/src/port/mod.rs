@@ -1,13 +1,17 @@
 //! The port of this kernel: threads near a device that read and write files, and a link to the other side.
 
+mod lanes;
 mod link;
+pub mod net;
 mod pool;
 
+pub use lanes::Lanes;
 pub use link::{Ends, LinkError};
 pub use pool::{Pool, Slab};
 
 use crate::affinity::Mask;
 use crate::files::Roots;
+use lanes::LanesLink;
 use link::Link;
 use numaio_machine::ids::NodeId;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
@@ -86,6 +90,16 @@ impl FilePort {
         let (to_us, from_us) = channel();
         let link = Link::streams(ends, to_us.clone(), &setting.pool)?;
         Self::new(setting, (to_us, from_us), link)
+    }
+
+    /// A port whose link is several connections to another process.
+    ///
+    /// # Errors
+    /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
+    pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
+        let (to_us, from_us) = channel();
+        let link = LanesLink::new(lanes, to_us.clone(), &setting.pool)?;
+        Self::new(setting, (to_us, from_us), Link::Lanes(link))
     }
 
     fn new(

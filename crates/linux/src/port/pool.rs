@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 pub struct Pool {
     memory: Memory,
     node: Option<NodeId>,
+    count: usize,
     free: Mutex<Vec<usize>>,
     given_back: Condvar,
 }
@@ -70,7 +71,12 @@ impl Pool {
 
     fn of(memory: Memory, node: Option<NodeId>, count: usize) -> Arc<Self> {
         let free = (0..count).rev().collect();
-        Arc::new(Self { memory, node, free: Mutex::new(free), given_back: Condvar::new() })
+        Arc::new(Self { memory, node, count, free: Mutex::new(free), given_back: Condvar::new() })
+    }
+
+    /// How many buffers there are.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// A buffer; waits until one is free.

@@ -1,10 +1,13 @@
 //! `numaio copy`: files from one place to another, checked on the way.
 
+mod again;
+mod channel;
 mod ends;
 mod filters;
 mod lists;
 mod local;
 mod manifest;
+mod net;
 mod order;
 pub mod peer;
 mod place;
@@ -18,9 +21,11 @@ use crate::output;
 use clap::{Args as ClapArgs, ValueEnum};
 use ends::End;
 use filters::FilterArgs;
+use net::NetArgs;
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
 use order::Order;
+use remote::Remote;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -99,6 +104,8 @@ pub struct CopyArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub how: HowArgs,
+    #[command(flatten)]
+    pub net: NetArgs,
     #[command(flatten)]
     pub shown: ShownArgs,
     /// The numaio on the other host, if it is not on the PATH of an ssh session
@@ -232,8 +239,8 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let order = Order::new(common, args, &from, &to)?;
     match (End::same_host(&from)?, &to.host) {
         (None, None) => local::run(common, args, &order),
-        (Some(host), None) => remote::pull(common, args, &order, &host),
-        (None, Some(host)) => remote::push(common, args, &order, host),
+        (Some(host), None) => Remote { common, args, order: &order, host: &host, is_source: false }.run(),
+        (None, Some(host)) => Remote { common, args, order: &order, host, is_source: true }.run(),
         (Some(_), Some(_)) => Err(Failure::usage("both sides are on other hosts")
             .hint("run numaio copy on one of them: ssh HOST numaio copy ...")),
     }

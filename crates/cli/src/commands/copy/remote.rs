@@ -1,81 +1,215 @@
 //! One side on another host, reached by the system's ssh.
 
+use super::again::{wait, Again, Watched};
+use super::channel::{directed, Choice, Lookup, Ours};
 use super::order::Order;
-use super::peer::{Answer, Ask, LONGEST_LINE};
+use super::peer::{Answer, Ask, Call, LONGEST_LINE};
 use super::place::Site;
 use super::show::Show;
 use super::{exit, CopyArgs};
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use crate::ssh::{self, Started};
-use numaio_linux::port::{Ends, FilePort, Slab};
+use numaio_linux::interrupt::interrupted;
+use numaio_linux::port::net::Lane;
+use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
 use numaio_mover::drive::{drive, Core};
+use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
+use numaio_mover::wire::Side;
+use serde::Serialize;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::ExitCode;
+use std::process::{ChildStdin, ChildStdout, ExitCode};
 use std::time::{Duration, Instant};
 
 /// How long the other side may take to end when we are done.
 const LAST: Duration = Duration::from_secs(10);
 
-/// From there to here.
-pub fn pull(common: &Common, args: &CopyArgs, order: &Order, host: &str) -> Result<ExitCode, Failure> {
-    let (far, ends, one_file) = start(args, host, &Ask::Source(order.clone()))?;
-    let (site, options) = order.sink(one_file)?;
-    through(common, args, Sink::new(options), site, ends, far)
+/// A transfer with one side on another host.
+pub struct Remote<'a> {
+    pub common: &'a Common,
+    pub args: &'a CopyArgs,
+    pub order: &'a Order,
+    pub host: &'a str,
+    /// Whether the source is on this host.
+    pub is_source: bool,
 }
 
-/// From here to there.
-pub fn push(common: &Common, args: &CopyArgs, order: &Order, host: &str) -> Result<ExitCode, Failure> {
-    let (site, options) = order.source()?;
-    let source = Source::new(options).map_err(Failure::new)?;
-    let (far, ends, _) = start(args, host, &Ask::Sink(order.clone(), order.is_one_file()))?;
-    through(common, args, source, site, ends, far)
+/// How one try went.
+enum Tried {
+    /// Another one would end no otherwise.
+    Over(Totals),
+    /// The connection was lost.
+    Lost(Totals),
+    /// The other host was not reached.
+    Unreachable(Failure),
 }
 
-fn through<C: Core<Slab>>(
-    common: &Common,
-    args: &CopyArgs,
-    mut core: C,
-    site: Site,
-    ends: Ends,
-    far: Started,
-) -> Result<ExitCode, Failure> {
-    let mut port = FilePort::over(site.setting(), ends).map_err(Failure::new)?;
-    let mut show = Show::new(common, args);
-    let began = Instant::now();
-    drive(&mut core, &mut port, || began.elapsed(), |core| show.look(core));
-    show.look(&mut core);
-    drop(port);
-    drop(far);
-    let (failed, given_up) = show.end(&core.totals())?;
-    Ok(exit(failed, given_up))
+/// The other side, which waits for the first packet.
+struct Far {
+    started: Started,
+    link: Link,
+    /// Whether its source is a single file.
+    one_file: bool,
 }
 
-/// The numaio on the other host, its streams, and whether its source is a single file. `NUMAIO_SSH` names another program
-/// than ssh, as `RSYNC_RSH` does for rsync.
-fn start(args: &CopyArgs, host: &str, ask: &Ask) -> Result<(Started, Ends, bool), Failure> {
-    let program = std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into());
-    let command = ssh::command(program, host, &args.remote_numaio, &["peer", "--copy"]);
-    let mut far = Started::begin(command, LAST, "it is Debian's openssh-client")?;
-    let (Some(mut to), Some(from)) = (far.stdin.take(), far.stdout.take()) else {
-        return Err(Failure::new("the other side has no streams"));
-    };
-    let mut line = serde_json::to_string(ask).map_err(Failure::new)?;
-    line.push('\n');
-    // Who cannot take it says why by its exit status.
-    let _ = to.write_all(line.as_bytes());
-    let mut from = BufReader::new(from);
-    let mut line = String::new();
-    let _ = from.by_ref().take(LONGEST_LINE).read_line(&mut line);
-    match serde_json::from_str(&line) {
-        Ok(Answer::Ready(one_file)) => Ok((far, Ends { from: Box::new(from), to: Box::new(to) }, one_file)),
-        Ok(Answer::Refused(why)) => Err(Failure::new(format!("{host}: {why}"))),
-        Err(_) => {
-            drop(to);
-            let failure = Failure::new(format!("no numaio answers on {host}"));
-            Err(ssh::hinted(failure, host, far.status(), ""))
+/// How data gets there. The streams of ssh stay open beside data connections: their end would be that of the transfer.
+enum Link {
+    Tunnel(Ends),
+    Lanes(Lanes, ChildStdin, BufReader<ChildStdout>),
+}
+
+impl Remote<'_> {
+    /// Moves all, and tries again where the connection is lost.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let mut show = Show::new(self.common, self.args);
+        let mut again = Again::new(self.args.net.retry());
+        loop {
+            let why = match self.attempt(&mut show)? {
+                Tried::Over(totals) => return end(show, &again.sum(totals)),
+                Tried::Lost(totals) => {
+                    again.lost(totals);
+                    show.why()
+                }
+                Tried::Unreachable(failure) if again.is_first() => return Err(failure),
+                Tried::Unreachable(failure) => failure.message,
+            };
+            let pause = again.pause().filter(|_| !interrupted());
+            let Some(pause) = pause else { return end(show, &again.total()) };
+            let seconds = pause.as_secs_f64();
+            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host));
+            wait(pause);
         }
     }
+
+    fn attempt(&self, show: &mut Show) -> Result<Tried, Failure> {
+        if !self.is_source {
+            let far = match self.start(show, Ask::Source(self.order.clone()))? {
+                Ok(far) => far,
+                Err(failure) => return Ok(Tried::Unreachable(failure)),
+            };
+            let (site, options) = self.order.sink(far.one_file)?;
+            return self.through(show, Sink::new(options), site, far);
+        }
+        let (site, options) = self.order.source()?;
+        let source = Source::new(options).map_err(Failure::new)?;
+        match self.start(show, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+            Ok(far) => self.through(show, source, site, far),
+            Err(failure) => Ok(Tried::Unreachable(failure)),
+        }
+    }
+
+    fn through<C: Core<Slab>>(
+        &self,
+        show: &mut Show,
+        mut core: C,
+        site: Site,
+        far: Far,
+    ) -> Result<Tried, Failure> {
+        show.begin();
+        let (port, streams) = match far.link {
+            Link::Tunnel(ends) => (FilePort::over(site.setting(), ends), None),
+            Link::Lanes(lanes, to, from) => (FilePort::over_lanes(site.setting(), lanes), Some((to, from))),
+        };
+        let mut port = Watched { port: port.map_err(Failure::new)?, closed: false };
+        let began = Instant::now();
+        drive(&mut core, &mut port, || began.elapsed(), |core| show.look(core));
+        show.look(&mut core);
+        let closed = port.closed;
+        let ours = if self.is_source { Side::Source } else { Side::Sink };
+        drop(port);
+        drop(streams);
+        drop(far.started);
+        Ok(match show.is_lost(ours, closed) {
+            true => Tried::Lost(core.totals()),
+            false => Tried::Over(core.totals()),
+        })
+    }
+
+    /// The numaio on the other host, ready to begin; or why it was not reached. `NUMAIO_SSH` names another program than
+    /// ssh, as `RSYNC_RSH` does for rsync.
+    fn start(&self, show: &Show, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
+        let (args, host) = (self.args, self.host);
+        let program = std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into());
+        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
+        let lookup = ours.as_ref().map(|_| Lookup::begin(&program, host));
+        let command = ssh::command(program, host, &args.remote_numaio, &["peer", "--copy"]);
+        let mut started = Started::begin(command, LAST, "it is Debian's openssh-client")?;
+        let (Some(mut to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
+            return Err(Failure::new("the other side has no streams"));
+        };
+        let offer = ours.as_ref().map(|ours| ours.offer(args.net.data_port));
+        say(&mut to, &Call { ask, offer })?;
+        let mut from = BufReader::new(from);
+        let mut line = String::new();
+        let _ = from.by_ref().take(LONGEST_LINE).read_line(&mut line);
+        let (one_file, door) = match serde_json::from_str(&line) {
+            Ok(Answer::Ready { one_file, door }) => (one_file, door),
+            Ok(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
+            Err(_) => {
+                drop(to);
+                let failure = Failure::new(format!("no numaio answers on {host}"));
+                return Ok(Err(ssh::hinted(failure, host, started.status(), "")));
+            }
+        };
+        let lanes = ours.zip(lookup).map(|(ours, lookup)| {
+            let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()))?;
+            ours.reach(&opened, lookup.name())
+        });
+        let link = self.agree(show, lanes, to, from)?;
+        Ok(Ok(Far { started, link, one_file }))
+    }
+
+    /// Says which way data goes, if there was a choice.
+    fn agree(
+        &self,
+        show: &Show,
+        lanes: Option<Result<Vec<Box<dyn Lane>>, String>>,
+        mut to: ChildStdin,
+        from: BufReader<ChildStdout>,
+    ) -> Result<Link, Failure> {
+        match lanes {
+            None => {}
+            Some(Ok(lanes)) => {
+                say(&mut to, &Choice::Lanes)?;
+                return Ok(Link::Lanes(directed(lanes, self.is_source), to, from));
+            }
+            Some(Err(why)) => {
+                self.fall_back(show, &why)?;
+                say(&mut to, &Choice::Tunnel)?;
+            }
+        }
+        Ok(Link::Tunnel(Ends { from: Box::new(from), to: Box::new(to) }))
+    }
+
+    /// Data goes through ssh, unless a port was asked for.
+    fn fall_back(&self, show: &Show, why: &str) -> Result<(), Failure> {
+        let host = self.host;
+        if self.args.net.data_port.is_some() {
+            let failure = Failure::new(format!("no data connection to {host}: {why}"));
+            return Err(
+                failure.hint("let the port through the firewall, or send data through ssh by --tunnel")
+            );
+        }
+        show.remark(&format!("no data connection to {host} ({why}): data goes through ssh"));
+        Ok(())
+    }
+}
+
+/// A line for the other side. Who cannot take it says why by its exit status.
+fn say(to: &mut ChildStdin, what: &impl Serialize) -> Result<(), Failure> {
+    let mut line = serde_json::to_string(what).map_err(Failure::new)?;
+    line.push('\n');
+    let _ = to.write_all(line.as_bytes());
+    Ok(())
+}
+
+fn end(show: Show, totals: &Totals) -> Result<ExitCode, Failure> {
+    let ended = show.end(totals);
+    if interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let (failed, given_up) = ended?;
+    Ok(exit(failed, given_up))
 }

@@ -100,6 +100,41 @@ impl Show {
         }
     }
 
+    /// A try begins: what went wrong in the one before is met again, if it still is wrong.
+    pub fn begin(&mut self) {
+        self.given_up = None;
+        self.failed = 0;
+        self.problems.clear();
+    }
+
+    /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was
+    /// closed, is gone; or the other one was interrupted, and we were not.
+    pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
+        let Some(problem) = &self.given_up else { return false };
+        let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
+        (is_link || problem.reason == Reason::Cancelled) && !numaio_linux::interrupt::interrupted()
+    }
+
+    /// Why the transfer was given up.
+    pub fn why(&self) -> String {
+        self.given_up.as_ref().map(|problem| problem.text.as_str().to_owned()).unwrap_or_default()
+    }
+
+    /// A line on standard error that everybody sees who did not ask for quiet.
+    pub fn notice(&self, words: &str) {
+        if !self.quiet {
+            self.clear();
+            let _ = writeln!(io::stderr(), "numaio: {words}");
+        }
+    }
+
+    /// One for those who watch closely.
+    pub fn remark(&self, words: &str) {
+        if self.verbose || self.progress {
+            self.notice(words);
+        }
+    }
+
     /// A line of standard output for something that happened.
     fn told(&mut self, report: &Report) -> Option<String> {
         match report {

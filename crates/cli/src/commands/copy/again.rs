@@ -1,0 +1,138 @@
+//! Going on by itself after a connection was lost: when to try again, and what all tries moved together.
+
+use numaio_linux::interrupt::interrupted;
+use numaio_linux::port::{FilePort, Slab};
+use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
+use numaio_mover::report::Totals;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The first pause; each further one is twice as long, to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const LOOK_EACH: Duration = Duration::from_millis(20);
+
+/// Tries of one transfer.
+#[derive(Debug)]
+pub struct Again {
+    most: Duration,
+    pause: Duration,
+    /// Since when nothing was moved.
+    since: Option<Instant>,
+    earlier: Option<Totals>,
+}
+
+impl Again {
+    /// Tries until nothing was moved for so long.
+    pub fn new(most: Duration) -> Self {
+        Self { most, pause: FIRST_PAUSE, since: None, earlier: None }
+    }
+
+    /// Whether nothing was lost yet.
+    pub fn is_first(&self) -> bool {
+        self.earlier.is_none()
+    }
+
+    /// A try was lost that had come so far.
+    pub fn lost(&mut self, totals: Totals) {
+        if totals.bytes > 0 || totals.moved > 0 {
+            (self.since, self.pause) = (None, FIRST_PAUSE);
+        }
+        self.since.get_or_insert_with(Instant::now);
+        self.earlier = Some(self.sum(totals));
+    }
+
+    /// How long to wait before the next try; none if it is time to give up.
+    pub fn pause(&mut self) -> Option<Duration> {
+        let gone = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let left = self.most.checked_sub(gone).filter(|left| !left.is_zero())?;
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Some(pause)
+    }
+
+    /// What all tries did together, the last of which did `last`.
+    pub fn sum(&self, last: Totals) -> Totals {
+        let Some(earlier) = self.earlier else { return last };
+        Totals {
+            entries: last.entries.max(earlier.entries),
+            size: last.size.max(earlier.size),
+            moved: earlier.moved + last.moved,
+            // What an earlier try moved is as it should be in the next one.
+            unchanged: last.unchanged.saturating_sub(earlier.moved),
+            removed: earlier.removed + last.removed,
+            failed: last.failed,
+            bytes: earlier.bytes + last.bytes,
+            // What was there before the first one; the rest is counted above.
+            resumed: earlier.resumed,
+        }
+    }
+
+    /// What the tries did that were lost.
+    pub fn total(&self) -> Totals {
+        self.earlier.unwrap_or_default()
+    }
+}
+
+/// Waits, unless it is interrupted.
+pub fn wait(pause: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < pause && !interrupted() {
+        thread::sleep(LOOK_EACH.min(pause));
+    }
+}
+
+/// A port that notes whether its link was lost.
+#[derive(Debug)]
+pub struct Watched {
+    pub port: FilePort,
+    pub closed: bool,
+}
+
+impl Port for Watched {
+    type Buffer = Slab;
+
+    fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
+        self.port.submit(ticket, operation);
+    }
+
+    fn send(&mut self, packet: Packet<Slab>) {
+        self.port.send(packet);
+    }
+
+    fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
+        let had = events.len();
+        self.port.wait(most, events);
+        self.closed |= events[had..].iter().any(|event| matches!(event, Event::Closed(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let mut again = Again::new(Duration::from_secs(3600));
+        assert!(again.is_first());
+        again.lost(Totals::default());
+        let pauses: Vec<u128> = (0..7).filter_map(|_| again.pause()).map(|pause| pause.as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        again.lost(Totals { bytes: 1, ..Totals::default() });
+        assert_eq!(again.pause(), Some(FIRST_PAUSE), "it had come further");
+        let mut never = Again::new(Duration::ZERO);
+        never.lost(Totals::default());
+        assert_eq!(never.pause(), None);
+    }
+
+    #[test]
+    fn what_was_moved_is_counted_once() {
+        let mut again = Again::new(Duration::ZERO);
+        let first = Totals { entries: 5, moved: 2, unchanged: 1, bytes: 20, resumed: 7, ..Totals::default() };
+        assert_eq!(again.sum(first), first);
+        again.lost(first);
+        let last = Totals { entries: 9, moved: 6, unchanged: 3, bytes: 60, resumed: 15, ..Totals::default() };
+        let all = Totals { entries: 9, moved: 8, unchanged: 1, bytes: 80, resumed: 7, ..Totals::default() };
+        assert_eq!(again.sum(last), all);
+    }
+}

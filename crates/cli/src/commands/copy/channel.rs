@@ -1,0 +1,230 @@
+//! Data connections beside ssh: what both sides say of them through ssh, and how they come about.
+
+use super::net::{DataSecurity, NetArgs};
+use numaio_linux::port::net::{connect, Door, Keys, Lane, Lock, Secret, MOST_LANES};
+use numaio_linux::port::Lanes;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long it may take to reach an address, and how many are tried.
+const REACH: Duration = Duration::from_secs(3);
+const MOST_ADDRESSES: usize = 3;
+/// How long ssh may take to tell of its configuration.
+const LOOKUP: Duration = Duration::from_secs(2);
+const LOOK_EACH: Duration = Duration::from_millis(5);
+
+/// What the side that was started by the user says of data connections.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Offer {
+    /// How many go from the source to the sink; there is one more, back.
+    streams: u16,
+    /// Ports to choose from, first and last.
+    ports: Option<(u16, u16)>,
+    word: Word,
+}
+
+/// By what the sides know each other.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    /// The public key of the side that says it.
+    Key(Vec<u8>),
+    /// A secret; connections are not encrypted.
+    Secret([u8; 32]),
+}
+
+/// What the other side says of its door.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Opened {
+    port: u16,
+    /// Its public key, if the offer had one.
+    key: Option<Vec<u8>>,
+    /// Its own address, as far as its ssh knows.
+    address: Option<IpAddr>,
+}
+
+/// What was chosen when the connections were tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Choice {
+    /// Data connections.
+    Lanes,
+    /// Streams of ssh.
+    Tunnel,
+}
+
+/// This side's half of an offer.
+#[derive(Debug)]
+pub struct Ours {
+    streams: u16,
+    half: Half,
+}
+
+#[derive(Debug)]
+enum Half {
+    Key(Keys),
+    Secret(Secret),
+}
+
+impl Ours {
+    /// Fresh keys for one transfer.
+    pub fn new(args: &NetArgs) -> io::Result<Self> {
+        let half = match args.data_security {
+            DataSecurity::Tls => Half::Key(Keys::fresh()?),
+            DataSecurity::None => Half::Secret(Secret::fresh()?),
+        };
+        Ok(Self { streams: args.streams, half })
+    }
+
+    /// To be told through ssh.
+    pub fn offer(&self, ports: Option<(u16, u16)>) -> Offer {
+        let word = match &self.half {
+            Half::Key(keys) => Word::Key(keys.public().to_vec()),
+            Half::Secret(secret) => Word::Secret(secret.bytes()),
+        };
+        Offer { streams: self.streams, ports, word }
+    }
+
+    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has.
+    pub fn reach(self, opened: &Opened, name: Option<String>) -> Result<Vec<Box<dyn Lane>>, String> {
+        let lock = match (self.half, &opened.key) {
+            (Half::Key(own), Some(peer)) => Lock::Tls { own, peer: peer.clone() },
+            (Half::Secret(secret), None) => Lock::Plain(secret),
+            _ => return Err("its key is missing".to_owned()),
+        };
+        let mut why = "ssh does not tell its address".to_owned();
+        for address in addresses(opened, name) {
+            match connect(&lock, address, lanes(self.streams), REACH) {
+                Ok(lanes) => return Ok(lanes),
+                Err(error) => why = format!("{address}: {error}"),
+            }
+        }
+        Err(why)
+    }
+}
+
+fn lanes(streams: u16) -> usize {
+    usize::from(streams) + 1
+}
+
+fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
+    let named = name.and_then(|name| (name, opened.port).to_socket_addrs().ok()).into_iter().flatten();
+    let own = opened.address.map(|address| SocketAddr::new(address, opened.port));
+    let mut addresses = Vec::new();
+    for address in named.chain(own) {
+        if !addresses.contains(&address) && addresses.len() < MOST_ADDRESSES {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+/// The door of the other side, for an offer.
+pub fn open(offer: &Offer) -> Result<(Door, Opened), String> {
+    if !(2..=MOST_LANES).contains(&lanes(offer.streams)) {
+        return Err(format!("{} connections are not possible", offer.streams));
+    }
+    let (lock, key) = match &offer.word {
+        Word::Key(peer) => {
+            let own = Keys::fresh().map_err(|error| error.to_string())?;
+            let key = own.public().to_vec();
+            (Lock::Tls { own, peer: peer.clone() }, Some(key))
+        }
+        Word::Secret(secret) => (Lock::Plain(Secret::from_bytes(*secret)), None),
+    };
+    let ports = offer.ports.map(|(first, last)| first..=last);
+    let door = Door::open(lock, ports, lanes(offer.streams));
+    let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
+    let port = door.port().map_err(|error| error.to_string())?;
+    Ok((door, Opened { port, key, address: own_address(std::env::var("SSH_CONNECTION").ok()) }))
+}
+
+/// The third of four words: address and port of the client, and of the server (ssh(1), ENVIRONMENT).
+fn own_address(connection: Option<String>) -> Option<IpAddr> {
+    connection?.split(' ').nth(2)?.parse().ok()
+}
+
+/// Connections for a side: all but the last go from the source to the sink.
+pub fn directed(mut lanes: Vec<Box<dyn Lane>>, is_source: bool) -> Lanes {
+    let back = lanes.split_off(lanes.len().saturating_sub(1));
+    match is_source {
+        true => Lanes { from: back, to: lanes },
+        false => Lanes { from: lanes, to: back },
+    }
+}
+
+/// ssh, asked for the name that it goes to by its configuration (ssh(1), -G).
+pub struct Lookup(Option<Child>);
+
+impl Lookup {
+    pub fn begin(ssh: &OsStr, host: &str) -> Self {
+        let mut command = Command::new(ssh);
+        command.args(["-G", "--", host]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // What stands in place of ssh may not know of -G; then there is only what the other side says.
+        Self(command.spawn().ok())
+    }
+
+    /// The name, if it is told soon.
+    pub fn name(mut self) -> Option<String> {
+        let child = self.0.as_mut()?;
+        let began = Instant::now();
+        while child.try_wait().ok()?.is_none() {
+            if began.elapsed() > LOOKUP {
+                return None;
+            }
+            thread::sleep(LOOK_EACH);
+        }
+        let mut text = String::new();
+        // A configuration is shorter than what a pipe holds, so the program could end without being listened to.
+        child.stdout.take()?.take(64 << 10).read_to_string(&mut text).ok()?;
+        hostname(&text)
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+fn hostname(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_says_of_addresses_is_understood() {
+        assert_eq!(hostname("user me\nhostname h.example\nport 22\n").as_deref(), Some("h.example"));
+        assert_eq!(hostname("hostnamex y\n"), None);
+        let own = |text: &str| own_address(Some(text.to_owned())).map(|address| address.to_string());
+        assert_eq!(own("192.0.2.1 50000 192.0.2.2 22").as_deref(), Some("192.0.2.2"));
+        assert_eq!(own("::1 50000 2001:db8::2 22").as_deref(), Some("2001:db8::2"));
+        for bad in ["", "UNKNOWN 65535 UNKNOWN 65535", "a b"] {
+            assert_eq!(own(bad), None);
+        }
+    }
+
+    #[test]
+    fn an_address_is_tried_once() {
+        let opened = Opened { port: 7, key: None, address: "127.0.0.1".parse().ok() };
+        let addresses = addresses(&opened, Some("127.0.0.1".to_owned()));
+        assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
+    }
+
+    #[test]
+    fn offers_beyond_what_there_may_be_are_refused() {
+        for streams in [0, MOST_LANES as u16, u16::MAX] {
+            let offer = Offer { streams, ports: None, word: Word::Secret([0; 32]) };
+            assert!(open(&offer).is_err(), "{streams}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Options of how data gets to another host.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use numaio_linux::port::net::MOST_LANES;
+use std::time::Duration;
+
+/// One connection is for what the sink says.
+const MOST_STREAMS: i64 = MOST_LANES as i64 - 1;
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "To and from another host")]
+pub struct NetArgs {
+    /// Send data through ssh, not over TCP connections of its own
+    #[arg(long, conflicts_with_all = ["data_port", "data_security", "streams"])]
+    pub tunnel: bool,
+    /// How data is protected outside of ssh: tls encrypts it, none only proves who is there
+    #[arg(long, value_name = "HOW", default_value = "tls")]
+    pub data_security: DataSecurity,
+    /// Port of the other host for data, or the first and last of several: 5000 or 5000-5010. With it data never goes
+    /// through ssh; without it any port that is free, and ssh where that cannot be reached
+    #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
+    pub data_port: Option<(u16, u16)>,
+    /// TCP connections for data
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
+    pub streams: u16,
+    /// How long to try again by itself after the connection was lost; 0 does not
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    retry: u32,
+}
+
+impl NetArgs {
+    /// How long to try to go on after the connection was lost.
+    pub fn retry(&self) -> Duration {
+        Duration::from_secs(self.retry.into())
+    }
+}
+
+/// How data connections are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DataSecurity {
+    Tls,
+    None,
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok((first, last)),
+        _ => Err("a port is a number from 1 to 65535; several are written FIRST-LAST".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_one_or_several() {
+        assert_eq!(ports("5000"), Ok((5000, 5000)));
+        assert_eq!(ports("5000-5010"), Ok((5000, 5010)));
+        for bad in ["", "0", "65536", "2-1", "-", "1-", "1-2-3", "x"] {
+            assert!(ports(bad).is_err(), "{bad}");
+        }
+    }
+}

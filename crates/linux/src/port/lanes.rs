@@ -1,0 +1,221 @@
+//! A link over several connections. Packets are numbered; each goes out on whichever connection is free, and is handed
+//! over in the order of the numbers.
+//!
+//! In front of a packet stands its number, in eight bytes, the highest first. A thread for each connection takes packets
+//! from one queue, and a thread for each reads. A reader whose packet is not in turn yet waits with it, so it holds
+//! one buffer at most: the pool must have more buffers than there are connections, or the packet that is in turn might
+//! get none. The queue has no limit of its own: what has data is bounded by the buffers of the pool, and entries and
+//! answers by how many of them a source may have under way.
+
+use super::link::{read_packet, read_whole, write_packet, LinkError};
+use super::net::Lane;
+use super::pool::{Pool, Slab};
+use numaio_machine::port::{Event, Packet};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long what was sent may take to go out when a side is at its end.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Connections to the other side.
+#[derive(Debug)]
+pub struct Lanes {
+    /// What comes from there.
+    pub from: Vec<Box<dyn Lane>>,
+    /// What goes there.
+    pub to: Vec<Box<dyn Lane>>,
+}
+
+/// The end of the link that sends.
+pub struct LanesLink {
+    packets: Option<Sender<Packet<Slab>>>,
+    over: Receiver<()>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for LanesLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LanesLink").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    sockets: Vec<TcpStream>,
+    events: Sender<Event<Slab>>,
+    turns: Mutex<Turns>,
+    changed: Condvar,
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+struct Turns {
+    /// The number of the packet that is handed over next.
+    next: u64,
+    /// Numbers of packets that readers wait with.
+    held: Vec<u64>,
+    /// Connections that packets may still come from.
+    open: usize,
+    /// Whether it was told that the link is gone.
+    over: bool,
+}
+
+impl Turns {
+    /// Whether the packet that is in turn can come no more, as all wait for it.
+    fn is_stuck(&self) -> bool {
+        self.held.len() == self.open && !self.held.is_empty() && !self.held.contains(&self.next)
+    }
+}
+
+impl LanesLink {
+    pub fn new(lanes: Lanes, events: Sender<Event<Slab>>, pool: &Arc<Pool>) -> io::Result<Self> {
+        let Lanes { from, to } = lanes;
+        if from.is_empty() || to.is_empty() || from.len() >= pool.count() {
+            return Err(io::Error::other(
+                "there are too few buffers for so many connections, or no connections",
+            ));
+        }
+        let sockets = from.iter().chain(&to).map(|lane| lane.socket().try_clone());
+        let turns = Turns { next: 0, held: Vec::new(), open: from.len(), over: false };
+        let shared = Arc::new(Shared {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            events,
+            turns: Mutex::new(turns),
+            changed: Condvar::new(),
+        });
+        let ((packets, queue), (said, over)) = (channel(), channel());
+        let link = Self { packets: Some(packets), over, shared };
+        let queue = Arc::new(Mutex::new((0, queue)));
+        for (index, mut lane) in to.into_iter().enumerate() {
+            let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
+            Builder::new().name(format!("lane out {index}")).spawn(move || {
+                if let Err(error) = write_lane(&mut *lane, &queue) {
+                    shared.end(&words(&error));
+                }
+                drop(said);
+            })?;
+        }
+        for (index, mut lane) in from.into_iter().enumerate() {
+            let (shared, pool) = (link.shared.clone(), pool.clone());
+            Builder::new().name(format!("lane in {index}")).spawn(move || {
+                if let Err(error) = read_lane(&mut *lane, &pool, &shared) {
+                    shared.end(&error.to_string());
+                }
+            })?;
+        }
+        Ok(link)
+    }
+
+    pub fn send(&self, packet: Packet<Slab>) {
+        if let Some(packets) = &self.packets {
+            drop(packets.send(packet));
+        }
+    }
+}
+
+impl Drop for LanesLink {
+    fn drop(&mut self) {
+        self.packets.take();
+        // Threads that write say that they are done by dropping their ends.
+        let _ = self.over.recv_timeout(LAST);
+        self.shared.end("it was closed here");
+    }
+}
+
+impl Shared {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link is gone: all threads end, and whoever listens is told why, once.
+    fn end(&self, why: &str) {
+        let was_over = std::mem::replace(&mut self.turns().over, true);
+        self.changed.notify_all();
+        // First, so that nothing more is sent by who hears of it: the other side is to see a lost connection, after
+        // which it tries again, and not to hear that we lost it.
+        self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+        if !was_over {
+            drop(self.events.send(Event::Closed(why.to_owned())));
+        }
+    }
+
+    /// Hands a packet over when it is its turn. False if there is nobody any more to hand it to.
+    fn hand_over(&self, number: u64, packet: Packet<Slab>) -> Result<bool, LinkError> {
+        let mut turns = self.turns();
+        turns.held.push(number);
+        loop {
+            if turns.over {
+                return Ok(false);
+            }
+            if number < turns.next {
+                return Err(LinkError::Order(number));
+            }
+            if number == turns.next {
+                turns.next += 1;
+                turns.held.retain(|held| *held != number);
+                // Within the lock, so that the next one comes behind it.
+                let heard = self.events.send(Event::Received(packet)).is_ok();
+                self.changed.notify_all();
+                return Ok(heard);
+            }
+            if turns.is_stuck() {
+                return Err(LinkError::Order(turns.next));
+            }
+            turns = self.changed.wait(turns).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A connection ended in order.
+    fn closed(&self) {
+        let mut turns = self.turns();
+        turns.open -= 1;
+        let is_last = turns.open == 0;
+        drop(turns);
+        // Others may wait for a packet that does not come any more.
+        self.changed.notify_all();
+        if is_last {
+            self.end(&LinkError::Closed.to_string());
+        }
+    }
+}
+
+fn write_lane(lane: &mut dyn Lane, queue: &Mutex<(u64, Receiver<Packet<Slab>>)>) -> io::Result<()> {
+    loop {
+        let (number, packet) = {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ok(packet) = queue.1.recv() else { break };
+            queue.0 += 1;
+            (queue.0 - 1, packet)
+        };
+        write_packet(lane, &number.to_be_bytes(), &packet)?;
+    }
+    lane.close()
+}
+
+fn read_lane(lane: &mut dyn Lane, pool: &Arc<Pool>, shared: &Shared) -> Result<(), LinkError> {
+    loop {
+        let mut number = [0; 8];
+        match read_whole(lane, &mut number, LinkError::Closed) {
+            Err(LinkError::Closed) => {
+                shared.closed();
+                return Ok(());
+            }
+            read => read?,
+        }
+        let packet = read_packet(lane, pool, LinkError::Cut)?;
+        if !shared.hand_over(u64::from_be_bytes(number), packet)? {
+            return Ok(());
+        }
+    }
+}
+
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => LinkError::Cut.to_string(),
+        _ => error.to_string(),
+    }
+}

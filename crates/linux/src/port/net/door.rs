@@ -1,0 +1,173 @@
+//! The side that is connected to: lets in whoever has the key, and keeps strangers from taking their place.
+
+use super::{Lane, Lock, NetError, ADMITTED};
+use rustix::net::{shutdown, Shutdown};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long a connection may take to show that it is let in.
+const OPENING_LIMIT: Duration = Duration::from_secs(5);
+/// Connections that have not shown it yet, at most. For a further one the oldest is closed: whoever knocks without end
+/// delays the other side, and cannot hold the door shut by saying nothing.
+const MOST_OPENING: usize = 64;
+/// After an error of accept(2), as when there are too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A port at which the other side may connect. It is closed when this is dropped.
+#[derive(Debug)]
+pub struct Door {
+    listener: Arc<TcpListener>,
+    hall: Arc<Hall>,
+    porter: Option<JoinHandle<()>>,
+}
+
+/// Those who are in, and those who are being looked at.
+#[derive(Debug)]
+struct Hall {
+    lock: Lock,
+    seats: Mutex<Vec<Option<Box<dyn Lane>>>>,
+    opening: Mutex<Opening>,
+}
+
+#[derive(Debug, Default)]
+struct Opening {
+    closed: bool,
+    next: u64,
+    /// Oldest first.
+    sockets: VecDeque<(u64, TcpStream)>,
+}
+
+impl Door {
+    /// Listens at all addresses of this machine, at one of some ports or else at one that is free, for so many
+    /// connections.
+    ///
+    /// # Errors
+    /// The kernel's, if no port is free.
+    pub fn open(lock: Lock, ports: Option<RangeInclusive<u16>>, lanes: usize) -> io::Result<Self> {
+        let listener = Arc::new(listen(ports)?);
+        let seats = Mutex::new((0..lanes).map(|_| None).collect());
+        let hall = Arc::new(Hall { lock, seats, opening: Mutex::default() });
+        let porter = Builder::new().name("door".to_owned()).spawn({
+            let (listener, hall) = (listener.clone(), hall.clone());
+            move || receive(&listener, &hall)
+        })?;
+        Ok(Self { listener, hall, porter: Some(porter) })
+    }
+
+    /// The port.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn port(&self) -> io::Result<u16> {
+        self.listener.local_addr().map(|at| at.port())
+    }
+
+    /// The connections that were let in, in the order of their numbers. The door is closed.
+    ///
+    /// # Errors
+    /// [`NetError::Few`] if some did not come.
+    pub fn lanes(self) -> Result<Vec<Box<dyn Lane>>, NetError> {
+        let seats = std::mem::take(&mut *self.hall.seats());
+        let wanted = seats.len();
+        let lanes: Vec<_> = seats.into_iter().flatten().collect();
+        match lanes.len() == wanted {
+            true => Ok(lanes),
+            false => Err(NetError::Few(lanes.len(), wanted)),
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        {
+            let mut opening = self.hall.opening();
+            opening.closed = true;
+            opening.sockets.iter().for_each(|(_, socket)| drop(socket.shutdown(net::Shutdown::Both)));
+        }
+        // accept(2) of a listening socket that was shut down returns with an error.
+        let _ = shutdown(&*self.listener, Shutdown::Both);
+        self.porter.take().map(JoinHandle::join);
+    }
+}
+
+impl Hall {
+    fn seats(&self) -> MutexGuard<'_, Vec<Option<Box<dyn Lane>>>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opening(&self) -> MutexGuard<'_, Opening> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for one who is to be looked at; none if nobody is let in any more, or there are too many open files.
+    fn enter(&self, socket: &TcpStream) -> Option<u64> {
+        let mut opening = self.opening();
+        if opening.closed {
+            return None;
+        }
+        if opening.sockets.len() >= MOST_OPENING {
+            let oldest = opening.sockets.pop_front();
+            oldest.map(|(_, socket)| socket.shutdown(net::Shutdown::Both));
+        }
+        opening.next += 1;
+        let number = opening.next;
+        opening.sockets.push_back((number, socket.try_clone().ok()?));
+        Some(number)
+    }
+
+    fn leave(&self, number: u64) {
+        self.opening().sockets.retain(|(other, _)| *other != number);
+    }
+
+    /// Strangers learn nothing.
+    fn look(&self, socket: &TcpStream, number: u64) {
+        let opened = self.lock.answer(socket, OPENING_LIMIT);
+        // From here on it is no stranger who may be closed.
+        self.leave(number);
+        let Ok((index, mut lane)) = opened else { return };
+        let mut seats = self.seats();
+        // A caller that gave up and tries again takes the place of its own first try.
+        let Some(seat) = seats.get_mut(usize::from(index)) else { return };
+        // Whoever hears that it is in finds its seat taken: the seats are locked meanwhile.
+        if lane.write_all(&[ADMITTED]).is_ok() {
+            *seat = Some(lane);
+        }
+    }
+}
+
+fn receive(listener: &TcpListener, hall: &Arc<Hall>) {
+    loop {
+        let accepted = listener.accept();
+        if hall.opening().closed {
+            return;
+        }
+        let Ok((socket, _)) = accepted else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let Some(number) = hall.enter(&socket) else { continue };
+        let guest = hall.clone();
+        if Builder::new().name("opening".to_owned()).spawn(move || guest.look(&socket, number)).is_err() {
+            hall.leave(number);
+        }
+    }
+}
+
+/// IPv6 with IPv4, or IPv4 alone where there is no IPv6.
+fn listen(ports: Option<RangeInclusive<u16>>) -> io::Result<TcpListener> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for port in ports.unwrap_or(0..=0) {
+        let (six, four) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+        let bound = TcpListener::bind(SocketAddr::from((six, port)));
+        match bound.or_else(|_| TcpListener::bind(SocketAddr::from((four, port)))) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

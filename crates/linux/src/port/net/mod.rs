@@ -1,0 +1,175 @@
+//! TCP connections for data, beside a control channel through which both sides got to know each other.
+//!
+//! One side opens a [`Door`], the other one calls [`connect`]. What lets a connection in is a [`Lock`]: with TLS the
+//! key of each side, of which the other one heard through the control channel, or a secret that both know. Data goes
+//! one way on every connection, so that none is shared between a thread that sends and one that receives. The bytes
+//! are in `docs/protocol.md`.
+
+mod connect;
+mod door;
+mod plain;
+mod records;
+#[cfg(test)]
+mod tests;
+mod timed;
+mod tls;
+
+pub use connect::connect;
+pub use door::Door;
+pub use plain::Secret;
+pub use tls::Keys;
+
+use rustix::net::sockopt;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+use timed::Timed;
+
+/// Most connections of a transfer; fewer than a [`super::Pool`] has buffers.
+pub const MOST_LANES: usize = 33;
+
+/// A connection that says nothing for so long is asked whether it is alive...
+const IDLE: Duration = Duration::from_secs(10);
+/// ...and again each so long...
+const PROBE_EACH: Duration = Duration::from_secs(5);
+/// ...until so many questions in a row have no answer: 30 s in all.
+const PROBES: u32 = 4;
+
+/// The last byte of an opening: the other side has the connection.
+const ADMITTED: u8 = 1;
+
+/// One connection: written to by one side, and read by the other.
+pub trait Lane: Read + Write + Send {
+    /// Ends it in order: what was written arrives, and the other side knows that there is no more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn close(&mut self) -> io::Result<()>;
+
+    /// What it runs on.
+    fn socket(&self) -> &TcpStream;
+}
+
+impl fmt::Debug for dyn Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lane").field(self.socket()).finish()
+    }
+}
+
+impl Lane for TcpStream {
+    fn close(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+/// What lets connections in; each side has its own.
+pub enum Lock {
+    /// TLS 1.3, where each side has the private key to the public key that the other one was told.
+    Tls {
+        /// Of this side.
+        own: Keys,
+        /// The public key of the other side.
+        peer: Vec<u8>,
+    },
+    /// No encryption: both know a secret, and prove it when they connect.
+    Plain(Secret),
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls { .. } => "Tls",
+            Self::Plain(_) => "Plain",
+        })
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// Nobody is there, or somebody in between does not let us through.
+    #[error("{0}: {1}")]
+    Unreachable(SocketAddr, io::Error),
+    /// It took too long.
+    #[error("no answer within the time limit")]
+    Late,
+    /// Somebody else is there.
+    #[error("whoever is there does not have the key that came through ssh")]
+    Stranger,
+    /// The other side closed the connection, as it does if our key is not the one that it knows.
+    #[error("the other side closed the connection before it let us in")]
+    Refused,
+    /// It does not speak as it should.
+    #[error("what came is no opening of a data connection: {0}")]
+    Protocol(String),
+    /// The kernel's.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+    /// Connections that should be there are not.
+    #[error("{0} of {1} connections came")]
+    Few(usize, usize),
+}
+
+impl Lock {
+    /// Opens a connection of ours, as the one with some number.
+    fn call(&self, socket: TcpStream, index: u16, limit: Duration) -> Result<Box<dyn Lane>, NetError> {
+        let timed = Timed::new(&socket, limit);
+        let mut lane: Box<dyn Lane> = match self {
+            Self::Tls { own, peer } => {
+                let mut lane = tls::call(own, peer, timed)?;
+                lane.write_all(&index.to_be_bytes()).map_err(timed::why)?;
+                lane
+            }
+            Self::Plain(secret) => {
+                secret.call(index, timed)?;
+                Box::new(socket.try_clone()?)
+            }
+        };
+        let mut admitted = [0];
+        lane.read_exact(&mut admitted).map_err(timed::why)?;
+        match admitted {
+            [ADMITTED] => ready(lane),
+            [other] => Err(NetError::Protocol(format!("{other} in place of {ADMITTED}"))),
+        }
+    }
+
+    /// Looks who opens a connection to us, and gives its number. It is not told yet that it is let in.
+    fn answer(&self, socket: &TcpStream, limit: Duration) -> Result<(u16, Box<dyn Lane>), NetError> {
+        let timed = Timed::new(socket, limit);
+        match self {
+            Self::Tls { own, peer } => {
+                let mut lane = tls::answer(own, peer, timed)?;
+                let mut index = [0; 2];
+                lane.read_exact(&mut index).map_err(timed::why)?;
+                Ok((u16::from_be_bytes(index), ready(lane)?))
+            }
+            Self::Plain(secret) => {
+                let index = secret.answer(timed)?;
+                Ok((index, ready(Box::new(socket.try_clone()?))?))
+            }
+        }
+    }
+}
+
+/// From now on nobody waits for a deadline. A connection that is half open, as after the other machine lost its power, is
+/// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). There is no
+/// `TCP_USER_TIMEOUT`, since that also ends a connection whose reader waits for its disk for so long.
+fn ready(lane: Box<dyn Lane>) -> Result<Box<dyn Lane>, NetError> {
+    let socket = lane.socket();
+    socket.set_read_timeout(None)?;
+    socket.set_write_timeout(None)?;
+    socket.set_nodelay(true)?;
+    let set = || -> rustix::io::Result<()> {
+        sockopt::set_tcp_keepidle(socket, IDLE)?;
+        sockopt::set_tcp_keepintvl(socket, PROBE_EACH)?;
+        sockopt::set_tcp_keepcnt(socket, PROBES)?;
+        sockopt::set_socket_keepalive(socket, true)
+    };
+    set().map_err(io::Error::from)?;
+    Ok(lane)
+}

@@ -1,0 +1,287 @@
+use super::*;
+use crate::port::lanes::{Lanes, LanesLink};
+use crate::port::{Pool, Slab};
+use numaio_machine::port::{Event, Packet, BLOCK};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::Arc;
+use std::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn tls() -> (Lock, Lock) {
+    let (one, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
+    let (of_one, of_other) = (one.public().to_vec(), other.public().to_vec());
+    (Lock::Tls { own: one, peer: of_other }, Lock::Tls { own: other, peer: of_one })
+}
+
+fn plain() -> (Lock, Lock) {
+    let secret = Secret::fresh().expect("a secret");
+    let other = Secret::from_bytes(secret.bytes());
+    (Lock::Plain(secret), Lock::Plain(other))
+}
+
+fn address(door: &Door) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, door.port().expect("a port")).into()
+}
+
+type Ends = (Vec<Box<dyn Lane>>, Vec<Box<dyn Lane>>);
+
+/// Connections that were opened, at the side that called and at the other one.
+fn open((caller, keeper): (Lock, Lock), count: usize) -> Ends {
+    let door = Door::open(keeper, None, count).expect("a door");
+    let called = connect(&caller, address(&door), count, LIMIT).expect("let in");
+    (called, door.lanes().expect("all are in"))
+}
+
+#[test]
+fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
+    for (locks, is_tls) in [(tls(), true), (plain(), false)] {
+        let (called, answered) = open(locks, 4);
+        for (index, (mut one, mut other)) in called.into_iter().zip(answered).enumerate() {
+            if index % 2 == 1 {
+                std::mem::swap(&mut one, &mut other);
+            }
+            let sent: Vec<u8> = (0..300_000 + index).map(|at| (at * 7 + at / 251) as u8).collect();
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    one.write_all(&sent).expect("sent");
+                    match index < 2 {
+                        true => one.close().expect("closed"),
+                        false => one.socket().shutdown(Shutdown::Write).expect("cut"),
+                    }
+                });
+                let mut got = Vec::new();
+                let end = other.read_to_end(&mut got);
+                assert_eq!(end.is_ok(), index < 2 || !is_tls, "connection {index}: {end:?}");
+                got
+            });
+            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+        }
+    }
+}
+
+#[test]
+fn whoever_has_another_key_is_no_peer() {
+    let ((caller, keeper), (stranger, other_door)) = (tls(), tls());
+    let door = Door::open(keeper, None, 1).expect("a door");
+    let refused = connect(&stranger, address(&door), 1, LIMIT).expect_err("no peer");
+    assert!(matches!(refused, NetError::Stranger), "{refused}");
+    assert!(matches!(door.lanes(), Err(NetError::Few(0, 1))));
+    // A man in the middle has another key than the one that came through ssh.
+    let door = Door::open(other_door, None, 1).expect("a door");
+    let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no door of the peer");
+    assert!(matches!(refused, NetError::Stranger), "{refused}");
+    // One who has the door's key, and not the caller's.
+    let ((Lock::Tls { peer, .. }, keeper), (Lock::Tls { own, .. }, _)) = (tls(), tls()) else {
+        panic!("locks of TLS");
+    };
+    let door = Door::open(keeper, None, 1).expect("a door");
+    let refused = connect(&Lock::Tls { own, peer }, address(&door), 1, LIMIT).expect_err("no peer");
+    assert!(matches!(refused, NetError::Refused), "{refused}");
+    assert!(matches!(door.lanes(), Err(NetError::Few(0, 1))));
+    // The same with secrets.
+    let ((caller, _), (_, other_door)) = (plain(), plain());
+    let door = Door::open(other_door, None, 1).expect("a door");
+    let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no peer");
+    assert!(matches!(refused, NetError::Stranger), "{refused}");
+}
+
+#[test]
+fn answers_of_a_door_cannot_be_sent_back_to_it() {
+    let (caller, keeper) = plain();
+    let door = Door::open(keeper, None, 1).expect("a door");
+    // It asks the door its own challenge, and takes the answer for its own.
+    let mut first = TcpStream::connect(address(&door)).expect("connected");
+    first.write_all(&[0; 34]).expect("sent");
+    let mut said = [0; 64];
+    first.read_exact(&mut said).expect("challenge and proof");
+    first.write_all(&said[32..]).expect("sent");
+    assert_eq!(first.read(&mut said).expect("closed"), 0);
+    assert!(connect(&caller, address(&door), 1, LIMIT).is_ok());
+    // The number of a connection that nobody waits for.
+    let late = caller.call(TcpStream::connect(address(&door)).expect("connected"), 7, LIMIT);
+    assert!(matches!(late, Err(NetError::Refused)), "{late:?}");
+}
+
+#[test]
+fn strangers_do_not_hold_the_door_shut() {
+    for (caller, keeper) in [tls(), plain()] {
+        let door = Door::open(keeper, None, 3).expect("a door");
+        let mut strangers: Vec<TcpStream> =
+            (0..100).map(|_| TcpStream::connect(address(&door)).expect("connected")).collect();
+        strangers
+            .iter_mut()
+            .step_by(2)
+            .for_each(|stranger| drop(stranger.write_all(b"GET / HTTP/1.1\r\n\r\n")));
+        let called = connect(&caller, address(&door), 3, LIMIT).expect("let in");
+        let lanes = door.lanes().expect("all are in");
+        assert_eq!((called.len(), lanes.len()), (3, 3));
+    }
+}
+
+#[test]
+fn a_door_that_is_no_door_is_told_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let limit = Duration::from_millis(200);
+    for (caller, _) in [tls(), plain()] {
+        let late = connect(&caller, at, 2, limit).expect_err("nobody answers");
+        assert!(matches!(late, NetError::Late), "{late}");
+    }
+    drop(listener);
+    let refused = connect(&tls().0, at, 1, LIMIT).expect_err("nobody listens");
+    assert!(matches!(refused, NetError::Unreachable(..)), "{refused}");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let garbage = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a guest");
+        drop(socket.write_all(&[b'x'; 1000]));
+        drop(socket.read_to_end(&mut Vec::new()));
+    });
+    let refused = connect(&tls().0, at, 1, LIMIT).expect_err("no TLS");
+    assert!(matches!(refused, NetError::Protocol(_)), "{refused}");
+    garbage.join().expect("ended");
+}
+
+/// Two links over connections, and what is heard of each.
+fn links(
+    locks: (Lock, Lock),
+    there: usize,
+    back: usize,
+    slabs: usize,
+) -> [(LanesLink, Receiver<Event<Slab>>, Arc<Pool>); 2] {
+    let (mut called, mut answered) = open(locks, there + back);
+    let (to, from) = (called.split_off(back), called);
+    let one = Lanes { from, to };
+    let (from, to) = (answered.split_off(back), answered);
+    let other = Lanes { from, to };
+    [one, other].map(|lanes| {
+        let (events, heard) = channel();
+        let pool = Pool::new(slabs);
+        (LanesLink::new(lanes, events, &pool).expect("a link"), heard, pool)
+    })
+}
+
+#[test]
+fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
+    for locks in [tls(), plain()] {
+        let [(one, _heard, pool), (other, heard, _)] = links(locks, 5, 1, 6);
+        const COUNT: u32 = 300;
+        let sender = std::thread::spawn(move || {
+            for number in 0..COUNT {
+                // Lengths differ, so that connections overtake each other.
+                let data = (number % 3 != 0).then(|| {
+                    let mut slab = pool.take();
+                    let length = if number % 7 == 1 { BLOCK } else { 1 + number as usize };
+                    slab.as_mut()[..length].fill(number as u8);
+                    (slab, length)
+                });
+                one.send(Packet { frames: number.to_be_bytes().to_vec(), data });
+            }
+        });
+        for number in 0..COUNT {
+            match heard.recv_timeout(LIMIT) {
+                Ok(Event::Received(Packet { frames, data })) => {
+                    assert_eq!(frames, number.to_be_bytes());
+                    assert_eq!(data.is_some(), number % 3 != 0);
+                    let right = |(slab, length): (Slab, usize)| {
+                        slab.as_ref()[..length].iter().all(|b| *b == number as u8)
+                    };
+                    assert!(data.is_none_or(right), "data of {number}");
+                }
+                told => panic!("{told:?} in place of {number}"),
+            }
+        }
+        sender.join().expect("sent");
+        // The end that sent was dropped, when all was on its way.
+        assert!(
+            matches!(heard.recv_timeout(LIMIT), Ok(Event::Closed(why)) if why.contains("closed by the other side"))
+        );
+        drop(other);
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_ends_the_link_once() {
+    for locks in [tls(), plain()] {
+        let (mut called, mut answered) = open(locks, 3);
+        let other = Lanes { to: answered.split_off(2), from: answered };
+        let (events, heard) = channel();
+        let link = LanesLink::new(other, events, &Pool::new(8)).expect("a link");
+        // In the midst of a packet.
+        called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
+        called[1].socket().shutdown(Shutdown::Both).expect("cut");
+        match heard.recv_timeout(LIMIT) {
+            Ok(Event::Closed(why)) => assert!(why.contains("cut"), "{why}"),
+            told => panic!("{told:?}"),
+        }
+        // The other connections end too, and nothing more is told.
+        let mut rest = Vec::new();
+        drop(called[2].read_to_end(&mut rest));
+        drop(link);
+        assert!(heard.recv_timeout(LIMIT).is_err());
+    }
+}
+
+#[test]
+fn numbers_that_are_wrong_end_the_link() {
+    let packet = |number: u64| [&number.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, b'x']].concat();
+    // What is sent on each of two connections, how many packets are heard, and what is wrong.
+    let cases: [(&[u64], &[u64], usize, &str); 4] = [
+        (&[0, 1, 1], &[], 2, "packet 1 came twice"),
+        (&[0, 2], &[3], 1, "packet 1 came twice, or not at all"),
+        (&[1], &[1, 0], 0, "packet 0 came twice, or not at all"),
+        (&[0, 1], &[u64::MAX], 2, "packet 2 came twice, or not at all"),
+    ];
+    for (first, second, count, expected) in cases {
+        let (mut called, mut answered) = open(plain(), 3);
+        let lanes = Lanes { to: answered.split_off(2), from: answered };
+        let (events, heard) = channel();
+        let _link = LanesLink::new(lanes, events, &Pool::new(8)).expect("a link");
+        for (lane, numbers) in called.iter_mut().zip([first, second]) {
+            numbers.iter().for_each(|number| drop(lane.write_all(&packet(*number))));
+        }
+        if second == [u64::MAX] {
+            // One waits for a turn that never comes, and the other one has nothing more.
+            called[0].close().expect("closed");
+        }
+        let mut received = 0;
+        let told = loop {
+            match heard.recv_timeout(LIMIT) {
+                Ok(Event::Received(_)) => received += 1,
+                Ok(Event::Closed(why)) => break why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(told.contains(expected), "{told} in place of {expected}");
+        assert_eq!(received, count, "{told}");
+    }
+}
+
+#[test]
+fn a_link_needs_more_buffers_than_connections() {
+    let (_called, mut answered) = open(plain(), 4);
+    let lanes = Lanes { to: answered.split_off(3), from: answered };
+    assert!(LanesLink::new(lanes, channel().0, &Pool::new(3)).is_err());
+}
+
+#[test]
+fn words_of_a_late_door_come_before_its_time_is_over() {
+    // A stranger who sends a byte now and then is not waited for beyond the limit.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let dripping = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a guest");
+        // A record of a handshake that is long, byte by byte, until nobody listens.
+        let head = [22, 3, 3, 0x3f, 0xff];
+        let mut bytes = head.into_iter().chain(std::iter::repeat(2));
+        while socket.write_all(&[bytes.next().unwrap_or(2)]).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let began = Instant::now();
+    let late = connect(&tls().0, at, 1, Duration::from_millis(300)).expect_err("it drips");
+    assert!(matches!(late, NetError::Late), "{late} after {:?}", began.elapsed());
+    dripping.join().expect("ended");
+}

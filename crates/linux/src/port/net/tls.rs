@@ -1,0 +1,229 @@
+//! TLS 1.3 (RFC 8446) with raw public keys (RFC 7250): each side makes a key for one transfer, tells its public half
+//! through the control channel, and takes nobody else than who has the private half of the key that it was told.
+//!
+//! There are no certificates: no names, dates and authorities that would have to be checked. No session is resumed, and
+//! nothing is sent before the handshake is over on both sides.
+
+use super::records::Tls;
+use super::timed::Timed;
+use super::{Lane, NetError};
+use ring::rand::SystemRandom;
+use ring::signature::Ed25519KeyPair;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
+use rustls::crypto::ring::{cipher_suite, default_provider, kx_group, sign::any_eddsa_type};
+use rustls::crypto::{verify_tls13_signature_with_raw_key, CryptoProvider};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, UnbufferedServerConnection};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
+};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// The key of one side, made for one transfer.
+pub struct Keys(Arc<CertifiedKey>);
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Keys {
+    /// A fresh one: Ed25519 (RFC 8032).
+    ///
+    /// # Errors
+    /// The kernel's, if it has no random numbers.
+    pub fn fresh() -> io::Result<Self> {
+        let none = |_| io::Error::other("no key can be made");
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(none)?;
+        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8.as_ref())).map_err(io::Error::other)?;
+        let public = key.public_key().ok_or_else(|| io::Error::other("a key has no public half"))?;
+        let public = CertificateDer::from(public.as_ref().to_vec());
+        Ok(Self(Arc::new(CertifiedKey::new(vec![public], key))))
+    }
+
+    /// The public half, as a SubjectPublicKeyInfo in DER (RFC 8410).
+    pub fn public(&self) -> &[u8] {
+        self.0.cert.first().map_or(&[], |public| public.as_ref())
+    }
+}
+
+/// The cipher that this CPU has instructions for comes first; the side that connects decides.
+fn provider() -> Arc<CryptoProvider> {
+    #[cfg(target_arch = "x86_64")]
+    let has_aes = std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    let has_aes = std::arch::is_aarch64_feature_detected!("aes");
+    let mut cipher_suites =
+        vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_CHACHA20_POLY1305_SHA256];
+    if !has_aes {
+        cipher_suites.reverse();
+    }
+    let kx_groups = vec![kx_group::X25519];
+    Arc::new(CryptoProvider { cipher_suites, kx_groups, ..default_provider() })
+}
+
+/// Takes the one key that it was told, and no other.
+#[derive(Debug)]
+struct Pinned {
+    key: Vec<u8>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn look(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+        match key.as_ref() == self.key && others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn signed(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
+    }
+}
+
+fn only_tls13() -> Error {
+    Error::General("only TLS 1.3 is spoken".to_owned())
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.look(key, others).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.look(key, others).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// The side that connects.
+///
+/// # Errors
+/// [`NetError`] if the other side does not have the key, or does not speak TLS.
+pub fn call(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
+    let provider = provider();
+    let pinned = Arc::new(Pinned { key: peer.to_vec(), provider: provider.clone() });
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(refused)?
+        .dangerous()
+        .with_custom_certificate_verifier(pinned)
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    // Keys have no names.
+    let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
+    let connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(refused)?;
+    Ok(Box::new(Tls::begin(connection, timed)?))
+}
+
+/// The side that is connected to.
+///
+/// # Errors
+/// As of [`call`].
+pub fn answer(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
+    let provider = provider();
+    let pinned = Arc::new(Pinned { key: peer.to_vec(), provider: provider.clone() });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(refused)?
+        .with_client_cert_verifier(pinned)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.0.clone())));
+    config.send_tls13_tickets = 0;
+    let connection = UnbufferedServerConnection::new(Arc::new(config)).map_err(refused)?;
+    Ok(Box::new(Tls::begin(connection, timed)?))
+}
+
+/// What rustls refused, in our words.
+pub fn refused(error: Error) -> NetError {
+    match error {
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => NetError::Stranger,
+        Error::AlertReceived(_) => NetError::Refused,
+        other => NetError::Protocol(other.to_string()),
+    }
+}
