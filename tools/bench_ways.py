@@ -174,4 +174,5 @@ def gridftp(*options):
 
 
 def gridftp_server(run):
-    return ["globus-gridftp-server", "-p", "2811", "-aa", "-anonymous-user", "root", "-allow-root"], 2811
+    return ["globus-gridftp-server", "-p", "2811", "-aa", "-anonymous-user", "root", "-allow-root",
+            "-data-interface", run.address], 2811
