@@ -29,13 +29,15 @@ peer.recv(1)  # The other end closes when all is there.
 
 @dataclass
 class Run:
-    """What is copied where. `address` is the far side's, none on one machine; `scratch` for keys and settings."""
+    """What is copied where. `address` is the far side's, none on one machine; `scratch` for keys and settings; `cold` says
+    that the source is out of the cache, `fresh` that the destination is a file system of its own."""
 
     source: str
     to: str
     scratch: str
     address: str | None
     cold: bool
+    fresh: bool
     holds: tuple
 
     def write(self, name, text):
