@@ -86,21 +86,27 @@ mod tests {
     use super::*;
     use rustix::fs::Mode;
 
-    /// A page of bytes at an address that is a multiple of [`ALIGNED`], and one that is none.
-    fn rooms(bytes: &mut [u8]) -> (&mut [u8], usize) {
+    /// What of some bytes begins at an address that devices take.
+    fn aligned(bytes: &mut [u8]) -> &mut [u8] {
         let skipped = bytes.as_ptr().align_offset(ALIGNED);
-        (&mut bytes[skipped..], skipped)
+        &mut bytes[skipped..]
+    }
+
+    /// A file without a name, on the file system of the sources.
+    fn file(name: &str) -> OwnedFd {
+        let folder = std::env::current_dir().expect("a directory");
+        let path = folder.join(format!("{name}-{}.tmp", std::process::id()));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
+        std::fs::remove_file(&path).expect("removed");
+        file
     }
 
     #[test]
     fn blocks_come_back_whether_or_not_they_can_go_past_the_cache() {
-        let path =
-            std::env::current_dir().expect("a directory").join(format!("direct-{}.tmp", std::process::id()));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
-        std::fs::remove_file(&path).expect("removed");
+        let file = file("direct");
         let mut memory = vec![0; 6 * ALIGNED];
-        let (aligned, _) = rooms(&mut memory);
+        let aligned = aligned(&mut memory);
         // Whole pages, a tail, an address and an offset that no device takes; before and behind the border.
         let cases = [(0, 2 * ALIGNED, 0), (0, 2 * ALIGNED + 17, 0), (1, ALIGNED, 0), (0, ALIGNED, 3)];
         for (number, (at, length, shift)) in cases.into_iter().enumerate() {
@@ -127,11 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_in_the_cache_is_known_where_the_kernel_tells() {
-        let path =
-            std::env::current_dir().expect("a directory").join(format!("cached-{}.tmp", std::process::id()));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
-        std::fs::remove_file(&path).expect("removed");
+        let file = file("cached");
         write_all(&file, &[1; 4 * ALIGNED], 0).expect("written");
         assert!(is_cached(&file, 0, 4 * ALIGNED));
         // Nobody read the hole behind it. None before Linux 6.5.
@@ -140,8 +142,7 @@ mod tests {
         let is_told = cached_pages(&file, 0, ALIGNED).is_some();
         assert_eq!(is_cached(&file, 32 << 20, 1 << 20), !is_told);
         let mut room = vec![0; 2 * ALIGNED];
-        let (room, _) = rooms(&mut room);
-        let room = &mut room[..ALIGNED];
+        let room = &mut aligned(&mut room)[..ALIGNED];
         assert!(!read(&file, room, 0, READ_FROM), "it was in the cache");
         assert!(!read(&file, room, 0, READ_FROM - 1), "it is small");
     }
