@@ -25,8 +25,10 @@ pub fn source_side() -> Source<Vec<u8>> {
         ..Policy::new(Storage::Solid, Storage::Solid, 1)
     };
     let options = SourceOptions {
-        origins: vec![Origin { root: 0, only: None }],
+        origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
+        listed: false,
+        accounts: None,
         xattrs: true,
         devices: true,
         filter: Filter::default(),
@@ -47,6 +49,10 @@ pub fn sink_side() -> Sink<Vec<u8>> {
         devices: true,
         update: false,
         ignore_times: false,
+        checksum: true,
+        manifest: true,
+        accounts: None,
+        sizes: 0..=u64::MAX,
         delete: true,
         filter: Filter::default(),
         rehearse: false,
@@ -58,21 +64,34 @@ pub fn sink_side() -> Sink<Vec<u8>> {
     })
 }
 
-/// A few objects of every kind.
-pub fn source_disk() -> Disk {
-    let mut disk = Disk::default();
-    let object = |object| Inode {
+fn object(object: Object) -> Inode {
+    Inode {
         object,
         mode: 0o640,
         user: 1,
         group: 2,
         mtime: Stamp { seconds: 5, nanoseconds: 6 },
         xattrs: vec![(b"user.a".as_slice().into(), b"b".as_slice().into())],
-    };
-    let file = |bytes: &[u8]| {
-        let pages: BTreeSet<u64> = (0..bytes.len().div_ceil(4096) as u64).collect();
-        object(Object::File(bytes.to_vec(), pages))
-    };
+    }
+}
+
+fn file(bytes: &[u8]) -> Inode {
+    let pages: BTreeSet<u64> = (0..bytes.len().div_ceil(4096) as u64).collect();
+    object(Object::File(bytes.to_vec(), pages))
+}
+
+/// What the sink has at first: files as large as the source's, so that hashes are compared.
+pub fn sink_disk() -> Disk {
+    let mut disk = Disk::default();
+    disk.put(b"d", object(Object::Directory(BTreeMap::new())));
+    disk.put(b"d/small", file(b"what is in it"));
+    disk.put(b"d/larger", file(&[43; 9000]));
+    disk
+}
+
+/// A few objects of every kind.
+pub fn source_disk() -> Disk {
+    let mut disk = Disk::default();
     disk.put(b"d", object(Object::Directory(BTreeMap::new())));
     disk.put(b"d/small", file(b"what is in it"));
     disk.put(b"d/larger", file(&[42; 9000]));
@@ -86,7 +105,7 @@ pub fn source_disk() -> Disk {
 /// What both sides say in a transfer that goes well, as inputs of the targets `sink` and `source`, and of `stream`.
 pub fn conversation() -> [Vec<u8>; 3] {
     let (mut source, mut sink) = (source_side(), sink_side());
-    let (mut from, mut to) = (source_disk(), Disk::default());
+    let (mut from, mut to) = (source_disk(), sink_disk());
     let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
     while sink.ended().is_none() || source.ended().is_none() {
         let said = take(&mut source, &mut from);

@@ -1,6 +1,6 @@
 //! A side of a transfer whose peer says whatever it likes.
 
-use crate::pair::{sink_side, source_disk, source_side};
+use crate::pair::{sink_disk, sink_side, source_disk, source_side};
 use numaio_machine::port::{Event, FilePath, Operation, Packet, BLOCK, MOST_FRAMES};
 use numaio_mover::drive::{Command, Core};
 use numaio_sim::mover::Disk;
@@ -35,7 +35,7 @@ pub fn input_of(packets: &[Packet<Vec<u8>>]) -> Vec<u8> {
 
 /// A sink that hears anything.
 pub fn sink(input: &[u8]) {
-    converse(sink_side(), Disk::default(), packets(input));
+    converse(sink_side(), sink_disk(), packets(input));
 }
 
 /// A source that hears anything.
@@ -94,6 +94,7 @@ fn check(operation: &Operation<Vec<u8>>) {
         Operation::List { directory, .. } => good(directory),
         Operation::Look { at, .. } | Operation::Remove(at) => at.iter().for_each(good),
         Operation::Read { pieces, .. } => pieces.iter().for_each(|piece| good(&piece.at)),
+        Operation::Sum(summing) => good(&summing.at),
         Operation::Write { puts, .. } => puts.iter().for_each(|put| {
             good(&put.at);
             put.settle.iter().for_each(|settle| good(&settle.name));

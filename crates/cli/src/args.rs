@@ -53,6 +53,14 @@ pub struct Common {
     pub unit: BandwidthUnit,
 }
 
+impl Common {
+    /// For what is asked for by a part of numaio, and not by a user: nothing is remarked.
+    pub fn silent() -> Self {
+        let unit = BandwidthUnit::default();
+        Self { machine: None, sysroot: None, quiet: true, color: Color::Never, unit }
+    }
+}
+
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {

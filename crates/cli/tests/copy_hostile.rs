@@ -3,7 +3,7 @@
 mod support;
 
 use numaio_linux::files::Roots;
-use numaio_linux::port::{Ends, FilePort, Pool, Setting};
+use numaio_linux::port::{Crew, Ends, FilePort, Pool, Setting};
 use numaio_machine::port::{Digest, BLOCK};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::entry::{
@@ -32,6 +32,10 @@ fn options() -> SinkOptions {
         devices: false,
         update: false,
         ignore_times: false,
+        checksum: false,
+        manifest: false,
+        accounts: None,
+        sizes: 0..=u64::MAX,
         delete: false,
         filter: Filter::default(),
         rehearse: false,
@@ -47,7 +51,8 @@ fn options() -> SinkOptions {
 fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
-    let setting = Setting { roots, threads: 2, cpus: None, pool: Pool::new(4) };
+    let pool = Pool::new(4);
+    let setting = Setting { roots, crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }], pool };
     let from = theirs.try_clone().expect("a socket");
     let ends = Ends { from: Box::new(from), to: Box::new(theirs) };
     let mut port = FilePort::over(setting, ends).expect("a port");

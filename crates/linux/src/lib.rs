@@ -4,6 +4,7 @@
 //! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings
 //! ([`Kernel`]), GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
+pub mod accounts;
 pub mod affinity;
 mod control;
 pub mod copy;

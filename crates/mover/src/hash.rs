@@ -1,6 +1,6 @@
 //! How data is hashed on both sides.
 
-use numaio_machine::port::{Digest, Hash};
+use numaio_machine::port::{Digest, Hash, Running};
 
 /// A way to hash the parts of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,20 @@ impl HashKind {
             Self::Xxh3 => xxh3,
             Self::Blake3 => |bytes| Digest(*blake3::hash(bytes).as_bytes()),
         }
+    }
+}
+
+/// BLAKE3 with 256 bits of what a file holds, as `b3sum` gives it: for sums of whole files.
+#[derive(Debug, Default)]
+pub struct Whole(blake3::Hasher);
+
+impl Running for Whole {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn digest(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
     }
 }
 

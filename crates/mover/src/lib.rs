@@ -9,6 +9,7 @@
 //! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] joins one of them to a
 //! [`Port`](numaio_machine::port::Port).
 
+pub mod accounts;
 pub mod chunk;
 pub mod drive;
 pub mod entry;
@@ -21,6 +22,7 @@ mod ours;
 pub mod report;
 pub mod sink;
 pub mod source;
+mod sums;
 pub mod wire;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a transfer tells its user.
 
 use crate::name::Name;
-use crate::wire::{Problem, Reason, Side};
+use crate::wire::{Problem, Reason, Side, There};
 use numaio_machine::port::Why;
 
 /// Something that happened.
@@ -16,6 +16,8 @@ pub enum Report {
         /// Bytes of its data that were moved for it.
         bytes: u64,
     },
+    /// A file is at the sink in the end, and this is the hash of all that it holds.
+    There(There),
     /// Something went wrong; the transfer goes on, unless it is about the transfer.
     Problem(Problem),
 }

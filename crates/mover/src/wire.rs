@@ -128,6 +128,10 @@ pub enum Frame {
     End(End),
     /// What the sink needs of files that it was told of.
     Wants(Wants),
+    /// What the hash of a file is: from the source, which was asked for it.
+    Sum(Sum),
+    /// What is at the sink in the end: from the sink, for a manifest.
+    There(There),
 }
 
 /// Whose bytes follow, one part behind the other.
@@ -195,6 +199,24 @@ pub struct Done {
     pub bytes: u64,
 }
 
+/// The hash of all that a file of the source holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sum {
+    /// The file.
+    pub file: FileNumber,
+    /// BLAKE3 with 256 bits.
+    pub digest: Digest,
+}
+
+/// The hash of all that a file at the sink holds in the end: a line of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct There {
+    /// Its name at the sink.
+    pub name: Name,
+    /// BLAKE3 with 256 bits.
+    pub digest: Digest,
+}
+
 /// What the sink needs, in any order; every regular file is answered once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wants(Vec<Want>);
@@ -219,6 +241,8 @@ pub enum Needed {
     All,
     /// These bytes; at least one.
     Some(Vec<Extent>),
+    /// The hash of all that it holds, and then another answer.
+    Sum,
 }
 
 impl Wants {

@@ -14,6 +14,7 @@ mod look;
 mod make;
 mod read;
 mod remove;
+mod sum;
 mod write;
 
 use beneath::Beneath;
@@ -85,6 +86,7 @@ impl Roots {
                 let results = read::read(&mut beneath, &pieces, hash, data.as_mut());
                 Outcome::Read { results, data }
             }
+            Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
             Operation::Write { puts, data, hash } => {
                 let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
                 Outcome::Each(puts.iter().map(|put| self.write(&mut beneath, put, bytes, hash)).collect())

@@ -59,7 +59,7 @@ fn fill(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault>
 }
 
 /// Whether a file is still what was found.
-fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
+pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
     match seen.kind == FileKind::File && seen.identity() == *identity {
         true => Ok(()),
@@ -67,6 +67,6 @@ fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     }
 }
 
-fn changed() -> Fault {
+pub fn changed() -> Fault {
     Fault::new(Why::Changed, "it changed while it was moved")
 }

@@ -9,6 +9,7 @@ pub use pool::{Pool, Slab};
 use crate::affinity::Mask;
 use crate::files::Roots;
 use link::Link;
+use numaio_machine::ids::NodeId;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
 use std::collections::VecDeque;
@@ -18,16 +19,28 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+/// How many operations a worker looks at to find one near it: more than a port has buffers as a rule.
+const LOOK_AHEAD: usize = 64;
+
 /// What a port is made of.
 #[derive(Debug)]
 pub struct Setting {
     /// Where files are.
     pub roots: Roots,
-    /// Threads that read and write, at least one.
+    /// Threads that read and write: at least one crew.
+    pub crews: Vec<Crew>,
+    /// Where data from a stream is put; one of a crew's as a rule.
+    pub pool: Arc<Pool>,
+}
+
+/// Threads in one place. All crews of a port serve one queue.
+#[derive(Debug, Clone)]
+pub struct Crew {
+    /// How many, at least one.
     pub threads: usize,
-    /// Where these threads run; anywhere if there is none.
+    /// Where they run; anywhere if there is none.
     pub cpus: Option<CpuSet>,
-    /// Where data is kept between two places.
+    /// Where they put what they read.
     pub pool: Arc<Pool>,
 }
 
@@ -82,15 +95,16 @@ impl FilePort {
     ) -> io::Result<Self> {
         let work = Arc::new(Work::default());
         let mut port = Self { work: work.clone(), events, link: Some(link), workers: Vec::new() };
-        let (roots, pool) = (Arc::new(setting.roots), setting.pool);
-        let mask = setting.cpus.as_ref().map(Mask::of);
-        for index in 0..setting.threads.max(1) {
-            let (work, roots, pool) = (work.clone(), roots.clone(), pool.clone());
-            let (done, mask) = (to_us.clone(), mask.clone());
+        let roots = Arc::new(setting.roots);
+        let crews = setting.crews.iter();
+        let workers = crews.flat_map(|crew| std::iter::repeat_n(crew, crew.threads.max(1)));
+        for (index, crew) in workers.enumerate() {
+            let (work, roots, pool) = (work.clone(), roots.clone(), crew.pool.clone());
+            let (done, mask) = (to_us.clone(), crew.cpus.as_ref().map(Mask::of));
             let run = move || {
                 // A thread that may not run there runs elsewhere: slower, and not wrong.
                 mask.into_iter().for_each(|mask| drop(mask.apply()));
-                while let Some((ticket, operation)) = work.next() {
+                while let Some((ticket, operation)) = work.next(pool.node()) {
                     let outcome = roots.run(operation, || pool.take());
                     if done.send(Event::Done(ticket, outcome)).is_err() {
                         return;
@@ -104,10 +118,11 @@ impl FilePort {
 }
 
 impl Work {
-    fn next(&self) -> Option<(Ticket, Operation<Slab>)> {
+    /// What a worker on a node does next; waits until there is something, and is none at the end.
+    fn next(&self, node: Option<NodeId>) -> Option<(Ticket, Operation<Slab>)> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(next) = queue.waiting.pop_front() {
+            if let Some(next) = queue.take(node) {
                 return Some(next);
             }
             if queue.closed {
@@ -115,6 +130,19 @@ impl Work {
             }
             queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Queue {
+    /// The oldest whose data does not lie on another node, if it is among the first; else the oldest, as an idle
+    /// thread helps nobody.
+    fn take(&mut self, node: Option<NodeId>) -> Option<(Ticket, Operation<Slab>)> {
+        let mut first = self.waiting.iter().take(LOOK_AHEAD);
+        let own = first.position(|(_, operation)| match operation {
+            Operation::Write { data: Some(slab), .. } => slab.node().is_none() || slab.node() == node,
+            _ => true,
+        });
+        self.waiting.remove(own.unwrap_or(0))
     }
 }
 
@@ -157,5 +185,25 @@ impl Drop for FilePort {
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_takes_what_lies_near_it_first_and_all_at_last() {
+        let pools = [Pool::placed(1, Some(NodeId(0))), Pool::placed(1, Some(NodeId(1)))];
+        let write = |pool: &Arc<Pool>| Operation::Write {
+            puts: Vec::new(),
+            data: Some(pool.take()),
+            hash: |_| Default::default(),
+        };
+        let mut queue = Queue::default();
+        let sync = Operation::Sync { root: 0 };
+        queue.waiting.extend([(1, write(&pools[0])), (2, write(&pools[1])), (3, sync)]);
+        let mut take = || queue.take(Some(NodeId(1))).map(|(ticket, _)| ticket);
+        assert_eq!([take(), take(), take(), take()], [Some(2), Some(3), Some(1), None]);
     }
 }

@@ -16,6 +16,7 @@ const HUGE: usize = 2 << 20;
 /// Some buffers of [`BLOCK`] bytes.
 pub struct Pool {
     memory: Memory,
+    node: Option<NodeId>,
     free: Mutex<Vec<usize>>,
     given_back: Condvar,
 }
@@ -37,12 +38,17 @@ impl Pool {
     /// Buffers, pages of which are taken when they are first used: huge ones where the kernel has them. With those direct
     /// I/O took a third less CPU time than with base pages, which are pinned one by one.
     pub fn new(count: usize) -> Arc<Self> {
+        Self::placed(count, None)
+    }
+
+    /// Plain buffers that are taken for those of a node.
+    pub(super) fn placed(count: usize, node: Option<NodeId>) -> Arc<Self> {
         let zeros = Box::into_raw(vec![0u8; count * BLOCK + HUGE].into_boxed_slice());
         // SAFETY: a cell has the layout of what is in it, and the allocation is handed over as a whole. Cells that were
         // made one by one would be written to, and their pages taken before they are needed.
         let memory = unsafe { Box::from_raw(zeros as *mut [UnsafeCell<u8>]) };
         advise_huge(&memory);
-        Self::of(Memory::Plain(memory), count)
+        Self::of(Memory::Plain(memory), node, count)
     }
 
     /// Buffers on a node.
@@ -59,12 +65,17 @@ impl Pool {
         let wanted = Wanted { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
         let mut made = buffers(&room, Pages::Transparent, &[wanted])?;
         let refused = || ProbeError::Refused { what: "map buffers".to_owned(), why: "none came".to_owned() };
-        Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), count))
+        Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), count))
     }
 
-    fn of(memory: Memory, count: usize) -> Arc<Self> {
+    /// The node that its memory is bound to; none if it is wherever the kernel puts it.
+    pub fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    fn of(memory: Memory, node: Option<NodeId>, count: usize) -> Arc<Self> {
         let free = (0..count).rev().collect();
-        Arc::new(Self { memory, free: Mutex::new(free), given_back: Condvar::new() })
+        Arc::new(Self { memory, node, free: Mutex::new(free), given_back: Condvar::new() })
     }
 
     /// A buffer; waits until one is free.
@@ -111,6 +122,13 @@ impl fmt::Debug for Pool {
 pub struct Slab {
     pool: Arc<Pool>,
     index: usize,
+}
+
+impl Slab {
+    /// The node that its memory is bound to, if it is to one.
+    pub fn node(&self) -> Option<NodeId> {
+        self.pool.node
+    }
 }
 
 impl AsRef<[u8]> for Slab {

@@ -5,7 +5,7 @@
 
 use crate::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Journal, Listing, Making, Object,
-    Operation, Outcome, Part, Put, ReadPiece, Record, Settle, Stamp, Why,
+    Operation, Outcome, Part, Put, ReadPiece, Record, Running, Settle, Stamp, Summing, Why,
 };
 use std::collections::BTreeSet;
 
@@ -30,6 +30,7 @@ pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     whole_files(files);
     files_in_parts(files);
     reading(files);
+    summing(files);
     listing(files);
     links(files);
     replacing(files);
@@ -217,6 +218,51 @@ fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         [Err(Why::Changed), Ok(hash(b"irs")), Err(Why::NotFound), Err(Why::Changed), Ok(hash(b"second"))];
     assert_eq!(found, wanted);
     assert_eq!(&data[..9], b"irssecond", "pieces that were not read take no room");
+}
+
+/// A hash that keeps all its bytes, and is [`hash`] of them.
+#[derive(Debug, Default)]
+struct Kept(Vec<u8>);
+
+impl Running for Kept {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn digest(&self) -> Digest {
+        hash(&self.0)
+    }
+}
+
+/// Hashes of whole files, some bytes at a time.
+fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let whole = |files: &mut Files<'_, B>, name: &str, identity, most| {
+        let running = Box::new(Kept::default());
+        let mut summing = Summing { at: at(name), identity, offset: 0, most, running, ended: false };
+        let mut times = 0;
+        while !summing.ended {
+            let before = summing.offset;
+            summing = match (files.run)(Operation::Sum(summing)) {
+                Outcome::Summed(outcome) => outcome.map_err(|fault| fault.why)?,
+                _ => panic!("an outcome of another operation"),
+            };
+            times += 1;
+            assert!(summing.offset - before <= most && times < 100, "no more than were asked for, but some");
+        }
+        Ok((summing.running.digest(), times))
+    };
+    files.file("d/summed", CONTENT);
+    let found = files.look("d/summed").expect("it is there").seen.identity();
+    assert_eq!(whole(files, "d/summed", Some(found), 1000).map(|(digest, _)| digest), Ok(hash(CONTENT)));
+    let (digest, times) = whole(files, "d/summed", None, 5).expect("a hash");
+    assert!(digest == hash(CONTENT) && times >= 4, "19 bytes, five at a time: {times}");
+    let mut other = found;
+    other.mtime.seconds += 1;
+    assert_eq!(whole(files, "d/summed", Some(other), 1000), Err(Why::Changed));
+    assert_eq!(whole(files, "d/absent", None, 1000), Err(Why::NotFound));
+    assert_eq!(whole(files, "d", None, 1000), Err(Why::Changed), "a directory holds no bytes");
+    files.make("d/summed", Object::Fifo).expect("a pipe");
+    assert_eq!(whole(files, "d/summed", None, 1000), Err(Why::Changed), "a pipe is not waited for");
 }
 
 fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {

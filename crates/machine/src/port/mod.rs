@@ -12,8 +12,8 @@ mod operation;
 mod seen;
 
 pub use operation::{
-    Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record, Settle,
-    Xattr,
+    Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record, Running,
+    Settle, Summing, Xattr,
 };
 pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Seen, Stamp};
 

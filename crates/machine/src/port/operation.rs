@@ -1,6 +1,7 @@
 //! What a port is asked to do, and how it ended.
 
 use super::{Details, Digest, Fault, FilePath, Found, Hash, Identity, Listing, Stamp};
+use std::fmt;
 use std::ops::Range;
 
 /// An extended attribute: name and value.
@@ -41,6 +42,8 @@ pub enum Operation<B> {
         /// How to hash each.
         hash: Hash,
     },
+    /// Read a file on into the hash of its whole content. Gives [`Outcome::Summed`].
+    Sum(Summing),
     /// Write. Gives [`Outcome::Each`].
     Write {
         /// Files.
@@ -83,6 +86,32 @@ pub struct ReadPiece {
     pub offset: u64,
     /// How many bytes.
     pub length: usize,
+}
+
+/// A hash of all that a file holds, taken some bytes at a time.
+#[derive(Debug)]
+pub struct Summing {
+    /// The file; a regular one, else [`super::Why::Changed`].
+    pub at: FilePath,
+    /// What it was when it was found, if that counts; else [`super::Why::Changed`].
+    pub identity: Option<Identity>,
+    /// Bytes that are in the hash.
+    pub offset: u64,
+    /// Most bytes to read at a time.
+    pub most: u64,
+    /// The hash so far.
+    pub running: Box<dyn Running>,
+    /// Whether the end of the file was reached.
+    pub ended: bool,
+}
+
+/// A hash that takes its bytes little by little.
+pub trait Running: fmt::Debug + Send {
+    /// Takes more bytes.
+    fn update(&mut self, bytes: &[u8]);
+
+    /// The hash of all bytes so far.
+    fn digest(&self) -> Digest;
 }
 
 /// Something to do with one file: write parts of it, then perhaps settle it.
@@ -220,6 +249,8 @@ pub enum Outcome<B> {
         /// What was read.
         data: B,
     },
+    /// Of [`Operation::Sum`]: how far it is.
+    Summed(Result<Summing, Fault>),
     /// Of all that gives nothing but success.
     Each(Vec<Result<(), Fault>>),
     /// Of [`Operation::Open`].

@@ -112,6 +112,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         if let Some(Incoming { name, key, at, bytes, .. }) = self.incoming.remove(&number) {
             self.notes.finished(key, &at);
+            self.note_there(&name);
             self.talk.totals.moved += 1;
             self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes });
         }

@@ -159,8 +159,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let Object::HardLink(to) = object else { continue };
             if both.first().and_then(file).is_some_and(|there| both.last().and_then(file) == Some(there)) {
                 self.talk.totals.unchanged += 1;
+                self.note_linked(&name, &to, both.last());
                 continue;
             }
+            // The file itself was left out by its size.
+            if both.last().is_some_and(|to| matches!(to, Ok(None))) && self.options.sizes != (0..=u64::MAX) {
+                continue;
+            }
+            self.note_linked(&name, &to, both.last());
             makings.push(Making {
                 at: FilePath::new(0, name.as_bytes()),
                 object: Made::HardLink(FilePath::new(0, to.as_bytes())),

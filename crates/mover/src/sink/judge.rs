@@ -37,8 +37,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Goes on with the batches that were looked at, in their order: directories must be there before what they hold.
     pub(super) fn work_on(&mut self) {
         self.begin_held();
-        while self.making.is_none() {
-            if self.works.front().is_none_or(|work| work.found.is_none()) {
+        while self.making.is_none() && self.hashes.has_room() {
+            let ready =
+                |work: &Work| work.found.is_some() && self.hashes.are_known(work.first, work.entries.len());
+            if !self.works.front().is_some_and(ready) {
                 return;
             }
             self.works.pop_front().into_iter().for_each(|work| self.work(work));
@@ -111,15 +113,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.fail(number, &name, &in_the_way("a directory"));
         }
         self.finish.tell(&name, self.options.delete);
-        let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found));
+        let Some(equal) = self.hashes.take(number) else { return };
+        let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
         let newer = found.as_ref().is_some_and(|found| found.seen.mtime > stamp(&inode));
-        if self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
+        let outsized =
+            matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
+        if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
             self.talk.totals.unchanged += 1;
-            return;
+            return self.note_found(&name, found.as_ref());
         }
         let errand = |action| Errand { name: name.clone(), number: Some(number), action: Some(action) };
         let at = FilePath::new(0, name.as_bytes());
         if same {
+            self.note_found(&name, found.as_ref());
             return todo.adorn.push((at, attributes, errand(Action::Adorned)));
         }
         match &inode.kind {
@@ -332,12 +338,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn answer(&mut self, answers: BTreeMap<u64, Needed>) {
+        for number in answers.keys() {
+            if let Some(file) = self.incoming.get_mut(number) {
+                file.answered = true;
+            }
+        }
+        self.want(answers);
+    }
+
+    /// Tells the source what is needed.
+    pub(super) fn want(&mut self, answers: BTreeMap<u64, Needed>) {
         let mut wants: Vec<Want> = Vec::new();
         for (number, what) in answers {
             let Ok(first) = FileNumber::new(number) else { continue };
-            if let Some(file) = self.incoming.get_mut(&number) {
-                file.answered = true;
-            }
             match wants.last_mut() {
                 Some(last) if last.first.get() + last.count == number && last.what == what => last.count += 1,
                 _ => wants.push(Want { first, count: 1, what }),
@@ -367,6 +380,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 match action {
                     Action::Removed => self.talk.totals.removed += 1,
                     _ => self.talk.totals.moved += 1,
+                }
+                if action == Action::Copied {
+                    self.note_there(&name);
                 }
                 self.talk.reports.push(Report::Moved { name, action, bytes: 0 });
             }
@@ -398,13 +414,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Whether what is there has the same content, as far as size and time tell.
-    fn is_same(&self, inode: &Inode, found: &Found) -> bool {
+    /// Whether what is there has the same content, as far as size and time tell, or if asked for `equal` hashes.
+    fn is_same(&self, inode: &Inode, found: &Found, equal: bool) -> bool {
         let seen = &found.seen;
         match &inode.kind {
             Kind::File(content) => {
-                let same = seen.size == content.size() && seen.mtime == stamp(inode);
-                seen.kind == FileKind::File && same && !self.options.ignore_times
+                let same = match self.options.checksum {
+                    true => equal || seen.size == 0,
+                    false => seen.mtime == stamp(inode) && !self.options.ignore_times,
+                };
+                seen.kind == FileKind::File && seen.size == content.size() && same
             }
             Kind::Symlink(target) => {
                 seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())

@@ -5,7 +5,9 @@ mod errands;
 mod finish;
 mod judge;
 mod notes;
+mod sums;
 
+use crate::accounts::{Account, Accounts, Lookup};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{Content, Entry, FileNumber, Inode, Object};
 use crate::extent::ExtentSet;
@@ -23,7 +25,9 @@ use numaio_machine::port::{
     Why,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
+use sums::Hashes;
 
 /// Most entries that are not decided or not complete; a source keeps to less.
 const MOST: usize = 4 * crate::source::WINDOW as usize;
@@ -67,6 +71,14 @@ pub struct SinkOptions {
     pub update: bool,
     /// Move data also of files whose size and time are the same.
     pub ignore_times: bool,
+    /// Compare what is as large by a hash of all that it holds, not by time.
+    pub checksum: bool,
+    /// Tell the hash of every regular file that the source told of and that is there in the end.
+    pub manifest: bool,
+    /// How names of users and groups are looked up; none keeps their numbers.
+    pub accounts: Option<Lookup>,
+    /// Sizes in bytes of regular files that are moved; others are left alone.
+    pub sizes: RangeInclusive<u64>,
     /// Remove what the source does not have.
     pub delete: bool,
     /// What the source leaves out is not removed.
@@ -134,6 +146,8 @@ pub struct Sink<B> {
     incoming: HashMap<u64, Incoming>,
     writes: BTreeMap<Ticket, Vec<arrive::Written>>,
     errands: Errands,
+    hashes: Hashes,
+    accounts: Accounts,
     notes: Notes,
     finish: Finish,
     /// Told by the source at its end.
@@ -158,6 +172,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             incoming: HashMap::new(),
             writes: BTreeMap::new(),
             errands: Errands::default(),
+            hashes: Hashes::default(),
+            accounts: Accounts::new(options.accounts),
             notes: Notes::new(options.transfer, options.sync),
             finish: Finish::default(),
             source_end: None,
@@ -195,6 +211,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 None => Err(WireError::Value("a chunk without data")),
             },
             Frame::Done(done) => self.file_done(done),
+            Frame::Sum(sum) => self.told_sum(sum),
             Frame::Problem(problem) => {
                 self.told(problem);
                 Ok(())
@@ -206,7 +223,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.source_end = Some(end);
                 Ok(())
             }
-            Frame::Wants(_) => Err(WireError::Value("a frame that a source does not send")),
+            Frame::Wants(_) | Frame::There(_) => Err(WireError::Value("a frame that a source does not send")),
         }
     }
 
@@ -225,6 +242,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let only = |entry: &&mut Entry| entry.name.components().count() == 1;
             entries.iter_mut().filter(only).for_each(|entry| entry.name = alias.clone());
         }
+        for entry in &mut entries {
+            if let Object::New(inode) = &mut entry.object {
+                self.accounts.here(Account::User, &mut inode.user);
+                self.accounts.here(Account::Group, &mut inode.group);
+            }
+        }
         let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
         let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
         let details = Details { xattrs: self.options.keep.xattrs, holes: false };
@@ -238,7 +261,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             About::Transfer => {
                 self.stopping = true;
             }
-            About::File(number, _) => self.drop_file(*number),
+            About::File(number, _) => {
+                self.hashes.fail(*number);
+                self.drop_file(*number);
+            }
             About::Name(_) => self.finish.incomplete = true,
         }
         self.talk.note(problem);
@@ -277,10 +303,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.link(links, found);
                 } else if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
                     work.found = Some(found);
+                    if self.options.checksum {
+                        self.compare(ticket);
+                    }
                 }
             }
             Outcome::Listed(listing) => self.listed(ticket, listing),
             Outcome::Each(results) => self.each(ticket, results),
+            Outcome::Summed(outcome) => self.summed(ticket, outcome),
             Outcome::Read { .. } | Outcome::Opened(_) => {}
         }
     }
@@ -316,6 +346,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn is_quiet(&self) -> bool {
         let working = !self.preparing.is_empty() || !self.writes.is_empty() || !self.errands.is_empty();
+        let working = working || !self.hashes.is_idle();
         !working && self.making.is_none() && self.finish.is_quiet()
     }
 
@@ -332,6 +363,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn end_if_stopped(&mut self) {
+        self.hashes.stop();
         if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
             return;
         }
@@ -380,6 +412,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
                 self.end_if_stopped();
             } else if self.opening.is_none() {
                 self.work_on();
+                self.sum_on();
                 self.note_on();
                 self.finish_on();
             }

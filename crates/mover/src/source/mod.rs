@@ -3,6 +3,7 @@
 mod reading;
 mod scan;
 
+use crate::accounts::{Account, Accounts, Lookup};
 use crate::chunk::{Cutter, Job, Policy, PolicyError};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{
@@ -14,10 +15,13 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::sums::Sums;
 use crate::wire::{
-    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, TransferId, Want, WireError,
+    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
 };
-use numaio_machine::port::{Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Ticket, BLOCK};
+use numaio_machine::port::{
+    Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
+};
 use reading::Reading;
 use scan::{Met, Scan};
 use std::collections::HashMap;
@@ -35,6 +39,8 @@ pub struct Origin {
     pub root: u32,
     /// The one thing in it that is moved; none if all of the directory's content is.
     pub only: Option<Name>,
+    /// Whether what a directory holds is moved too, if anything is.
+    pub enter: bool,
 }
 
 impl Origin {
@@ -50,6 +56,8 @@ pub struct SourceOptions {
     pub origins: Vec<Origin>,
     /// Whether to move directories with what they hold; else they are left out, and said.
     pub recursive: bool,
+    /// The origins are a list of names: directories among them are moved by themselves.
+    pub listed: bool,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to move devices.
@@ -64,6 +72,8 @@ pub struct SourceOptions {
     pub reads: usize,
     /// Most bytes of data a second.
     pub limit: Option<u64>,
+    /// How names of users and groups are looked up; none leaves them out.
+    pub accounts: Option<Lookup>,
     /// The identity of the transfer.
     pub transfer: TransferId,
 }
@@ -78,6 +88,8 @@ struct File {
     /// Bytes that are to be sent; none before the sink answered.
     wanted: Option<u64>,
     sent: u64,
+    /// Whether the sink asked for its hash.
+    summed: bool,
 }
 
 /// The source of a transfer.
@@ -95,6 +107,8 @@ pub struct Source<B> {
     links: HashMap<(u64, u64), (Name, u64)>,
     cutter: Cutter,
     reading: Reading,
+    sums: Sums<FileNumber>,
+    accounts: Accounts,
     said_end: bool,
 }
 
@@ -116,27 +130,30 @@ impl<B: AsRef<[u8]>> Source<B> {
             links: HashMap::new(),
             cutter: Cutter::new(options.policy.clone())?,
             reading: Reading::new(&options),
+            sums: Sums::default(),
+            accounts: Accounts::new(options.accounts),
             said_end: false,
             options,
         })
     }
 
     fn meet(&mut self, met: Met) {
-        let Met { path, name, found } = met;
+        let Met { path, name, enter, found } = met;
         let found = match found {
             Ok(found) => found,
             Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
         };
         let is_directory = found.seen.kind == FileKind::Directory;
-        if !self.options.filter.takes(&name, is_directory) {
+        // What is on the way of a listed name is not asked for by itself: so does rsync.
+        if enter && !self.options.filter.takes(&name, is_directory) {
             return;
         }
-        if is_directory && !self.options.recursive {
+        if is_directory && !self.options.recursive && !self.options.listed {
             return self.leave_out(name, "it is a directory, and is not entered without being told to");
         }
         if !self.scan.is_new(&name) {
             // The directories of two origins are merged.
-            if is_directory {
+            if is_directory && enter {
                 self.scan.enter(path, name);
             }
             return;
@@ -144,18 +161,19 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Some(object) = self.as_link(&name, &found) {
             return self.tell(Entry { name, object });
         }
-        let inode = match inode(&found, self.options.devices) {
+        let inode = match inode(&found, self.options.devices, &mut self.accounts) {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),
         };
-        if is_directory {
+        if is_directory && enter {
             self.scan.enter(path.clone(), name.clone());
         }
         if let Kind::File(content) = &inode.kind {
             self.talk.totals.size += content.size();
             let identity = found.seen.identity();
             let content = content.clone();
-            let file = File { path, name: name.clone(), identity, content, wanted: None, sent: 0 };
+            let file =
+                File { path, name: name.clone(), identity, content, wanted: None, sent: 0, summed: false };
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
@@ -221,7 +239,9 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     fn want(&mut self, want: Want) -> Result<(), WireError> {
         let last = want.first.get().saturating_add(want.count);
-        self.answered = self.answered.saturating_add(want.count);
+        if want.what != Needed::Sum {
+            self.answered = self.answered.saturating_add(want.count);
+        }
         if last.max(self.answered) > self.next.get() - self.in_batch as u64 {
             return Err(WireError::Value("an answer about no entry"));
         }
@@ -230,9 +250,29 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Needed::Nothing => drop(self.files.remove(&number)),
                 Needed::All => self.begin(number, None)?,
                 Needed::Some(extents) => self.begin(number, Some(extents))?,
+                Needed::Sum => self.sum(number)?,
             }
         }
         Ok(())
+    }
+
+    /// Begins to hash a file.
+    fn sum(&mut self, number: u64) -> Result<(), WireError> {
+        // It may have failed here while it was asked for.
+        let Some(file) = self.files.get_mut(&number) else { return Ok(()) };
+        if file.wanted.is_some() || std::mem::replace(&mut file.summed, true) {
+            return Err(WireError::Value("a hash that was not to be asked for"));
+        }
+        self.sums.push(FileNumber::new(number)?, file.path.clone(), Some(file.identity));
+        Ok(())
+    }
+
+    fn summed(&mut self, ticket: Ticket, outcome: Result<Summing, Fault>) {
+        match self.sums.done(ticket, outcome) {
+            Some((file, Ok(digest))) => self.talk.send(&Frame::Sum(Sum { file, digest })),
+            Some((file, Err(fault))) => self.fail(file, &fault),
+            None => {}
+        }
     }
 
     /// Begins to send a file.
@@ -277,6 +317,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             match frame {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
+                Frame::There(there) => self.talk.reports.push(Report::There(there)),
                 Frame::End(end) if self.said_end => {
                     (self.talk.totals.moved, self.talk.totals.bytes) = (end.entries, end.bytes);
                     self.talk.ended = Some(Ended::Done);
@@ -301,11 +342,11 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Listed(listing) => {
                 self.scan.listed(ticket, listing).into_iter().for_each(|met| self.meet(met));
             }
-            Outcome::Looked(mut found) => {
-                let met = found.pop().and_then(|found| self.scan.looked(ticket, found));
-                met.into_iter().for_each(|met| self.meet(met));
+            Outcome::Looked(found) => {
+                self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
             Outcome::Read { results, data } => self.read(ticket, results, data),
+            Outcome::Summed(outcome) => self.summed(ticket, outcome),
             Outcome::Each(_) | Outcome::Opened(_) => {}
         }
     }
@@ -365,6 +406,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
             self.scan_on();
             self.tell_on();
+            self.sums.go_on(&mut self.talk);
             self.read_on(now);
             self.end_if_done();
         }
@@ -403,7 +445,7 @@ pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> imp
 }
 
 /// What was found as the protocol says it; else why it cannot be said.
-fn inode(found: &Found, devices: bool) -> Result<Inode, String> {
+fn inode(found: &Found, devices: bool, accounts: &mut Accounts) -> Result<Inode, String> {
     let say = |error: EntryError| error.to_string();
     let seen = &found.seen;
     let device = |major, minor| match devices {
@@ -429,8 +471,8 @@ fn inode(found: &Found, devices: bool) -> Result<Inode, String> {
         kind,
         mode: Mode::new(seen.mode).map_err(say)?,
         mtime: Time::new(seen.mtime.seconds, seen.mtime.nanoseconds).map_err(say)?,
-        user: Owner::new(seen.user, None).map_err(say)?,
-        group: Owner::new(seen.group, None).map_err(say)?,
+        user: Owner::new(seen.user, accounts.name(Account::User, seen.user)).map_err(say)?,
+        group: Owner::new(seen.group, accounts.name(Account::Group, seen.group)).map_err(say)?,
         xattrs,
     })
 }

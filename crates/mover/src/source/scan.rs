@@ -18,14 +18,16 @@ pub(super) struct Met {
     pub path: FilePath,
     /// What it is called at the sink.
     pub name: Name,
+    /// Whether what it holds is moved too, if it is a directory.
+    pub enter: bool,
     /// What it is.
     pub found: Result<Found, Fault>,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// Look at where an origin begins.
-    Begin(Origin),
+    /// Look at where origins begin.
+    Begin(Vec<Origin>),
     List(FilePath, Name),
     More(u64, FilePath, Name),
 }
@@ -44,12 +46,12 @@ pub(super) struct Scan {
 
 impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
-        let origins = options.origins.clone();
+        let origins = &options.origins;
         Self {
             details: Details { xattrs: options.xattrs, holes: true },
             recursive: options.recursive,
             met: (origins.len() > 1).then(HashSet::new),
-            stack: origins.into_iter().rev().map(Step::Begin).collect(),
+            stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
         }
     }
@@ -66,17 +68,25 @@ impl Scan {
 
     /// What to do next; it is to be told by [`Scan::began`].
     pub fn next<B>(&mut self) -> Option<(Operation<B>, Begun)> {
-        if self.under_way.len() == LISTINGS {
+        if self.under_way.len() == LISTINGS || self.is_early() {
             return None;
         }
         let step = self.stack.pop()?;
         let (most, details) = (NAMES, self.details);
         let operation = match &step {
-            Step::Begin(origin) => Operation::Look { at: vec![origin.path()], details },
+            Step::Begin(origins) => {
+                Operation::Look { at: origins.iter().map(Origin::path).collect(), details }
+            }
             Step::List(path, _) => Operation::List { directory: path.clone(), most, details },
             Step::More(listing, ..) => Operation::More { listing: *listing, most, details },
         };
         Some((operation, Begun(step)))
+    }
+
+    /// Whether the next origins must wait: their directories may be among those that are looked at.
+    fn is_early(&self) -> bool {
+        let begins = |step: &Step| matches!(step, Step::Begin(_));
+        self.stack.last().is_some_and(begins) && self.under_way.values().any(begins)
     }
 
     /// The operation was submitted.
@@ -84,15 +94,16 @@ impl Scan {
         self.under_way.insert(ticket, begun.0);
     }
 
-    /// Objects were looked at. None if the ticket is none of a scan.
-    pub fn looked(&mut self, ticket: Ticket, found: Result<Option<Found>, Fault>) -> Option<Met> {
-        let Step::Begin(origin) = self.under_way.remove(&ticket)? else { return None };
-        let path = origin.path();
-        let found = found.and_then(|found| {
+    /// Objects were looked at. Nothing if the ticket is none of a scan.
+    pub fn looked(&mut self, ticket: Ticket, found: Vec<Result<Option<Found>, Fault>>) -> Vec<Met> {
+        let Some(Step::Begin(origins)) = self.under_way.remove(&ticket) else { return Vec::new() };
+        let met = |(origin, found): (Origin, Result<Option<Found>, Fault>)| {
+            let path = origin.path();
             let absent = || Fault::new(numaio_machine::port::Why::NotFound, "there is no such file");
-            found.ok_or_else(absent)
-        });
-        Some(Met { path, name: origin.only.clone().unwrap_or_else(Name::root), found })
+            let found = found.and_then(|found| found.ok_or_else(absent));
+            Met { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
+        };
+        origins.into_iter().zip(found).map(met).collect()
     }
 
     /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
@@ -103,7 +114,7 @@ impl Scan {
         };
         let listing = match listing {
             Ok(listing) => listing,
-            Err(fault) => return vec![Met { path, name, found: Err(fault) }],
+            Err(fault) => return vec![Met { path, name, enter: false, found: Err(fault) }],
         };
         if let Some(more) = listing.more {
             self.stack.push(Step::More(more, path.clone(), name.clone()));
@@ -118,10 +129,11 @@ impl Scan {
                 };
                 let path = FilePath::new(path.root, below);
                 match name.join(&component) {
-                    Ok(name) => Met { path, name, found },
+                    Ok(name) => Met { path, name, enter: true, found },
                     Err(error) => {
                         let why = numaio_machine::port::Why::NameTooLong;
-                        Met { path, name: name.clone(), found: Err(Fault::new(why, error)) }
+                        let found = Err(Fault::new(why, error));
+                        Met { path, name: name.clone(), enter: false, found }
                     }
                 }
             })

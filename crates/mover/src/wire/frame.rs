@@ -3,8 +3,9 @@
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    About, Chunk, ChunkPart, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Text, TransferId, Want,
-    Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT, MAX_WANTS, VERSION,
+    About, Chunk, ChunkPart, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Sum, Text, There,
+    TransferId, Want, Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT, MAX_WANTS,
+    VERSION,
 };
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
@@ -18,6 +19,8 @@ const DONE: u8 = 3;
 const PROBLEM: u8 = 4;
 const END: u8 = 5;
 const WANTS: u8 = 6;
+const SUM: u8 = 7;
+const THERE: u8 = 8;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -27,6 +30,7 @@ pub const HELLO: usize = PREAMBLE + 1 + 16;
 const NOTHING: u8 = 0;
 const ALL: u8 = 1;
 const SOME: u8 = 2;
+const SUM_OF: u8 = 3;
 
 const ABOUT_TRANSFER: u8 = 0;
 const ABOUT_FILE: u8 = 1;
@@ -92,6 +96,16 @@ impl Frame {
                 put_wants(&mut payload, wants);
                 WANTS
             }
+            Self::Sum(sum) => {
+                put_number(&mut payload, sum.file.get());
+                payload.extend_from_slice(&sum.digest.0);
+                SUM
+            }
+            Self::There(there) => {
+                put_bytes(&mut payload, there.name.as_bytes());
+                payload.extend_from_slice(&there.digest.0);
+                THERE
+            }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
                 PROBLEM
@@ -116,6 +130,17 @@ impl Frame {
                 Self::Done(Done { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
             }
             WANTS => Self::Wants(read_wants(&mut reader)?),
+            SUM => {
+                let file = read_file(&mut reader)?;
+                Self::Sum(Sum { file, digest: Digest(reader.exactly("a hash")?) })
+            }
+            THERE => {
+                let name = read_name(&mut reader)?;
+                if name.is_root() {
+                    return Err(WireError::Value("a file without a name"));
+                }
+                Self::There(There { name, digest: Digest(reader.exactly("a hash")?) })
+            }
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(End {
                 entries: reader.number("a count of entries")?,
@@ -136,6 +161,8 @@ pub fn most(kind: u8) -> Result<usize, WireError> {
         BATCH | WANTS => MAX_PAYLOAD,
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
         DONE => 2 * NUMBER,
+        SUM => NUMBER + 32,
+        THERE => NUMBER + MAX_NAME + 32,
         END => 3 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),
@@ -186,6 +213,7 @@ fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
         match &want.what {
             Needed::Nothing => out.push(NOTHING),
             Needed::All => out.push(ALL),
+            Needed::Sum => out.push(SUM_OF),
             Needed::Some(extents) => {
                 out.push(SOME);
                 put_number(out, extents.len() as u64);
@@ -208,6 +236,7 @@ fn read_wants(reader: &mut Reader<'_>) -> Result<Wants, WireError> {
         let what = match reader.byte("an answer")? {
             NOTHING => Needed::Nothing,
             ALL => Needed::All,
+            SUM_OF => Needed::Sum,
             SOME => Needed::Some(read_extents(reader)?),
             _ => return Err(WireError::Value("an answer")),
         };

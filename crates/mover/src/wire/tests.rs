@@ -119,6 +119,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     let needed = prop_oneof![
         Just(Needed::Nothing),
         Just(Needed::All),
+        Just(Needed::Sum),
         content().prop_map(|content| match content.extents().collect::<Vec<_>>() {
             none if none.is_empty() => Needed::All,
             extents => Needed::Some(extents),
@@ -144,6 +145,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         2 => chunk.prop_map(Frame::Chunk),
         1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::Done(Done { file, bytes })),
         2 => wants.prop_map(Frame::Wants),
+        1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
+        1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
+            .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
         1 => problem,
     ]
 }
@@ -289,7 +293,9 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
     assert_eq!(said(&[5, 31]), long(31, 30));
     assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[7]), WireError::Kind(7));
+    assert_eq!(said(&[9]), WireError::Kind(9));
+    assert_eq!(said(&[7, 43]), long(43, 42));
+    assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::Value("a file without a name"));
     assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
     // A chunk of a block and a byte, of no byte, and beyond the largest file.
     let most = MAX_CHUNK;
@@ -306,7 +312,7 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[2, 5, 1, 0, 0, 1, 9]), WireError::Short("a hash"));
     assert_eq!(said(&[2, 1, 3]), WireError::Value("the kind of a hash"));
     assert_eq!(said(&[6, 0]), WireError::Value("no answers"));
-    assert_eq!(said(&[6, 3, 0, 1, 3]), WireError::Value("an answer"));
+    assert_eq!(said(&[6, 3, 0, 1, 4]), WireError::Value("an answer"));
     assert_eq!(said(&[6, 3, 0, 0, 1]), WireError::Value("a count of files"));
     assert_eq!(said(&[6, 4, 0, 1, 2, 0]), WireError::Value("the extents of a file"));
     assert_eq!(said(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::Value("the extents of a file"));
@@ -469,9 +475,14 @@ fn the_example_of_the_specification_is_true() {
             what: Needed::Some(vec![Extent::at(1 << 19, 4_096).expect("an extent")]),
         },
         Want { first: number(2), count: 1, what: Needed::All },
+        Want { first: number(4), count: 2, what: Needed::Sum },
     ];
     Frame::Done(Done { file: number(1), bytes: 4_096 }).encode(&mut written);
     Frame::Wants(Wants::new(wants.into()).expect("answers")).encode(&mut written);
+    let digest = HashKind::Blake3.function()(b"hello");
+    Frame::Sum(Sum { file: number(4), digest }).encode(&mut written);
+    let name = Name::new(*b"data.txt").expect("a name");
+    Frame::There(There { name, digest }).encode(&mut written);
     Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));

@@ -31,6 +31,7 @@ fn what_arrives_is_what_was_sent() {
         assert_eq!(ended.failures, Vec::<String>::new(), "seed {seed}");
         assert!(ended.done, "seed {seed}");
         oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        oracle::manifest_is_right(&world.source, &world.sink, &wish, &ended.manifest, seed);
         let again = world.run(&wish, None);
         assert!(
             again.done && (wish.ignore_times || again.totals.bytes == 0),
@@ -141,6 +142,31 @@ fn a_file_that_changes_while_it_is_moved_is_told() {
         told += u32::from(changed);
     });
     assert!(std::env::var("NUMAIO_SEED").is_ok() || (5..40).contains(&told), "{told}");
+}
+
+#[test]
+fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
+    let mut told = 0;
+    seeds(40, |seed| {
+        let mut chance = Chance::new(seed);
+        // One of them is hashed in two parts.
+        let source = trees::one_large(&mut chance, if seed == 0 { 33 << 20 } else { 2 << 20 });
+        let mut world = World::new(source, Disk::default(), seed);
+        assert!(world.run(&Wish::plain(), None).done, "seed {seed}");
+        let wish = Wish { checksum: true, ..Wish::plain() };
+        let same = world.run(&wish, None);
+        assert!(same.done && same.totals.bytes == 0 && same.totals.moved == 0, "seed {seed}: {same:?}");
+        world.damage_sink();
+        world.change_at = seed.is_multiple_of(2).then(|| 1 + chance.below(20));
+        let ended = world.run(&wish, None);
+        assert!(ended.done, "seed {seed}: {ended:?}");
+        let changed = ended.failures.iter().any(|failure| failure.contains("Changed"));
+        told += u32::from(changed);
+        if !changed {
+            oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        }
+    });
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || (3..20).contains(&told), "{told}");
 }
 
 #[test]

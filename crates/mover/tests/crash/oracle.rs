@@ -1,6 +1,8 @@
 //! What must be at the sink, told without anything of the mover.
 
 use super::world::Wish;
+use numaio_machine::port::Digest;
+use numaio_mover::hash::HashKind;
 use numaio_sim::mover::{Disk, Inode, Object};
 use std::collections::BTreeMap;
 
@@ -41,6 +43,24 @@ pub fn same(source: &Disk, sink: &Disk, before: &Tree, wish: &Wish, parts_may_be
     for name in kept {
         assert!(there.contains_key(name), "seed {seed}: {:?} was removed", shown(name));
     }
+}
+
+/// The manifest names the regular files that the source has, as the sink holds them, if it was asked for.
+pub fn manifest_is_right(
+    source: &Disk,
+    sink: &Disk,
+    wish: &Wish,
+    manifest: &BTreeMap<Vec<u8>, Digest>,
+    seed: u64,
+) {
+    let there = sink.tree();
+    let held = |name: &Vec<u8>| match there.get(name).map(|(_, inode)| &inode.object) {
+        Some(Object::File(content, _)) => Some(HashKind::Blake3.function()(content)),
+        _ => None,
+    };
+    let names = source.tree().into_keys().filter(|_| wish.manifest);
+    let expected: BTreeMap<_, _> = names.filter_map(|name| Some((name.clone(), held(&name)?))).collect();
+    assert_eq!(*manifest, expected, "seed {seed}");
 }
 
 fn same_object(wanted: &Inode, found: &Inode, is_root: bool, at: &str) {

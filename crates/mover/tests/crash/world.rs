@@ -1,6 +1,6 @@
 //! Two sides, two disks, and a link between them.
 
-use numaio_machine::port::{Event, Operation, Packet, Ticket, BLOCK};
+use numaio_machine::port::{Digest, Event, Operation, Packet, Ticket, BLOCK};
 use numaio_mover::chunk::{Policy, Storage};
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -35,19 +35,32 @@ pub struct Wish {
     pub delete: bool,
     pub ignore_times: bool,
     pub in_place: bool,
+    pub checksum: bool,
+    pub manifest: bool,
 }
 
 impl Wish {
     pub fn plain() -> Self {
-        Self { sync: Sync::None, hash: HashKind::Xxh3, delete: false, ignore_times: false, in_place: false }
+        Self {
+            sync: Sync::None,
+            hash: HashKind::Xxh3,
+            delete: false,
+            ignore_times: false,
+            in_place: false,
+            checksum: false,
+            manifest: false,
+        }
     }
 
     pub fn random(chance: &mut Chance) -> Self {
+        let checksum = chance.once_in(4);
         Self {
+            checksum,
+            manifest: chance.once_in(2),
             sync: [Sync::None, Sync::File, Sync::End][chance.below(3) as usize],
             hash: HashKind::ALL[chance.below(3) as usize],
             delete: chance.once_in(3),
-            ignore_times: chance.once_in(8),
+            ignore_times: !checksum && chance.once_in(8),
             in_place: chance.once_in(6),
         }
     }
@@ -62,6 +75,8 @@ pub struct Ended {
     pub crashed: bool,
     /// Problems that the sink told.
     pub failures: Vec<String>,
+    /// Names of the manifest, with their hashes.
+    pub manifest: BTreeMap<Vec<u8>, Digest>,
     pub totals: Totals,
     /// Packets that were sent by both sides.
     pub packets: u64,
@@ -137,8 +152,10 @@ impl World {
             ..Policy::new(Storage::Solid, Storage::Solid, 1)
         };
         let source = SourceOptions {
-            origins: vec![Origin { root: 0, only: None }],
+            origins: vec![Origin { root: 0, only: None, enter: true }],
             recursive: true,
+            listed: false,
+            accounts: None,
             xattrs: true,
             devices: true,
             filter: Filter::default(),
@@ -154,6 +171,10 @@ impl World {
             devices: true,
             update: false,
             ignore_times: wish.ignore_times,
+            checksum: wish.checksum,
+            manifest: wish.manifest,
+            accounts: None,
+            sizes: 0..=u64::MAX,
             delete: wish.delete,
             filter: Filter::default(),
             rehearse: false,
@@ -170,7 +191,7 @@ impl World {
     /// Runs a transfer to its end, or to a crash at some step.
     pub fn run(&mut self, wish: &Wish, crash: Option<(u64, Crash)>) -> Ended {
         let (mut source, mut sink) = self.sides(wish);
-        let mut failures = Vec::new();
+        let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
             let (to_sink, to_source) = (source.poll(), sink.poll());
@@ -179,8 +200,10 @@ impl World {
                 sink.inbox.extend(to_sink);
                 source.inbox.extend(to_source);
             }
-            drop(source.core.reports());
-            failures.extend(sink.core.reports().iter().filter_map(failure));
+            heard.extend(source.core.reports().iter().filter_map(there));
+            let reports = sink.core.reports();
+            failures.extend(reports.iter().filter_map(failure));
+            manifest.extend(reports.iter().filter_map(there));
             if sink.core.ended().is_some() && (cut || source.core.ended().is_some()) {
                 break;
             }
@@ -199,7 +222,7 @@ impl World {
                 Some((_, kind)) => {
                     self.crash(kind, sink.pending);
                     let totals = sink.core.totals();
-                    return Ended { done: false, crashed: true, failures, totals, packets };
+                    return Ended { done: false, crashed: true, failures, manifest, totals, packets };
                 }
                 None => {}
             }
@@ -213,7 +236,8 @@ impl World {
         self.source.process_ends();
         self.sink.process_ends();
         let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
-        Ended { done, crashed: cut, failures, totals: sink.core.totals(), packets }
+        assert!(!done || cut || manifest == heard, "seed {}: both sides know it", self.seed);
+        Ended { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
     }
 
     fn crash(&mut self, kind: Crash, mut pending: Vec<(Ticket, Operation<Vec<u8>>)>) {
@@ -263,25 +287,40 @@ impl World {
         true
     }
 
+    /// Bytes of the first file of the sink are turned, and nothing else tells of it.
+    pub fn damage_sink(&mut self) {
+        turn_bytes(&mut self.sink, 0);
+    }
+
     /// Somebody writes to the first file of the source.
     fn touch_source(&mut self) {
-        let tree = self.source.tree();
-        let file = tree
-            .into_iter()
-            .find(|(_, (_, inode))| matches!(inode.object, numaio_sim::mover::Object::File(..)));
-        if let Some((name, (_, mut inode))) = file {
-            if let numaio_sim::mover::Object::File(content, _) = &mut inode.object {
-                content.iter_mut().take(10).for_each(|byte| *byte ^= 0xff);
-            }
-            inode.mtime.seconds += 1;
-            self.source.put(&name, inode);
+        turn_bytes(&mut self.source, 1);
+    }
+}
+
+/// Turns bytes of the first file of a disk, some seconds after it was changed.
+fn turn_bytes(disk: &mut Disk, seconds: i64) {
+    let is_file = |inode: &Inode| matches!(inode.object, numaio_sim::mover::Object::File(..));
+    let file = disk.tree().into_iter().find(|(_, (_, inode))| is_file(inode));
+    if let Some((name, (_, mut inode))) = file {
+        if let numaio_sim::mover::Object::File(content, _) = &mut inode.object {
+            content.iter_mut().take(10).for_each(|byte| *byte ^= 0xff);
         }
+        inode.mtime.seconds += seconds;
+        disk.put(&name, inode);
     }
 }
 
 fn failure(report: &Report) -> Option<String> {
     match report {
         Report::Problem(problem) => Some(format!("{problem:?}")),
-        Report::Moved { .. } => None,
+        Report::Moved { .. } | Report::There(_) => None,
+    }
+}
+
+fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {
+    match report {
+        Report::There(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
+        _ => None,
     }
 }

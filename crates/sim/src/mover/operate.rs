@@ -4,7 +4,7 @@ use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
-    Object as Wanted, Operation, Outcome, Put, ReadPiece, Record, Seen, Settle, Why, BLOCK,
+    Object as Wanted, Operation, Outcome, Put, ReadPiece, Record, Seen, Settle, Summing, Why, BLOCK,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,7 @@ impl Disk {
                 let results = pieces.iter().map(|piece| self.piece(piece, hash, &mut data)).collect();
                 Outcome::Read { results, data }
             }
+            Operation::Sum(summing) => Outcome::Summed(self.sum(summing)),
             Operation::Write { puts, data, hash } => {
                 let bytes = data.unwrap_or_default();
                 Outcome::Each(puts.iter().map(|put| self.write(put, &bytes, hash)).collect())
@@ -199,6 +200,23 @@ impl Disk {
         data.extend_from_slice(bytes);
         self.read += bytes.len() as u64;
         Ok(hash(bytes))
+    }
+
+    fn sum(&mut self, mut summing: Summing) -> Result<Summing, Fault> {
+        let number = self.find(&summing.at.name)?;
+        let found = self.found(number, Details::default()).ok_or_else(|| fault(Why::NotFound))?;
+        if summing.identity.is_some_and(|identity| identity != found.seen.identity()) {
+            return Err(fault(Why::Changed));
+        }
+        let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
+            return Err(fault(Why::Changed));
+        };
+        let rest = content.get(summing.offset as usize..).ok_or_else(|| fault(Why::Changed))?;
+        let some = &rest[..rest.len().min(summing.most as usize)];
+        summing.running.update(some);
+        summing.offset += some.len() as u64;
+        summing.ended = some.len() == rest.len();
+        Ok(summing)
     }
 
     fn write(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {

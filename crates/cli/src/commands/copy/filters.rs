@@ -1,4 +1,4 @@
-//! `--include` and `--exclude` in the order in which they were typed.
+//! `--include`, `--exclude` and files of them, in the order in which they were typed.
 
 use crate::failure::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -6,6 +6,7 @@ use numaio_mover::filter::{Action, Filter, Pattern};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// A rule as it is told to the other side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,19 +17,31 @@ pub struct Rule {
     pub pattern: Vec<u8>,
 }
 
+/// Where rules stand.
+#[derive(Debug, Clone)]
+pub enum From {
+    /// On the command line.
+    Typed(Rule),
+    /// In a file, a pattern a line; whether they include.
+    File(bool, PathBuf),
+}
+
 /// Rules in order, of which the first that matches decides.
 #[derive(Debug, Clone, Default)]
 pub struct FilterArgs {
-    pub rules: Vec<Rule>,
+    pub rules: Vec<From>,
 }
 
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
+const INCLUDE_FROM: &str = "include-from";
+const EXCLUDE_FROM: &str = "exclude-from";
 
 fn option(name: &'static str, help: &'static str) -> Arg {
+    let is_file = name == INCLUDE_FROM || name == EXCLUDE_FROM;
     Arg::new(name)
         .long(name)
-        .value_name("PATTERN")
+        .value_name(if is_file { "FILE" } else { "PATTERN" })
         .help(help)
         .action(ArgAction::Append)
         .value_parser(clap::value_parser!(OsString))
@@ -45,6 +58,8 @@ impl Args for FilterArgs {
                 EXCLUDE,
                 "Leave out what matches, and all below it; the first rule that matches decides",
             ))
+            .arg(option(INCLUDE_FROM, "Patterns to --include from a file, one a line; - for standard input"))
+            .arg(option(EXCLUDE_FROM, "Patterns to --exclude from a file, one a line; - for standard input"))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -54,12 +69,17 @@ impl Args for FilterArgs {
 
 impl FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut rules: Vec<(usize, Rule)> = Vec::new();
-        for name in [INCLUDE, EXCLUDE] {
+        let mut rules: Vec<(usize, From)> = Vec::new();
+        for name in [INCLUDE, EXCLUDE, INCLUDE_FROM, EXCLUDE_FROM] {
             let values = matches.get_many::<OsString>(name).into_iter().flatten();
             for (index, value) in matches.indices_of(name).into_iter().flatten().zip(values) {
-                let rule = Rule { include: name == INCLUDE, pattern: value.as_bytes().to_vec() };
-                rules.push((index, rule));
+                let typed = |include| From::Typed(Rule { include, pattern: value.as_bytes().to_vec() });
+                let from = match name {
+                    INCLUDE => typed(true),
+                    EXCLUDE => typed(false),
+                    name => From::File(name == INCLUDE_FROM, PathBuf::from(value)),
+                };
+                rules.push((index, from));
             }
         }
         rules.sort_by_key(|(index, _)| *index);

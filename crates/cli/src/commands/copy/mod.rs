@@ -2,21 +2,26 @@
 
 mod ends;
 mod filters;
+mod lists;
 mod local;
+mod manifest;
 mod order;
 pub mod peer;
 mod place;
+mod planned;
 mod remote;
 mod show;
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::output;
 use clap::{Args as ClapArgs, ValueEnum};
 use ends::End;
 use filters::FilterArgs;
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
 use order::Order;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,9 +49,42 @@ pub struct CopyArgs {
     pub archive: bool,
     #[command(flatten)]
     pub filters: FilterArgs,
+    /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
+    ///
+    /// The directories on their way are made too. What a listed directory holds is moved with --recursive alone, also
+    /// if --archive is given.
+    #[arg(long, value_name = "FILE", conflicts_with = "delete")]
+    pub files_from: Option<PathBuf>,
+    /// A zero byte ends each line of --files-from, --include-from and --exclude-from
+    #[arg(long, short = '0')]
+    pub from0: bool,
+    /// Leave files alone that are larger: 10M, 1GiB
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub max_size: Option<u64>,
+    /// Leave files alone that are smaller
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub min_size: Option<u64>,
     /// Leave files alone that are newer at the destination
     #[arg(long, short)]
     pub update: bool,
+    /// Compare files of the same size by hashes of all that they hold, not by time; both sides read them
+    #[arg(long, short, conflicts_with = "ignore_times")]
+    pub checksum: bool,
+    /// Write the BLAKE3 hash of every file that is at the destination in the end, as b3sum does
+    ///
+    /// Files are read again for it there, those that were not moved too. Names are relative to DST: b3sum -c FILE
+    /// checks them there.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub manifest: Option<PathBuf>,
+    /// Owners by number; without it those whose names are known on both sides are found by name
+    #[arg(long)]
+    pub numeric_ids: bool,
+    /// Keep what is there of a file when a run is cut, so that the next one goes on: it always is
+    ///
+    /// It is not visible under the file's name, but beside it as .numaio-part-NUMBER, until the same command is given
+    /// again. -P is the same, and --progress.
+    #[arg(long)]
+    pub partial: bool,
     /// Move data also of files whose size and time are the same
     #[arg(long, short = 'I')]
     pub ignore_times: bool,
@@ -68,6 +106,31 @@ pub struct CopyArgs {
     pub remote_numaio: String,
 }
 
+impl CopyArgs {
+    /// What clap cannot tell.
+    fn check(&self) -> Result<(), Failure> {
+        let filters = self.filters.rules.iter().filter_map(|from| match from {
+            filters::From::File(_, path) => Some(path),
+            filters::From::Typed(_) => None,
+        });
+        let files = filters.chain(&self.files_from).chain(&self.how.plan);
+        if files.filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
+        }
+        if let Some(path) = &self.manifest {
+            output::check(path)?;
+        }
+        if self.files_from.is_some() && self.paths.len() != 2 {
+            return Err(Failure::usage("--files-from is about names below one source")
+                .hint("give one SRC and one DST"));
+        }
+        if self.delete && !(self.recursive || self.archive) {
+            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "How")]
 pub struct HowArgs {
@@ -80,15 +143,21 @@ pub struct HowArgs {
     /// Most bytes of data a second: 10M, 1GiB
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     pub bwlimit: Option<u64>,
-    /// Where threads and buffers are: local is the node of the storage, none leaves it to the kernel
+    /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
+    /// leaves it to the kernel
     #[arg(long, value_name = "WHERE", default_value = "local")]
     pub placement: Placement,
+    /// Threads and buffers as a plan of numaio plan --json has them, on the side that is here; - for standard input
+    ///
+    /// A plan to send is for the side that reads, one to receive for the side that writes; give both where both are here.
+    #[arg(long, value_name = "FILE", conflicts_with = "threads")]
+    pub plan: Vec<PathBuf>,
     /// Threads that read, and as many that write; without it one for each CPU, from 2 to 8
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     pub threads: Option<u32>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(next_help_heading = "What is shown")]
 pub struct ShownArgs {
     /// Print what happens as lines of JSON
@@ -98,7 +167,7 @@ pub struct ShownArgs {
     #[arg(long, short)]
     pub verbose: bool,
     /// Show how far it is, also where standard error is no terminal
-    #[arg(long)]
+    #[arg(long, short_alias = 'P')]
     pub progress: bool,
 }
 
@@ -138,9 +207,10 @@ pub enum Fsync {
 }
 
 /// Where threads and buffers are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Placement {
     Local,
+    Model,
     None,
 }
 
@@ -155,10 +225,11 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let Some((to, from)) = args.paths.split_last() else {
         return Err(Failure::usage("there is no destination"));
     };
+    args.check()?;
     let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
     let to = End::of(to)?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
-    let order = Order::new(args, &from, &to)?;
+    let order = Order::new(common, args, &from, &to)?;
     match (End::same_host(&from)?, &to.host) {
         (None, None) => local::run(common, args, &order),
         (Some(host), None) => remote::pull(common, args, &order, &host),

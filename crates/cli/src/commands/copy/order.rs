@@ -2,19 +2,23 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
+use super::lists::{self, Listed};
 use super::place::Site;
-use super::{path_of, CopyArgs, Fsync, Hash, Placement};
+use super::planned::{self, Planned};
+use super::{path_of, CopyArgs, Fsync, Hash, Placement, ShownArgs};
+use crate::args::Common;
 use crate::failure::Failure;
-use numaio_linux::{random, Root};
+use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::port::BLOCK;
+use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::{Policy, Storage};
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
-use numaio_mover::wire::TransferId;
+use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +27,7 @@ use std::path::PathBuf;
 pub const VERSION: u32 = 1;
 
 /// A transfer, as both sides are told of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     /// [`VERSION`].
     pub numaio_copy: u32,
@@ -31,9 +35,14 @@ pub struct Order {
     pub from: Vec<Vec<u8>>,
     /// Path of the destination, on its host.
     pub to: Vec<u8>,
+    listed: Option<Listed>,
     recursive: bool,
     archive: bool,
     rules: Vec<Rule>,
+    sizes: (u64, u64),
+    checksum: bool,
+    manifest: bool,
+    numeric_ids: bool,
     update: bool,
     ignore_times: bool,
     delete: bool,
@@ -42,25 +51,41 @@ pub struct Order {
     hash: u8,
     fsync: u8,
     limit: Option<u64>,
-    pub near: bool,
+    pub placement: Placement,
     pub threads: Option<u32>,
     transfer: [u8; 16],
+    /// What the other side is not told; none there.
+    #[serde(skip)]
+    pub here: Option<Here>,
+}
+
+/// What counts for the side in this process alone.
+#[derive(Debug, Clone)]
+pub struct Here {
+    pub common: Common,
+    pub shown: ShownArgs,
+    pub plans: Vec<Planned>,
 }
 
 impl Order {
     /// What was typed.
-    pub fn new(args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
-        filter(&args.filters.rules)?;
-        if args.delete && !(args.recursive || args.archive) {
-            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
-        }
+    pub fn new(common: &Common, args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
+        let rules = lists::rules(&args.filters.rules, args.from0)?;
+        filter(&rules)?;
+        let far = from.iter().any(|end| end.host.is_some());
+        let list = |path: &PathBuf| Listed::read(path, args.from0, far);
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
             to: to.path.clone(),
-            recursive: args.recursive || args.archive,
+            listed: args.files_from.as_ref().map(list).transpose()?,
+            recursive: args.recursive || args.archive && args.files_from.is_none(),
             archive: args.archive,
-            rules: args.filters.rules.clone(),
+            rules,
+            sizes: (args.min_size.unwrap_or(0), args.max_size.unwrap_or(u64::MAX)),
+            checksum: args.checksum,
+            manifest: args.manifest.is_some(),
+            numeric_ids: args.numeric_ids,
             update: args.update,
             ignore_times: args.ignore_times,
             delete: args.delete,
@@ -69,15 +94,35 @@ impl Order {
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit,
-            near: args.how.placement == Placement::Local,
+            placement: args.how.placement,
             threads: args.how.threads,
             transfer: random::bytes()
                 .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
+            here: Some(Here {
+                common: common.clone(),
+                shown: args.shown,
+                plans: planned::read(common, &args.how.plan)?,
+            }),
         })
     }
 
     fn hash(&self) -> Hash {
         [Hash::Xxh3, Hash::Blake3].into_iter().find(|hash| *hash as u8 == self.hash).unwrap_or(Hash::None)
+    }
+
+    /// How owners are looked up, if they are kept by name.
+    fn accounts(&self) -> Option<Lookup> {
+        let lookup = Lookup {
+            name: |account, id| match account {
+                Account::User => accounts::user_name(id),
+                Account::Group => accounts::group_name(id),
+            },
+            id: |account, name| match account {
+                Account::User => accounts::user_id(name),
+                Account::Group => accounts::group_id(name),
+            },
+        };
+        (self.archive && !self.numeric_ids).then_some(lookup)
     }
 
     fn sync(&self) -> Sync {
@@ -90,13 +135,16 @@ impl Order {
 
     /// Where the sources are: the directories to open, and what to take of them.
     fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
+        if let (Some(listed), [path]) = (&self.listed, &self.from[..]) {
+            return Ok((vec![path_of(path)], listed.origins(0)));
+        }
         let mut roots = Vec::new();
         let mut origins = Vec::new();
         for path in &self.from {
             let origin = Origin::of(path);
             let origin =
                 origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
-            origins.push(source::Origin { root: roots.len() as u32, only: origin.only });
+            origins.push(source::Origin { root: roots.len() as u32, only: origin.only, enter: true });
             roots.push(path_of(&origin.root));
         }
         Ok((roots, origins))
@@ -105,7 +153,9 @@ impl Order {
     /// Whether the only source is a single file, which may get another name.
     pub fn is_one_file(&self) -> bool {
         match &self.from[..] {
-            [path] => fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir()),
+            [path] if self.listed.is_none() => {
+                fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir())
+            }
             _ => false,
         }
     }
@@ -113,7 +163,7 @@ impl Order {
     /// The side with the files.
     pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;
-        let site = Site::new(&roots, self)?;
+        let site = Site::new(&roots, Side::Source, self)?;
         let block = BLOCK as u64;
         let policy = Policy {
             block,
@@ -124,6 +174,7 @@ impl Order {
         let options = SourceOptions {
             origins,
             recursive: self.recursive,
+            listed: self.listed.is_some(),
             xattrs: self.archive,
             devices: self.archive && site.roots.is_super_user(),
             filter: filter(&self.rules)?,
@@ -131,6 +182,7 @@ impl Order {
             policy,
             reads: 2 * site.threads,
             limit: self.limit,
+            accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
         Ok((site, options))
@@ -139,7 +191,7 @@ impl Order {
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site, SinkOptions), Failure> {
         let (root, alias) = self.destination(one_file)?;
-        let site = Site::new(root.as_slice(), self)?;
+        let site = Site::new(root.as_slice(), Side::Sink, self)?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot());
@@ -154,6 +206,10 @@ impl Order {
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
+            checksum: self.checksum,
+            manifest: self.manifest,
+            accounts: self.accounts(),
+            sizes: self.sizes.0..=self.sizes.1,
             delete: self.delete,
             filter: filter(&self.rules)?,
             rehearse: self.rehearse,

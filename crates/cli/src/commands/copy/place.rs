@@ -1,17 +1,26 @@
-//! Where the threads and buffers of a side are: near the storage that its files are on.
+//! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
 use super::order::Order;
+use super::show::side_name;
+use super::{Placement, ShownArgs};
+use crate::args::{Common, Directions};
+use crate::commands::placing::{self, NearArgs};
 use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
 use numaio_linux::files::Roots;
-use numaio_linux::port::{Pool, Setting};
+use numaio_linux::port::{Crew, Pool, Setting};
 use numaio_linux::{Kernel, Root};
+use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle};
+use numaio_machine::near::{resolve, Ground, Handle, Resolved};
 use numaio_machine::see::see;
 use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Topology;
+use numaio_mover::wire::Side;
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Buffers of a side, of a block each: 64 MiB.
 const BUFFERS: usize = 64;
@@ -21,42 +30,175 @@ const BUFFERS: usize = 64;
 pub struct Site {
     pub roots: Roots,
     pub threads: usize,
-    cpus: Option<CpuSet>,
-    pool: Arc<Pool>,
+    crews: Vec<Crew>,
+}
+
+/// Threads in one place, and their buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crewed {
+    pub threads: usize,
+    /// Where their buffers are; wherever the kernel puts them if there is none.
+    pub node: Option<NodeId>,
+    /// Where they run; anywhere if there is none.
+    pub cpus: Option<CpuSet>,
+}
+
+/// Crews, by what they were placed, and what is to be said.
+struct Placed {
+    by: &'static str,
+    crews: Vec<Crewed>,
+    notes: Vec<String>,
 }
 
 impl Site {
-    pub fn new(roots: &[PathBuf], order: &Order) -> Result<Self, Failure> {
+    pub fn new(roots: &[PathBuf], side: Side, order: &Order) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
         let roots = Roots::open(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
-        let available = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        let threads = order.threads.map_or(available, |threads| threads as usize);
-        let near = order.near.then(|| paths.first()).flatten().and_then(|path| near(path));
-        let (node, cpus) = near.unzip();
-        let bound = node.and_then(|node| {
-            let root = Root::live().ok()?;
-            Pool::on(&root, None, node, BUFFERS).ok()
-        });
-        Ok(Self { roots, threads, cpus, pool: bound.unwrap_or_else(|| Pool::new(BUFFERS)) })
+        let placed = placed(&paths, side, order)?;
+        let threads = placed.crews.iter().map(|crew| crew.threads).sum();
+        let crews: Vec<Crew> = placed.crews.iter().map(|crew| crew.set_up(threads)).collect();
+        if let Some(here) = &order.here {
+            placed.notes.iter().for_each(|note| output::remark(&here.common, note));
+            match here.shown {
+                ShownArgs { json: true, .. } => output::print(&placed.event(side, &crews))?,
+                ShownArgs { verbose: true, .. } => output::remark(&here.common, &placed.line(side, &crews)),
+                _ => {}
+            }
+        }
+        Ok(Self { roots, threads, crews })
     }
 
     pub fn setting(self) -> Setting {
-        Setting { roots: self.roots, threads: self.threads, cpus: self.cpus, pool: self.pool }
+        let most = self.crews.iter().max_by_key(|crew| crew.threads);
+        let pool = most.map_or_else(|| Pool::new(BUFFERS), |crew| crew.pool.clone());
+        Setting { roots: self.roots, crews: self.crews, pool }
     }
 }
 
-/// The node of the device that a path is on, and the CPUs there that we may use. None on a machine that has one node
-/// with memory, where there is no choice.
-fn near(path: &Path) -> Option<(NodeId, CpuSet)> {
-    let kernel = Kernel::new().ok()?;
-    let topology = see(&kernel);
-    if topology.memory_nodes().len() < 2 {
-        return None;
+impl Crewed {
+    /// Gives the crew its part of the buffers: of `threads` in all.
+    fn set_up(&self, threads: usize) -> Crew {
+        // One for each thread at work, and some on their way.
+        let count = (BUFFERS * self.threads / threads.max(1)).max(self.threads + 2);
+        let bound = self.node.and_then(|node| {
+            let root = Root::live().ok()?;
+            Pool::on(&root, None, node, count).ok()
+        });
+        let pool = bound.unwrap_or_else(|| Pool::new(count));
+        Crew { threads: self.threads, cpus: self.cpus.clone(), pool }
     }
-    let path = fs::canonicalize(path).ok()?.into_os_string().into_string().ok()?;
-    let ground = Ground { root: &kernel, locate: &kernel, topology: &topology };
-    let found = resolve(ground, &Handle::Path(path));
+}
+
+impl Placed {
+    /// For programs.
+    fn event(&self, side: Side, crews: &[Crew]) -> String {
+        let crew = |crew: &Crew| {
+            let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
+            json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
+        };
+        let crews: Vec<_> = crews.iter().map(crew).collect();
+        let event = json!({"event": "placement", "side": side_name(side), "by": self.by, "crews": crews});
+        format!("{event}\n")
+    }
+
+    /// For people.
+    fn line(&self, side: Side, crews: &[Crew]) -> String {
+        let crew = |crew: &Crew| {
+            let cpus = match &crew.cpus {
+                None => "any CPU".to_owned(),
+                Some(cpus) if cpus.len() == 1 => format!("CPU {cpus}"),
+                Some(cpus) => format!("CPUs {cpus}"),
+            };
+            let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+            let s = if crew.threads == 1 { "" } else { "s" };
+            format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
+        };
+        let crews: Vec<String> = crews.iter().map(crew).collect();
+        format!("{}, placed by {}: {}", side_name(side), self.by, crews.join("; "))
+    }
+}
+
+/// Where the crews of a side are.
+fn placed(paths: &[&Path], side: Side, order: &Order) -> Result<Placed, Failure> {
+    let available = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let threads = order.threads.map_or(available, |threads| threads as usize);
+    let free =
+        |notes| Placed { by: "the kernel", crews: vec![Crewed { threads, node: None, cpus: None }], notes };
+    let planned = order.here.iter().flat_map(|here| &here.plans).find(|planned| planned.side() == side);
+    if planned.is_none() && order.placement == Placement::None {
+        return Ok(free(Vec::new()));
+    }
+    let kernel = match Kernel::new() {
+        Ok(kernel) => kernel,
+        Err(_) => return Ok(free(Vec::new())),
+    };
+    let topology = see(&kernel);
+    if let Some(planned) = planned {
+        let found: Vec<Resolved> = paths.iter().filter_map(|path| found(&kernel, &topology, path)).collect();
+        let near = found.iter().flat_map(|found| &found.devices);
+        let devices: Vec<&Device> = near.filter_map(|near| topology.devices.get(near.index)).collect();
+        let (crews, note) = planned.crews(&topology, &devices);
+        return Ok(Placed { by: "the plan", crews, notes: note.into_iter().collect() });
+    }
+    // Where there is one node there is no choice.
+    if topology.memory_nodes().len() < 2 {
+        return Ok(free(Vec::new()));
+    }
+    let Some(path) = paths.first() else { return Ok(free(Vec::new())) };
+    if order.placement == Placement::Model {
+        return Ok(match modelled(kernel, &topology, path, side, threads) {
+            Ok((crews, notes)) => Placed { by: "the model", crews, notes },
+            Err(failure) => free(vec![format!("placed by the kernel: {}", failure.message)]),
+        });
+    }
+    let crew = local(&kernel, &topology, path, threads);
+    Ok(crew.map_or_else(
+        || free(Vec::new()),
+        |crew| Placed { by: "the storage's node", crews: vec![crew], notes: Vec::new() },
+    ))
+}
+
+fn real(path: &Path) -> Option<String> {
+    fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
+}
+
+fn found(kernel: &Kernel, topology: &Topology, path: &Path) -> Option<Resolved> {
+    Some(resolve(Ground { root: kernel, locate: kernel, topology }, &Handle::Path(real(path)?)))
+}
+
+/// The node of the device that a path is on, and the CPUs there that we may use.
+fn local(kernel: &Kernel, topology: &Topology, path: &Path, threads: usize) -> Option<Crewed> {
+    let found = found(kernel, topology, path)?;
     let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
     let cpus = topology.usable_cpus(most.node);
-    (!cpus.is_empty() && topology.memory_nodes().contains(most.node)).then_some((most.node, cpus))
+    let usable = !cpus.is_empty() && topology.memory_nodes().contains(most.node);
+    usable.then_some(Crewed { threads, node: Some(most.node), cpus: Some(cpus) })
+}
+
+/// As `numaio run --near file:PATH` places a program: a crew on each node that it would run on.
+fn modelled(
+    kernel: Kernel,
+    topology: &Topology,
+    path: &Path,
+    side: Side,
+    threads: usize,
+) -> Result<(Vec<Crewed>, Vec<String>), Failure> {
+    let path = real(path).ok_or_else(|| Failure::new("the path is no text"))?;
+    let direction = match side {
+        Side::Source => Directions::Read,
+        Side::Sink => Directions::Write,
+    };
+    let args = NearArgs::of(Handle::Path(path), direction);
+    // The kind of machine that models are looked for in; remarks are given with the place.
+    let plan = placing::plan(&Common::silent(), &Machine::Live(kernel), topology, &args)?;
+    let task = plan.tasks.first().ok_or_else(|| Failure::new("no node suits"))?;
+    let all = task.cpus.len().max(1);
+    let mut crews = Vec::new();
+    for node in task.cpu_nodes.iter() {
+        let cpus = task.cpus.intersection(&topology.usable_cpus(node));
+        let memory = if task.memory.nodes.contains(node) { Some(node) } else { task.memory.nodes.first() };
+        let threads = (threads * cpus.len() / all).max(1);
+        crews.push(Crewed { threads, node: memory, cpus: Some(cpus) });
+    }
+    Ok((crews, plan.compromises))
 }

@@ -1,5 +1,6 @@
 //! What a transfer says while it runs, and at its end.
 
+use super::manifest::Manifest;
 use super::{CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
@@ -28,6 +29,7 @@ pub struct Show {
     shown: Option<Instant>,
     problems: Vec<String>,
     failed: u64,
+    manifest: Option<Manifest>,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
     /// Whether standard output still takes what is written.
@@ -49,8 +51,18 @@ impl Show {
             problems: Vec::new(),
             failed: 0,
             given_up: None,
+            manifest: None,
             failure: None,
         }
+        .with_manifest(args)
+    }
+
+    fn with_manifest(mut self, args: &CopyArgs) -> Self {
+        match args.manifest.as_deref().map(Manifest::begin).transpose() {
+            Ok(manifest) => self.manifest = manifest,
+            Err(failure) => self.failure = Some(failure),
+        }
+        self
     }
 
     /// Looks at a side: what happened, how far it is, and whether to stop it.
@@ -105,6 +117,12 @@ impl Show {
                 }
                 (false, false) => None,
             },
+            Report::There(there) => {
+                if let Some(Err(failure)) = self.manifest.as_mut().map(|manifest| manifest.add(there)) {
+                    self.failure.get_or_insert(failure);
+                }
+                None
+            }
             Report::Problem(problem) => self.problem(problem),
         }
     }
@@ -118,7 +136,7 @@ impl Show {
             About::File(_, name) | About::Name(name) => Some(name.to_string()),
         };
         self.failed += 1;
-        let side = side(problem.side);
+        let side = side_name(problem.side);
         if self.json {
             let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
             let value =
@@ -150,6 +168,11 @@ impl Show {
         } else if !self.quiet {
             let text = self.summary(totals, seconds);
             self.print(&text);
+        }
+        if let Some(manifest) = self.manifest.take().filter(|_| self.given_up.is_none()) {
+            if let Err(failure) = manifest.end() {
+                self.failure.get_or_insert(failure);
+            }
         }
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -184,14 +207,15 @@ impl Show {
 /// Why a transfer was given up.
 fn given_up(problem: &Problem) -> Failure {
     let failure =
-        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side(problem.side)));
+        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side_name(problem.side)));
     match problem.reason {
         Reason::Protocol => failure.hint("use the same numaio at both ends"),
         _ => failure.hint("the same command goes on where it ended"),
     }
 }
 
-fn side(side: Side) -> &'static str {
+/// What people call a side.
+pub fn side_name(side: Side) -> &'static str {
     match side {
         Side::Source => "source",
         Side::Sink => "destination",

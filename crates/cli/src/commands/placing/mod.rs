@@ -4,7 +4,7 @@ mod near;
 mod planned;
 
 pub use near::devices;
-pub use planned::read;
+pub use planned::{read, read_transfer};
 
 use super::measuring::{self, Measured};
 use crate::args::{Common, Directions};
@@ -63,6 +63,24 @@ pub struct NearArgs {
     /// A model in place of the newest that is saved of this machine
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+}
+
+impl NearArgs {
+    /// One program near one thing.
+    pub fn of(near: Handle, direction: Directions) -> Self {
+        Self {
+            near: vec![near],
+            direction,
+            spread: false,
+            tasks: None,
+            cores: 1,
+            hint: Hint::Bandwidth,
+            strict: false,
+            weights: false,
+            needs: None,
+            model: None,
+        }
+    }
 }
 
 /// Makes the plan that was asked for.

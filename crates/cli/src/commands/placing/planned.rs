@@ -28,6 +28,24 @@ pub fn read(machine: &Machine, topology: &Topology, path: &Path) -> Result<Place
     Ok(plan)
 }
 
+/// The plan of a transfer from a file, if it holds on this machine, and the places of its threads here.
+pub fn read_transfer(
+    machine: &Machine,
+    topology: &Topology,
+    path: &Path,
+) -> Result<(Plan, PlacementPlan), Failure> {
+    let text = input::text(path)?;
+    let hint = "numaio plan --json writes such files";
+    let plan = match Document::from_json(&text) {
+        Ok(Document::Plan(plan)) => *plan,
+        Ok(_) => return Err(Failure::file(path, "it is no plan of a transfer").hint(hint)),
+        Err(error) => return Err(Failure::file(path, error).hint(hint)),
+    };
+    let places = of_transfer(machine, topology, path, &plan)?;
+    check_places(topology, path, &places)?;
+    Ok((plan, places))
+}
+
 fn check_machine(topology: &Topology, path: &Path, found: &str) -> Result<(), Failure> {
     let here = &topology.identity.fingerprint;
     match found == here {

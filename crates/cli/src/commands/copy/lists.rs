@@ -1,0 +1,176 @@
+//! Lists that a user keeps in files: names to move (`--files-from`), patterns (`--exclude-from`), as rsync reads them.
+
+use super::filters::{From, Rule};
+use crate::failure::{self, Failure};
+use crate::input;
+use numaio_mover::name::Name;
+use numaio_mover::source;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Most bytes of a list that is told to another host.
+const LONGEST: usize = 15 << 20;
+
+/// The lines of a list: without empty ones and, as names without zero bytes between them may be commented on, without
+/// those that begin with `#` or `;`.
+fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
+    let content = input::bytes(path).map_err(|error| failure::unread(path, &error))?;
+    let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
+    let counts = |line: &&[u8]| match line {
+        [] | [b'#' | b';', ..] if !zeros => false,
+        line => !line.is_empty(),
+    };
+    Ok(content.split(is_end).filter(counts).map(<[u8]>::to_vec).collect())
+}
+
+/// Rules in order, with those that stand in files in their places.
+pub fn rules(from: &[From], zeros: bool) -> Result<Vec<Rule>, Failure> {
+    let mut rules = Vec::new();
+    for one in from {
+        match one {
+            From::Typed(rule) => rules.push(rule.clone()),
+            From::File(include, path) => {
+                rules.extend(lines(path, zeros)?.into_iter().map(|line| rule(*include, line)));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// A line of a file of patterns: `+ ` and `- ` before a pattern say what it does, whatever the option says.
+fn rule(include: bool, line: Vec<u8>) -> Rule {
+    match line
+        .strip_prefix(b"+ ")
+        .map(|rest| (true, rest))
+        .or_else(|| Some((false, line.strip_prefix(b"- ")?)))
+    {
+        Some((include, pattern)) => Rule { include, pattern: pattern.to_vec() },
+        None => Rule { include, pattern: line },
+    }
+}
+
+/// Names below the source that are moved, in the order of the list.
+#[derive(Debug, Clone)]
+pub struct Listed(Vec<Name>);
+
+impl Listed {
+    /// Reads a list of names. Slashes at both ends and `..` within a name are taken for what they mean.
+    pub fn read(path: &Path, zeros: bool, far: bool) -> Result<Self, Failure> {
+        let lines = lines(path, zeros)?;
+        let length: usize = lines.iter().map(Vec::len).sum();
+        if far && length > LONGEST {
+            return Err(Failure::file(path, "it is too long for a source on another host")
+                .hint("run numaio copy there, or copy in parts"));
+        }
+        let name = |line: &Vec<u8>| {
+            plain(line).ok_or_else(|| {
+                let shown = String::from_utf8_lossy(line).into_owned();
+                Failure::file(path, format!("{shown:?} is no name below the source"))
+                    .hint("names are relative to SRC, and may not lead out of it")
+            })
+        };
+        Ok(Self(lines.iter().map(name).collect::<Result<_, _>>()?))
+    }
+
+    /// Where to begin: each name, after the directories on its way, which are moved without what they hold.
+    pub fn origins(&self, root: u32) -> Vec<source::Origin> {
+        let mut origins = Vec::new();
+        let mut met = BTreeSet::new();
+        for name in &self.0 {
+            let above = std::iter::successors(name.parent(), Name::parent);
+            let mut above: Vec<Name> = above.filter(|name| !name.is_root()).collect();
+            above.retain(|name| met.insert(name.clone()));
+            let way =
+                above.into_iter().rev().map(|only| source::Origin { root, only: Some(only), enter: false });
+            origins.extend(way);
+            let only = Some(name.clone()).filter(|name| !name.is_root());
+            origins.push(source::Origin { root, only, enter: true });
+        }
+        origins
+    }
+}
+
+/// A line as a name: the root for `.` and `/`; none if it leads out of the source, or has a `.` between two names, where
+/// rsync begins the name at the destination.
+fn plain(line: &[u8]) -> Option<Name> {
+    let mut components: Vec<&[u8]> = Vec::new();
+    let mut dot = false;
+    for component in line.split(|byte| *byte == b'/') {
+        match component {
+            b"" => {}
+            b"." => dot = !components.is_empty(),
+            _ if dot => return None,
+            b".." => drop(components.pop()?),
+            component => components.push(component),
+        }
+    }
+    match components.is_empty() {
+        true => Some(Name::root()),
+        false => Name::new(components.join(&b'/')).ok(),
+    }
+}
+
+/// Names go to the other side as texts, a character for each byte.
+impl Serialize for Listed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |name: &Name| name.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
+        serializer.collect_seq(self.0.iter().map(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Listed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        let name = |text: String| {
+            let bytes: Option<Vec<u8>> = text.chars().map(|char| u8::try_from(char).ok()).collect();
+            let name = bytes.as_deref().and_then(plain);
+            name.ok_or_else(|| serde::de::Error::custom("a list holds what is no name"))
+        };
+        Ok(Self(texts.into_iter().map(name).collect::<Result<_, _>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_source_and_come_after_their_directories() {
+        let shown = |line: &str| plain(line.as_bytes()).map(|name| name.to_string());
+        assert_eq!(shown("/./a//b/c/."), Some("a/b/c".into()));
+        assert_eq!(shown("a/../b"), Some("b".into()));
+        assert_eq!(shown("./"), Some(".".into()));
+        assert_eq!(shown("../a"), None);
+        assert_eq!(shown("a/./b"), None);
+        assert_eq!(shown("a/../../b"), None);
+        let listed = Listed(["a/b/c", "a/d", "e"].iter().filter_map(|line| plain(line.as_bytes())).collect());
+        let origins: Vec<_> = listed
+            .origins(0)
+            .into_iter()
+            .map(|it| (it.only.expect("a name").to_string(), it.enter))
+            .collect();
+        let expected = [("a", false), ("a/b", false), ("a/b/c", true), ("a/d", true), ("e", true)];
+        assert_eq!(origins, expected.map(|(name, enter)| (name.to_owned(), enter)));
+    }
+
+    #[test]
+    fn names_of_any_bytes_reach_the_other_side() {
+        let names = [&b"plain"[..], b"\xff\x00x", b"a\xc3\xa9/\xfe"].map(plain);
+        let listed = Listed(names.into_iter().flatten().collect());
+        assert_eq!(listed.0.len(), 2, "a zero byte is in no name");
+        let text = serde_json::to_string(&listed).expect("JSON");
+        let back: Listed = serde_json::from_str(&text).expect("a list");
+        assert_eq!(back.0, listed.0);
+        assert!(serde_json::from_str::<Listed>("[\"\u{4e00}\"]").is_err());
+        assert!(serde_json::from_str::<Listed>("[\"../x\"]").is_err());
+    }
+
+    #[test]
+    fn a_line_of_a_file_of_patterns_may_say_what_it_does() {
+        let of = |line: &str| rule(false, line.as_bytes().to_vec());
+        assert!(of("+ keep").include && of("+ keep").pattern == b"keep");
+        assert!(!of("- skip").include && of("- skip").pattern == b"skip");
+        assert!(!of("+x").include && of("+x").pattern == b"+x");
+    }
+}

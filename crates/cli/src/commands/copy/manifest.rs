@@ -1,0 +1,73 @@
+//! `--manifest`: what is at the destination in the end, as `b3sum` writes it.
+
+use crate::failure::{self, Failure};
+use numaio_mover::wire::There;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A manifest that is written. It has its name when it is whole.
+#[derive(Debug)]
+pub struct Manifest {
+    path: PathBuf,
+    /// Where it is until then; none once it has its name.
+    part: Option<PathBuf>,
+    to: BufWriter<File>,
+}
+
+impl Manifest {
+    pub fn begin(path: &Path) -> Result<Self, Failure> {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let to = File::create(&part).map_err(|error| failure::unwritten(&part, &error))?;
+        Ok(Self { path: path.to_owned(), part: Some(part), to: BufWriter::new(to) })
+    }
+
+    pub fn add(&mut self, there: &There) -> Result<(), Failure> {
+        let written = self.to.write_all(line(there).as_bytes());
+        written.map_err(|error| failure::unwritten(&self.path, &error))
+    }
+
+    /// Gives it its name.
+    pub fn end(mut self) -> Result<(), Failure> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let named = self.to.flush().and_then(|()| fs::rename(&part, &self.path));
+        named.map_err(|error| failure::unwritten(&self.path, &error))
+    }
+}
+
+impl Drop for Manifest {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            // Of a transfer that was given up.
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+/// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
+fn line(there: &There) -> String {
+    let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = String::from_utf8_lossy(there.name.as_bytes());
+    match name.contains(['\\', '\n']) {
+        true => format!("\\{hash}  {}\n", name.replace('\\', "\\\\").replace('\n', "\\n")),
+        false => format!("{hash}  {name}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::port::Digest;
+    use numaio_mover::name::Name;
+
+    #[test]
+    fn names_are_escaped_as_b3sum_does() {
+        let line =
+            |name: &[u8]| line(&There { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) });
+        let hash = "ab".repeat(32);
+        assert_eq!(line(b"a b"), format!("{hash}  a b\n"));
+        assert_eq!(line(b"a\\b\nc"), format!("\\{hash}  a\\\\b\\nc\n"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Names of users and groups: whoever has a name on both sides has files on both sides, whatever the numbers.
+
+use crate::entry::Owner;
+use std::collections::HashMap;
+
+/// A user or a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Account {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+}
+
+/// How names and numbers are looked up on a side. Directory services may be behind these, so each answer is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup {
+    /// The name of a number; none if it has none.
+    pub name: fn(Account, u32) -> Option<Vec<u8>>,
+    /// The number of a name; none if nobody has it.
+    pub id: fn(Account, &[u8]) -> Option<u32>,
+}
+
+/// Accounts of a side, as far as they were asked for.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    /// None if numbers are kept.
+    lookup: Option<Lookup>,
+    names: HashMap<(Account, u32), Option<Vec<u8>>>,
+    ids: HashMap<(Account, Vec<u8>), Option<u32>>,
+}
+
+/// Most answers that are kept: another side may tell of any number of names.
+const MOST: usize = 65_536;
+
+impl Accounts {
+    pub fn new(lookup: Option<Lookup>) -> Self {
+        Self { lookup, names: HashMap::new(), ids: HashMap::new() }
+    }
+
+    /// The name of a number at the source.
+    pub fn name(&mut self, account: Account, id: u32) -> Option<&[u8]> {
+        let lookup = self.lookup?;
+        if self.names.len() >= MOST {
+            self.names.clear();
+        }
+        let name = self.names.entry((account, id)).or_insert_with(|| (lookup.name)(account, id));
+        name.as_deref()
+    }
+
+    /// An owner at the source as one at the sink: whoever has the name, else the number. Root is root everywhere, as
+    /// for rsync.
+    pub fn here(&mut self, account: Account, owner: &mut Owner) {
+        let (Some(lookup), Some(name)) = (self.lookup, owner.name()) else { return };
+        if owner.id() == 0 {
+            return;
+        }
+        if self.ids.len() >= MOST {
+            self.ids.clear();
+        }
+        let id = self
+            .ids
+            .entry((account, name.to_vec()))
+            .or_insert_with_key(|(_, name)| (lookup.id)(account, name));
+        if let Some(own) = id.and_then(|id| Owner::new(id, None).ok()) {
+            *owner = own;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+
+    const LOOKUP: Lookup = Lookup {
+        name: |account, id| (account == Account::User && id == 7).then(|| b"ada".to_vec()),
+        id: |account, name| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            (account == Account::User && name == b"ada").then_some(1007)
+        },
+    };
+
+    #[test]
+    fn a_name_counts_where_somebody_has_it_and_is_asked_for_once() {
+        let mut accounts = Accounts::new(Some(LOOKUP));
+        assert_eq!(accounts.name(Account::User, 7), Some(&b"ada"[..]));
+        assert_eq!(accounts.name(Account::Group, 7), None);
+        let mut here = |account, id, name: Option<&[u8]>| {
+            let mut owner = Owner::new(id, name).expect("an owner");
+            accounts.here(account, &mut owner);
+            owner.id()
+        };
+        let ada = Some(&b"ada"[..]);
+        assert_eq!([here(Account::User, 7, ada), here(Account::User, 9, ada)], [1007, 1007]);
+        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+        assert_eq!(here(Account::Group, 7, ada), 7, "nobody has it");
+        assert_eq!(here(Account::User, 0, ada), 0, "root is root");
+        assert_eq!(here(Account::User, 7, None), 7);
+        let mut owner = Owner::new(7, ada).expect("an owner");
+        let mut numbers = Accounts::new(None);
+        assert_eq!(numbers.name(Account::User, 7), None);
+        numbers.here(Account::User, &mut owner);
+        assert_eq!(owner.id(), 7);
+    }
+}
