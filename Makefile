@@ -2,13 +2,14 @@
 # make test    install what is missing, build, and run every test
 # make bench   compare our copy loops and our sampling with others
 # make bench-plan  how long planning takes
+# make bench-copy  copy trees and large files, beside other programs (as root)
 # make static  one static binary to copy onto any host
 # make man     man pages and shell completions under target/
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 
-.PHONY: model build test bench bench-plan static man tapes clean
+.PHONY: model build test bench bench-plan bench-copy static man tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -28,6 +29,10 @@ bench: build
 bench-plan:
 	@tools/setup build
 	@tools/bench plan
+
+bench-copy: build
+	@tools/setup bench-copy
+	@tools/bench-copy
 
 static:
 	@tools/setup build

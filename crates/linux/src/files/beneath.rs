@@ -9,8 +9,10 @@ use rustix::io::Errno;
 /// Resolves the names of one operation, of which many lie in the same directory.
 pub struct Beneath<'a> {
     roots: &'a [OwnedFd],
-    /// The directory that was used last: its root and its name.
-    last: Option<(u32, Box<[u8]>, OwnedFd)>,
+    /// The directory that was used last: its root and its name, and why there is none.
+    last: Option<(u32, Box<[u8]>, Result<OwnedFd, Errno>)>,
+    /// Whether the operation only looks: a directory that is not there will not be there later in it.
+    only_looks: bool,
 }
 
 /// What a name below its root comes to.
@@ -23,8 +25,8 @@ pub struct Place<'a> {
 }
 
 impl<'a> Beneath<'a> {
-    pub fn new(roots: &'a [OwnedFd]) -> Self {
-        Self { roots, last: None }
+    pub fn new(roots: &'a [OwnedFd], only_looks: bool) -> Self {
+        Self { roots, last: None, only_looks }
     }
 
     /// The directory that holds a file, and its name there.
@@ -43,12 +45,17 @@ impl<'a> Beneath<'a> {
             return Ok(Place { directory: root, name: &at.name });
         };
         let (parent, name) = (&at.name[..slash], &at.name[slash + 1..]);
-        let known = self.last.as_ref().is_some_and(|(root, last, _)| *root == at.root && **last == *parent);
+        let known = self.last.as_ref().is_some_and(|(root, last, found)| {
+            *root == at.root && **last == *parent && (found.is_ok() || self.only_looks)
+        });
         if !known {
-            self.last = Some((at.root, parent.into(), directory(root, parent)?));
+            self.last = Some((at.root, parent.into(), directory(root, parent)));
         }
-        let (_, _, directory) = self.last.as_ref().ok_or(Errno::BADF)?;
-        Ok(Place { directory: directory.as_fd(), name })
+        match &self.last {
+            Some((_, _, Ok(directory))) => Ok(Place { directory: directory.as_fd(), name }),
+            Some((_, _, Err(errno))) => Err(*errno),
+            None => Err(Errno::BADF),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod beneath;
+mod direct;
 mod fault;
 mod journal;
 mod list;
@@ -68,7 +69,8 @@ impl Roots {
         operation: Operation<B>,
         buffer: impl FnOnce() -> B,
     ) -> Outcome<B> {
-        let mut beneath = Beneath::new(&self.roots);
+        let only_looks = matches!(operation, Operation::Look { .. });
+        let mut beneath = Beneath::new(&self.roots, only_looks);
         match operation {
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&mut beneath, &directory, most, details))

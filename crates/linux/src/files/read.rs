@@ -1,6 +1,7 @@
 //! Reading pieces of files.
 
 use super::beneath::Beneath;
+use super::direct;
 use super::fault::fault;
 use super::look::seen;
 use numaio_machine::port::{Digest, Fault, FileKind, Hash, Identity, ReadPiece, Why};
@@ -33,11 +34,20 @@ fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> 
         Err(Errno::LOOP | Errno::NXIO) => return Err(changed()),
         file => file.map_err(fault("open it to read"))?,
     };
+    // Whether it is what was found is asked once, at the end: that holds for the time before, too.
+    let read = fill(&file, piece, room);
     same(&file, &piece.identity)?;
+    read
+}
+
+fn fill(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
+    if direct::read(file, room, piece.offset, piece.identity.size) {
+        return Ok(());
+    }
     let mut offset = piece.offset;
     let mut rest = room;
     while !rest.is_empty() {
-        match retry_on_intr(|| rustix::io::pread(&file, &mut *rest, offset)).map_err(fault("read it"))? {
+        match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read it"))? {
             0 => return Err(changed()),
             count => {
                 offset += count as u64;
@@ -45,7 +55,7 @@ fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> 
             }
         }
     }
-    same(&file, &piece.identity)
+    Ok(())
 }
 
 /// Whether a file is still what was found.

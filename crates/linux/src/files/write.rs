@@ -2,10 +2,11 @@
 
 use super::attributes::Target;
 use super::beneath::{Beneath, Place};
+use super::direct;
 use super::fault::fault;
 use super::look::seen;
 use super::Roots;
-use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Put, Seen, Settle, Why};
+use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Part, Put, Seen, Settle, Why};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -25,7 +26,8 @@ impl Roots {
             }
         }
         let file = self.begin(beneath.place(&put.at)?, put.begin)?;
-        let done = put.parts.iter().try_for_each(|part| write_all(&file, whole(&part.bytes)?, part.offset));
+        let one = |part: &Part| direct::write(&file, whole(&part.bytes)?, part.offset);
+        let done = put.parts.iter().try_for_each(one);
         let done = done.and_then(|()| match &put.settle {
             Some(settle) => self.settle(beneath, &put.at, &file, settle),
             None => Ok(()),
@@ -98,11 +100,24 @@ impl Roots {
 /// Both names are in one directory, or in two that are resolved one after the other.
 fn rename(beneath: &mut Beneath<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let source = beneath.place(from)?;
+    if let Some(last) = in_same_directory(from, to) {
+        source.not_the_root()?;
+        let Place { directory, name } = source;
+        return rustix::fs::renameat(directory, name, directory, last).map_err(fault("give it its name"));
+    }
     let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
     let place = beneath.place(to)?;
     place.not_the_root()?;
     let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("give it its name"))
+}
+
+/// The last component of `other` if it lies in the directory of `one`.
+fn in_same_directory<'a>(one: &FilePath, other: &'a FilePath) -> Option<&'a [u8]> {
+    let split = |name: &[u8]| name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let (a, b) = (split(&one.name), split(&other.name));
+    (one.root == other.root && one.name[..a] == other.name[..b] && b < other.name.len())
+        .then(|| &other.name[b..])
 }
 
 /// A new file that only its owner can read, instead of whatever is there.

@@ -1,0 +1,180 @@
+"""The programs that tools/bench-copy compares: how each is started at both ends."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Callable
+
+NO_SHELL = ["-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"]
+# Listens, or connects, and hands the socket to a program.
+RECEIVE = """import os, socket, sys
+server = socket.create_server(("", 9000))
+while True:
+    peer, _ = server.accept()
+    if os.fork() == 0:
+        os.dup2(peer.fileno(), 0)
+        os.execvp("tar", ["tar", "-x", "-p", "-C", sys.argv[1], "-f", "-"])
+    peer.close()
+    os.wait()
+"""
+SEND = """import os, socket, subprocess, sys
+peer = socket.create_connection((sys.argv[1], 9000))
+subprocess.run(["tar", "-c", "-C", sys.argv[2], "-f", "-", "."], stdout=peer, check=True)
+peer.shutdown(socket.SHUT_WR)
+peer.recv(1)  # The other end closes when all is there.
+"""
+
+
+@dataclass
+class Run:
+    """What is copied where. `address` is the far side's, none on one machine; `scratch` for keys and settings; `cold` says
+    that the source is out of the cache, `fresh` that the destination is a file system of its own."""
+
+    source: str
+    to: str
+    scratch: str
+    address: str | None
+    cold: bool
+    fresh: bool
+    holds: tuple
+
+    def write(self, name, text):
+        path = f"{self.scratch}/{name}"
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+
+@dataclass(eq=False)
+class Way:
+    """A program. `server` gives a command for the far side and the port on which it listens."""
+
+    name: str
+    security: str
+    programs: list
+    client: Callable
+    server: Callable | None = None
+    environment: Callable = field(default=lambda run: {})
+    # Options that its binary must have.
+    options: list = field(default_factory=list)
+
+    def missing(self):
+        """Why it cannot run here; none if it can."""
+        path = os.environ.get("PATH", "") + ":/usr/sbin"
+        absent = [program for program in self.programs if not shutil.which(program, path=path)]
+        if absent:
+            return f"not installed: {', '.join(absent)}"
+        for option in self.options:
+            words = subprocess.run([self.programs[0], "copy", "--help"], capture_output=True, text=True).stdout
+            if option not in words:
+                return f"not built: {option}"
+        return None
+
+
+def numaio(binary):
+    """The name of a binary in tables, and its path: [NAME=]PATH."""
+    name, _, path = binary.rpartition("=")
+    return (f"numaio {name}".strip(), os.path.abspath(path))
+
+
+def local(binaries):
+    ways = []
+    for binary in binaries:
+        name, path = numaio(binary)
+        copy = [path, "copy", "-a", "--quiet"]
+        ways.append(Way(name, "hashed", [path], lambda run, copy=copy: [*copy, f"{run.source}/", f"{run.to}/"]))
+        ways.append(Way(f"{name} --hash none", "-", [path],
+                        lambda run, copy=copy: [*copy, "--hash", "none", f"{run.source}/", f"{run.to}/"]))
+    ways.append(Way("cp -a", "-", ["cp"], lambda run: ["cp", "-a", f"{run.source}/.", run.to]))
+    ways.append(Way("rsync -a", "-", ["rsync"], lambda run: ["rsync", "-a", f"{run.source}/", f"{run.to}/"]))
+    return ways
+
+
+def sshd(run):
+    """A server of our own: keys, settings and log in the scratch directory."""
+    host, user = f"{run.scratch}/host", f"{run.scratch}/user"
+    for key in (host, user):
+        if not os.path.exists(key):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    os.makedirs("/run/sshd", exist_ok=True)
+    settings = run.write("sshd_config", f"""Port 2222
+HostKey {host}
+AuthorizedKeysFile {user}.pub
+StrictModes no
+PermitRootLogin yes
+UsePAM no
+PidFile none
+Subsystem sftp internal-sftp
+""")
+    return ["/usr/sbin/sshd", "-D", "-e", "-f", settings], 2222
+
+
+def ssh(run):
+    return ["-i", f"{run.scratch}/user", "-oPort=2222", *NO_SHELL]
+
+
+def numaio_ssh(run):
+    script = run.write("ssh", f"#!/bin/sh\nexec ssh {' '.join(ssh(run))} \"$@\"\n")
+    os.chmod(script, 0o755)
+    return {"NUMAIO_SSH": script}
+
+
+def rsyncd(run):
+    settings = run.write("rsyncd.conf", f"use chroot = no\n[to]\npath = {run.to}\nread only = no\nuid = root\ngid = root\n")
+    return ["rsync", "--daemon", "--no-detach", "--port", "8730", "--config", settings], 8730
+
+
+def xrootd(run):
+    settings = run.write("xrootd.cfg", f"xrd.port 1094\nall.export {run.to}\nall.adminpath {run.scratch}/xrd\n"
+                                       f"all.pidpath {run.scratch}/xrd\n")
+    os.makedirs(f"{run.scratch}/xrd", exist_ok=True)
+    os.chmod(run.scratch, 0o777)
+    os.chmod(f"{run.scratch}/xrd", 0o777)
+    return ["xrootd", "-R", "nobody", "-c", settings], 1094
+
+
+def network(binaries):
+    """Programs that push from near to far; rclone fetches, as its plain server only gives."""
+    ways = []
+    for binary in binaries:
+        name, path = numaio(binary)
+        for option, security in ((["--data-security", "none"], "plain"), (["--data-security", "tls"], "TLS"),
+                                 (["--tunnel"], "ssh"), ([], "default")):
+            def client(run, path=path, option=option):
+                return [path, "copy", "-a", "--quiet", "--remote-numaio", path, *option,
+                        f"{run.source}/", f"{run.address}:{run.to}/"]
+            ways.append(Way(" ".join([name, *option]), security, [path, "ssh", "sshd"], client, sshd, numaio_ssh,
+                            options=option[:1]))
+    rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
+    return ways + [
+        Way("rsyncd", "plain", ["rsync"],
+            lambda run: ["rsync", "-a", f"{run.source}/", f"rsync://{run.address}:8730/to/"], rsyncd),
+        Way("tar over a socket", "plain", ["tar"], lambda run: [sys.executable, "-c", SEND, run.address, run.source],
+            lambda run: ([sys.executable, "-c", RECEIVE, run.to], 9000)),
+        Way("globus-url-copy, 4 at a time", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-cc", "4", "-p", "1"),
+            gridftp_server),
+        Way("globus-url-copy, 16 streams", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-p", "16"),
+            gridftp_server),
+        Way("rclone, http", "plain", ["rclone"],
+            lambda run: ["rclone", "copy", "--config", "/dev/null", "--transfers", "8", "--http-url",
+                         f"http://{run.address}:8080", ":http:", run.to],
+            lambda run: (["rclone", "serve", "http", "--config", "/dev/null", "--addr", ":8080", run.source], 8080)),
+        Way("xrdcp", "plain", ["xrdcp", "xrootd"],
+            lambda run: ["xrdcp", "-r", "-f", "-s", "--parallel", "4", f"{run.source}/", f"root://{run.address}/{run.to}/"],
+            xrootd),
+        Way("rsync over ssh", "ssh", ["rsync", "ssh", "sshd"], rsync_ssh, sshd),
+        Way("scp", "ssh", ["scp", "sshd"],
+            lambda run: ["scp", "-q", "-r", "-p", *ssh(run), run.source, f"{run.address}:{run.to}/"], sshd),
+    ]
+
+
+def gridftp(*options):
+    return lambda run: ["globus-url-copy", "-cd", "-r", "-fast", "-pp", *options, f"file://{run.source}/",
+                        f"ftp://{run.address}:2811{run.to}/"]
+
+
+def gridftp_server(run):
+    return ["globus-gridftp-server", "-p", "2811", "-aa", "-anonymous-user", "root", "-allow-root",
+            "-data-interface", run.address], 2811
