@@ -11,6 +11,7 @@ mod show;
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::jobs::Note;
 use clap::{Args as ClapArgs, ValueEnum};
 use ends::End;
 use filters::FilterArgs;
@@ -66,6 +67,12 @@ pub struct CopyArgs {
     /// The numaio on the other host, if it is not on the PATH of an ssh session
     #[arg(long, value_name = "PATH", default_value = "numaio")]
     pub remote_numaio: String,
+    /// Do not note this transfer among the jobs of numaio jobs
+    #[arg(long)]
+    pub no_job: bool,
+    /// Where this transfer notes itself
+    #[arg(skip)]
+    pub note: Note,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -159,10 +166,24 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let to = End::of(to)?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     let order = Order::new(args, &from, &to)?;
-    match (End::same_host(&from)?, &to.host) {
-        (None, None) => local::run(common, args, &order),
-        (Some(host), None) => remote::pull(common, args, &order, &host),
-        (None, Some(host)) => remote::push(common, args, &order, host),
+    if !args.no_job && !args.dry_run {
+        args.note.begin(common);
+    }
+    let ended = carry_out(common, args, &order, (&from, &to));
+    args.note.end(&ended);
+    ended
+}
+
+fn carry_out(
+    common: &Common,
+    args: &CopyArgs,
+    order: &Order,
+    (from, to): (&[End], &End),
+) -> Result<ExitCode, Failure> {
+    match (End::same_host(from)?, &to.host) {
+        (None, None) => local::run(common, args, order),
+        (Some(host), None) => remote::pull(common, args, order, &host),
+        (None, Some(host)) => remote::push(common, args, order, host),
         (Some(_), Some(_)) => Err(Failure::usage("both sides are on other hosts")
             .hint("run numaio copy on one of them: ssh HOST numaio copy ...")),
     }

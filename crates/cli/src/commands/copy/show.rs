@@ -3,11 +3,13 @@
 use super::{CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::jobs::Note;
 use crate::output;
 use numaio_machine::units::size_for_people;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::wire::{About, Problem, Reason, Side};
+use numaio_schema::JobProblem;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -30,6 +32,8 @@ pub struct Show {
     failed: u64,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
+    /// Where what is shown is noted, too.
+    note: Note,
     /// Whether standard output still takes what is written.
     failure: Option<Failure>,
 }
@@ -49,6 +53,7 @@ impl Show {
             problems: Vec::new(),
             failed: 0,
             given_up: None,
+            note: args.note.clone(),
             failure: None,
         }
     }
@@ -63,10 +68,12 @@ impl Show {
             let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
             self.print(&text);
         }
+        let totals = core.totals();
+        self.note.look(&totals);
         let now = Instant::now();
         if self.progress && self.shown.is_none_or(|shown| now.duration_since(shown) >= EACH) {
             self.shown = Some(now);
-            let line = line(&core.totals(), self.began.elapsed());
+            let line = line(&totals, self.began.elapsed());
             let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
             let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
         }
@@ -119,14 +126,20 @@ impl Show {
         };
         self.failed += 1;
         let side = side(problem.side);
+        let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
+        self.note.problem(JobProblem {
+            name: name.clone(),
+            side: side.to_owned(),
+            reason: reason.clone(),
+            text: text.to_owned(),
+        });
         if self.json {
-            let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
             let value =
                 json!({"event": "problem", "name": name, "side": side, "reason": reason, "text": text});
             return Some(format!("{value}\n"));
         }
         if let Some(name) = name {
-            let line = format!("{name}: {} ({side})", problem.text.as_str());
+            let line = format!("{name}: {text} ({side})");
             self.clear();
             // Errors are shown also where nothing else is.
             let _ = writeln!(io::stderr(), "numaio: {line}");
