@@ -5,7 +5,7 @@
 
 mod note;
 
-pub use note::Note;
+pub use note::{environment, Note};
 
 use crate::failure::Failure;
 use crate::store;

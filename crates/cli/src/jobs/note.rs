@@ -4,7 +4,6 @@ use super::{file, folder, now, numbers, prune, word, Here};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::{output, store};
-use numaio_mover::report::Totals;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -67,9 +66,9 @@ impl Note {
     }
 
     /// Notes how far the transfer is.
-    pub fn look(&self, totals: &Totals) {
+    pub fn look(&self, totals: JobTotals) {
         self.change(|noted| {
-            noted.job.totals = job_totals(totals);
+            noted.job.totals = totals;
             if numaio_linux::interrupt::interrupted() && noted.job.state == JobState::Running {
                 noted.job.state = JobState::Ending;
                 noted.job.add_line(now(), "asked to end".to_owned());
@@ -132,7 +131,8 @@ fn no_place() -> Failure {
     Failure::new("there is no place to note it").hint("set XDG_STATE_HOME or HOME")
 }
 
-fn environment() -> impl Iterator<Item = (String, String)> {
+/// Those of them that are set.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
     let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     ENVIRONMENT.into_iter().filter_map(value)
 }
@@ -184,11 +184,7 @@ fn outcome(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, 
             (JobState::Cut, "it was interrupted".to_owned())
         }
         Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
+        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Cut, failure.message.clone()),
         Err(failure) => (JobState::Failed, failure.message.clone()),
     }
-}
-
-fn job_totals(totals: &Totals) -> JobTotals {
-    let Totals { entries, size, moved, unchanged, removed, failed, bytes, resumed } = *totals;
-    JobTotals { entries, size, moved, unchanged, removed, failed, bytes, resumed }
 }

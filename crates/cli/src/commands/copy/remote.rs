@@ -1,5 +1,6 @@
 //! One side on another host, reached by the system's ssh.
 
+use super::bootstrap;
 use super::order::Order;
 use super::peer::{Answer, Ask, LONGEST_LINE};
 use super::place::Site;
@@ -53,12 +54,12 @@ fn through<C: Core<Slab>>(
     Ok(exit(failed, given_up))
 }
 
-/// The numaio on the other host, its streams, and whether its source is a single file. `NUMAIO_SSH` names another program
-/// than ssh, as `RSYNC_RSH` does for rsync.
+/// The numaio on the other host, its streams, and whether its source is a single file.
 fn start(args: &CopyArgs, host: &str, ask: &Ask) -> Result<(Started, Ends, bool), Failure> {
-    let program = std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into());
-    let command = ssh::command(program, host, &args.remote_numaio, &["peer", "--copy"]);
-    let mut far = Started::begin(command, LAST, "it is Debian's openssh-client")?;
+    let program = ssh::program();
+    let numaio = bootstrap::numaio(args, &program, host)?;
+    let command = ssh::command(program, host, &numaio, &["peer", "--copy"]);
+    let mut far = Started::begin(command, LAST, ssh::INSTALL)?;
     let (Some(mut to), Some(from)) = (far.stdin.take(), far.stdout.take()) else {
         return Err(Failure::new("the other side has no streams"));
     };
@@ -75,7 +76,7 @@ fn start(args: &CopyArgs, host: &str, ask: &Ask) -> Result<(Started, Ends, bool)
         Err(_) => {
             drop(to);
             let failure = Failure::new(format!("no numaio answers on {host}"));
-            Err(ssh::hinted(failure, host, far.status(), ""))
+            Err(bootstrap::hinted(failure, host, far.status()))
         }
     }
 }
