@@ -81,7 +81,10 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
 
 fn found(job: &Job) -> String {
     let found = count(usize::try_from(job.totals.entries).unwrap_or(usize::MAX), "entry");
-    format!("Found {found}, {}", size_for_people(job.totals.size))
+    match job.totals.size {
+        0 => format!("Found {found}"),
+        size => format!("Found {found}, {}", size_for_people(size)),
+    }
 }
 
 /// `12 moved, 3 unchanged, 1 failed; 1.5 GiB in 3.2 s, 0.5 GB/s`.
@@ -111,8 +114,9 @@ fn told(problem: &JobProblem) -> String {
 /// What was moved, and of how much so far if it is not over.
 fn data(job: &Job) -> String {
     let bytes = size_for_people(job.totals.bytes.saturating_add(job.totals.resumed));
-    match job.state {
-        JobState::Done => bytes,
+    match (job.state, job.totals.size) {
+        // The destination is not told how much there is.
+        (JobState::Done, _) | (_, 0) => bytes,
         _ => format!("{bytes} of {}", size_for_people(job.totals.size)),
     }
 }
