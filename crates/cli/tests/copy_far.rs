@@ -225,6 +225,7 @@ fn what_stands_in_the_way_of_a_bootstrap_is_told() {
     program("sha256sum", "cat >/dev/null; echo 1234 -");
     copy("one:g").failed(1, &["could not hash it"]);
     fs::remove_file(bin.join("sha256sum")).expect("removed");
+    fs::remove_dir_all(hosts.path("one/.cache")).expect("removed");
     fs::write(hosts.path("one/.cache"), "in the way").expect("a file");
     copy("one:g").failed(1, &["could not make the folder"]);
     assert!(!hosts.path("one/g").exists());

@@ -185,9 +185,10 @@ impl Show {
     pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
         self.clear();
         let seconds = self.began.elapsed().as_secs_f64();
+        let all = JobTotals { failed: self.failed, ..event::job_totals(totals) };
+        self.note.look(all);
         if self.json {
-            let totals = JobTotals { failed: self.failed, ..event::job_totals(totals) };
-            self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals }).line());
+            self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals: all }).line());
         } else if !self.quiet {
             let text = self.summary(totals, seconds);
             self.print(&text);
