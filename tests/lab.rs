@@ -137,9 +137,9 @@ fn the_r820_has_its_latencies_and_triads() {
         assert_eq!(latency.cells.len(), 7, "a row and a column of four");
         for cell in &latency.cells {
             let wanted = given("latency_ns", cell.cpu_node, cell.memory_node, "ns_scale");
-            // What else runs on the host only adds to a chase of loads: the least visit is the emulated machine's. The
-            // lab itself is off by up to 5 % (lab/README.md).
-            assert_near(&[cell.ns_per_load.summary.as_ref().expect("a figure").min], &[wanted], 0.1);
+            // The lab is off by up to 5 % (lab/README.md), a busy host adds as much and more. What is told apart here
+            // are 800, 1200 and 1700 ns.
+            assert_near(&[cell.ns_per_load.median().expect("a figure")], &[wanted], 0.15);
         }
         for cell in &stream.cells {
             let [load, store] = ["load", "store"]

@@ -47,6 +47,33 @@ fn programs_run_where_the_plan_says() {
     });
 }
 
+/// Bytes per second that the disk of node 7 moves for eight tasks, by who places them.
+const RACE: &str = r#"
+    task="timeout 7 dd if=/dev/vda of=/dev/null bs=1M iflag=direct"
+    moved() { awk '{print $3}' /sys/block/vda/stat; }
+    watch() { sleep 2; a=$(moved); sleep 4; b=$(moved); echo "$1 $((b - a))" >>/out/race; wait; }
+    numaio model --quiet --device vda --pause-balancing >/dev/null
+    for t in 0 1 2 3 4 5 6 7; do taskset c000 $task 2>/dev/null & done; watch local
+    for t in 0 1 2 3 4 5 6 7; do $task 2>/dev/null & done; watch kernel
+    numaio run --quiet --near vda --direction read --tasks 8 --spread -- $task 2>/dev/null & watch spread"#;
+
+/// The device shares its time (Li et al., ICPP 2013, Equation 1), so that a task on a slow way costs the others.
+#[test]
+fn eight_tasks_get_more_where_the_model_spreads_them() {
+    measured("eight_tasks_get_more_where_the_model_spreads_them", |lab| {
+        let folder = Folder::new("race");
+        let output = lab.run("amd-dl585-g7-disk-time", &folder.0, &["sh", "-c", RACE]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = fs::read_to_string(folder.0.join("race")).expect("a file that came back");
+        let sectors = |who: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(who)).expect(who);
+            line.trim().parse().expect("a number")
+        };
+        assert!(sectors("spread") > 1.1 * sectors("local"), "{text}");
+        assert!(sectors("spread") > 1.02 * sectors("kernel"), "{text}");
+    });
+}
+
 /// A node of memory alone runs no task, and a program stays inside its cpuset.
 #[test]
 fn placement_respects_what_a_node_lacks() {

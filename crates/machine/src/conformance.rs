@@ -1,5 +1,9 @@
 //! What every implementation of the seam must do; each crate that implements it runs these checks.
 
+mod port;
+
+pub use port::{files, Files};
+
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
 use crate::locate::{

@@ -260,3 +260,12 @@ fn a_table_answers_what_is_asked_of_places() {
     conformance::fill_answers(|question, answer| answers.add(question, answer));
     conformance::locate(&machine(|_| ()).with_answers(answers));
 }
+
+#[test]
+fn a_disk_does_to_files_what_a_port_does() {
+    let mut disk = numaio_sim::mover::Disk::default();
+    conformance::files(conformance::Files {
+        run: &mut |operation| disk.run(operation),
+        buffer: &|bytes| bytes.to_vec(),
+    });
+}

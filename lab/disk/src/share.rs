@@ -5,6 +5,10 @@
 //! carries and what it leaves is shared by the others. Requests of one node are served in their order; no node
 //! waits for another's path.
 //!
+//! What nodes have equal parts of is either the engine's bytes, or its time. The second is an engine that can have only
+//! so many transfers under way: one to a node with a slow path is under way for longer, and the engine does less
+//! meanwhile. The mean of what the nodes get alone is then what Li et al. foretell (ICPP 2013, Equation 1).
+//!
 //! Bytes are served in pieces. A node is eligible when its path is free. Of the eligible nodes the one that has been
 //! served least goes first (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
 
@@ -24,16 +28,44 @@ const CATCH_UP: f64 = 1e-3;
 pub struct Rates {
     /// Of the path to each node.
     pub nodes: Vec<f64>,
-    /// Of all nodes together.
+    /// Of all nodes together; if the engine's time is shared, of the node with the fastest path.
     pub cap: f64,
+    /// What nodes share.
+    #[serde(default)]
+    pub share: Shared,
+}
+
+/// What of the engine is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shared {
+    /// A byte costs the same whatever its node.
+    #[default]
+    Bytes,
+    /// A byte costs the more the slower the path to its node is.
+    Time,
+}
+
+impl Rates {
+    /// What a byte of each node costs the engine, in bytes of the fastest path.
+    fn costs(&self) -> Vec<f64> {
+        let fastest = self.nodes.iter().copied().fold(0.0, f64::max);
+        let cost = |rate: &f64| match self.share {
+            Shared::Bytes => 1.0,
+            Shared::Time => fastest / rate,
+        };
+        self.nodes.iter().map(cost).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Path {
     rate: f64,
+    /// What a byte costs the engine.
+    cost: f64,
     /// When it can take its next piece, in seconds.
     ready: f64,
-    /// The engine's time at which its last piece ends, in bytes.
+    /// The engine's time at which its last piece ends.
     served: f64,
     /// Bytes left of the request that it serves; 0 if it has none.
     left: u64,
@@ -45,15 +77,16 @@ struct Engine {
     cap: f64,
     /// When it can take its next piece, in seconds.
     free: f64,
-    /// Its own time, in bytes that a node with requests has been served.
+    /// Its own time, in what a node with requests has cost.
     time: f64,
     paths: Vec<Path>,
 }
 
 impl Engine {
     fn new(rates: &Rates) -> Self {
-        let path = |&rate| Path { rate, ready: 0.0, served: 0.0, left: 0 };
-        Self { cap: rates.cap, free: 0.0, time: 0.0, paths: rates.nodes.iter().map(path).collect() }
+        let path = |(&rate, cost)| Path { rate, cost, ready: 0.0, served: 0.0, left: 0 };
+        let paths = rates.nodes.iter().zip(rates.costs()).map(path).collect();
+        Self { cap: rates.cap, free: 0.0, time: 0.0, paths }
     }
 
     /// The node that gets the next piece, and when.
@@ -72,9 +105,10 @@ impl Engine {
         let bytes = path.left.min(PIECE);
         path.left -= bytes;
         self.time = self.time.max(path.served);
-        path.served = self.time + bytes as f64;
+        let cost = bytes as f64 * path.cost;
+        path.served = self.time + cost;
         path.ready = path.ready.max(at - CATCH_UP) + bytes as f64 / path.rate;
-        self.free = at + bytes as f64 / self.cap;
+        self.free = at + cost / self.cap;
         path.ready.max(self.free)
     }
 

@@ -116,3 +116,6 @@ pub fn umask() -> u32 {
     rustix::process::umask(mask);
     mask.as_raw_mode()
 }
+
+#[cfg(test)]
+mod tests;

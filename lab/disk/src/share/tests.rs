@@ -4,9 +4,13 @@ const BLOCK: u64 = 128 << 10;
 
 /// Megabytes per second of each node, whose streams keep `depth` requests in flight for 5 seconds.
 fn rates(nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
+    shared(Shared::Bytes, nodes, cap, depths)
+}
+
+fn shared(share: Shared, nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
     let scale = 1e6;
     let nodes: Vec<f64> = nodes.iter().map(|rate| rate * scale).collect();
-    let mut share = Share::new(&Rates { nodes, cap: cap * scale });
+    let mut share = Share::new(&Rates { nodes, cap: cap * scale, share });
     let mut bytes = vec![0; depths.len()];
     let mut next = 0;
     let mut owner = HashMap::new();
@@ -54,6 +58,17 @@ fn nodes_share_the_cap_max_min_fairly() {
 }
 
 #[test]
+fn nodes_share_the_engines_time() {
+    let time = |nodes: &[f64], cap, depths: &[u64]| shared(Shared::Time, nodes, cap, depths);
+    // A node alone has its path.
+    assert_rates(&time(&[20.0, 40.0], 48.0, &[16, 0]), &[20.0, 0.0]);
+    // Equation 1: each its part of the time, at the rate that it has alone.
+    assert_rates(&time(&[20.0, 40.0], 40.0, &[16, 16]), &[10.0, 20.0]);
+    assert_rates(&time(&[20.0, 40.0], 48.0, &[16, 16]), &[12.0, 24.0]);
+    assert_rates(&time(&[30.0, 20.0, 40.0], 40.0, &[16, 16, 16]), &[10.0, 20.0 / 3.0, 40.0 / 3.0]);
+}
+
+#[test]
 fn more_requests_of_a_node_do_not_take_from_another() {
     assert_rates(&rates(&[57.6, 57.6], 57.6, &[64, 4]), &[28.8, 28.8]);
     assert_rates(&rates(&[57.6, 12.0], 57.6, &[64, 1]), &[45.6, 12.0]);
@@ -61,7 +76,7 @@ fn more_requests_of_a_node_do_not_take_from_another() {
 
 #[test]
 fn a_request_on_two_nodes_ends_with_its_last_part() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6, 2e6], cap: 1e9 });
+    let mut share = Share::new(&Rates { nodes: vec![1e6, 2e6], cap: 1e9, share: Shared::Bytes });
     share.submit(0.0, 0.0, 7, &[(0, 100_000), (1, 100_000)]);
     share.submit(0.0, 0.0, 8, &[(1, 100_000)]);
     assert!((share.next_end().expect("a request") - 0.05).abs() < 1e-9);
@@ -74,7 +89,7 @@ fn a_request_on_two_nodes_ends_with_its_last_part() {
 
 #[test]
 fn idle_time_is_not_saved_up() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6 });
+    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6, share: Shared::Bytes });
     for request in 0..10 {
         share.submit(5.0, 5.0, request, &[(0, 100_000)]);
     }
@@ -83,14 +98,14 @@ fn idle_time_is_not_saved_up() {
 
 #[test]
 fn time_that_the_host_lost_is_made_good() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6 });
+    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6, share: Shared::Bytes });
     share.submit(5.0, 4.99, 1, &[(0, 100_000)]);
     assert!((share.next_end().expect("a request") - 5.09).abs() < 1e-9);
 }
 
 /// Megabytes of each of two nodes after two seconds; the second node's requests come at `second`.
 fn after_two_seconds(cap: f64, megabytes: [u64; 2], second: f64) -> [usize; 2] {
-    let mut share = Share::new(&Rates { nodes: vec![10e6, 10e6], cap: cap * 1e6 });
+    let mut share = Share::new(&Rates { nodes: vec![10e6, 10e6], cap: cap * 1e6, share: Shared::Bytes });
     let mut submit = |node: usize, now: f64| {
         for request in 0..megabytes[node] {
             share.submit(now, now, 2 * request + node as u64, &[(node, 1_000_000)]);

@@ -1,0 +1,308 @@
+//! What every implementation of [`Port`](crate::port::Port) does to files.
+//!
+//! Checked through a function that carries one operation out, so that a simulated disk that is no port runs the same
+//! checks as the kernel.
+
+use crate::port::{
+    Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Journal, Listing, Making, Object,
+    Operation, Outcome, Part, Put, ReadPiece, Record, Settle, Stamp, Why,
+};
+use std::collections::BTreeSet;
+
+/// What carries operations out, and how bytes become a buffer.
+pub struct Files<'a, B> {
+    /// Carries an operation out, to its end.
+    pub run: &'a mut dyn FnMut(Operation<B>) -> Outcome<B>,
+    /// A buffer that begins with these bytes.
+    pub buffer: &'a dyn Fn(&[u8]) -> B,
+}
+
+const CONTENT: &[u8] = b"what is in the file";
+const WHEN: Stamp = Stamp { seconds: 1_000_000_000, nanoseconds: 987_654_321 };
+
+/// Checks an implementation whose root 0 is an empty directory.
+///
+/// # Panics
+/// At the first rule that is broken.
+pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
+    let files = &mut files;
+    directories(files);
+    whole_files(files);
+    files_in_parts(files);
+    reading(files);
+    listing(files);
+    links(files);
+    replacing(files);
+    removing(files);
+    journal(files);
+    assert_eq!(files.each(Operation::Sync { root: 0 }), [Ok(())]);
+}
+
+fn at(name: &str) -> FilePath {
+    FilePath::new(0, name.as_bytes())
+}
+
+/// A hash that tells contents of these checks apart: their length and sum.
+fn hash(bytes: &[u8]) -> Digest {
+    let sum = bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(*byte)));
+    let mut digest = [0; 32];
+    digest[..8].copy_from_slice(&sum.to_be_bytes());
+    digest[8..16].copy_from_slice(&(bytes.len() as u64).to_be_bytes());
+    Digest(digest)
+}
+
+fn attributes(mode: u32) -> Attributes {
+    Attributes { mode: Some(mode), mtime: Some(WHEN), ..Attributes::default() }
+}
+
+fn settle(name: &str, size: usize) -> Settle {
+    Settle { size: size as u64, attributes: attributes(0o640), name: at(name), sync: false }
+}
+
+/// A file with all its content at once.
+fn put(name: &str, begin: Begin, bytes: &[u8], settle: Option<Settle>) -> Put {
+    let all = 0..bytes.len();
+    Put {
+        at: at(name),
+        begin,
+        check: vec![(all.clone(), hash(bytes))],
+        parts: vec![Part { bytes: all, offset: 0 }],
+        settle,
+    }
+}
+
+fn why(result: &Result<(), Fault>) -> Option<Why> {
+    result.as_ref().err().map(|fault| fault.why)
+}
+
+impl<B: AsRef<[u8]>> Files<'_, B> {
+    fn each(&mut self, operation: Operation<B>) -> Vec<Result<(), Fault>> {
+        match (self.run)(operation) {
+            Outcome::Each(results) => results,
+            _ => panic!("an outcome of another operation"),
+        }
+    }
+
+    fn make(&mut self, name: &str, object: Object) -> Result<(), Fault> {
+        let made =
+            self.each(Operation::Make(vec![Making { at: at(name), object, attributes: attributes(0o700) }]));
+        made.into_iter().next().expect("a result for each")
+    }
+
+    fn write(&mut self, put: Put, bytes: &[u8]) -> Result<(), Fault> {
+        let data = Some((self.buffer)(bytes));
+        let written = self.each(Operation::Write { puts: vec![put], data, hash });
+        written.into_iter().next().expect("a result for each")
+    }
+
+    /// A file with a content and a name.
+    fn file(&mut self, name: &str, bytes: &[u8]) {
+        let part = format!("{name}.part");
+        let whole = put(&part, Begin::Fresh, bytes, Some(settle(name, bytes.len())));
+        self.write(whole, bytes).expect("a file");
+    }
+
+    fn look(&mut self, name: &str) -> Option<Found> {
+        let details = Details { xattrs: false, holes: true };
+        match (self.run)(Operation::Look { at: vec![at(name)], details }) {
+            Outcome::Looked(mut found) => found.pop().expect("a result for each").expect(name),
+            _ => panic!("an outcome of another operation"),
+        }
+    }
+
+    fn read(&mut self, pieces: Vec<ReadPiece>) -> (Vec<Result<Digest, Fault>>, Vec<u8>) {
+        let room = pieces.iter().map(|piece| piece.length).sum();
+        match (self.run)(Operation::Read { pieces, hash }) {
+            Outcome::Read { results, data } => (results, data.as_ref().iter().copied().take(room).collect()),
+            _ => panic!("an outcome of another operation"),
+        }
+    }
+
+    fn piece(&mut self, name: &str, offset: u64, length: usize) -> ReadPiece {
+        let identity = self.look(name).expect(name).seen.identity();
+        ReadPiece { at: at(name), identity, offset, length }
+    }
+
+    /// The content of a file that is there.
+    fn content(&mut self, name: &str) -> Vec<u8> {
+        let size = self.look(name).expect(name).seen.size as usize;
+        let piece = self.piece(name, 0, size);
+        let (results, data) = self.read(vec![piece]);
+        assert_eq!(results, [Ok(hash(&data))], "{name}: the hash is that of what was read");
+        data
+    }
+
+    fn listed(&mut self, operation: Operation<B>) -> Result<Listing, Fault> {
+        match (self.run)(operation) {
+            Outcome::Listed(listing) => listing,
+            _ => panic!("an outcome of another operation"),
+        }
+    }
+}
+
+fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    files.make("d", Object::Directory).expect("a directory");
+    files.make("d/e", Object::Directory).expect("a directory in it");
+    let inode = files.look("d").expect("it is there").seen.inode;
+    files.make("d", Object::Directory).expect("one that is there stays");
+    let found = files.look("d").expect("it is there").seen;
+    assert_eq!((found.inode, found.kind), (inode, FileKind::Directory));
+    let missing = files.make("absent/e", Object::Directory);
+    assert_eq!(why(&missing), Some(Why::NotFound), "directories are made one by one");
+    assert_eq!(files.look("absent"), None);
+    assert!(files.look("d/e").is_some());
+}
+
+fn whole_files<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let whole = put("d/part", Begin::Fresh, CONTENT, Some(settle("d/whole", CONTENT.len())));
+    files.write(whole, CONTENT).expect("a file");
+    assert_eq!(files.look("d/part"), None, "it has its name");
+    let seen = files.look("d/whole").expect("it has its name").seen;
+    assert_eq!((seen.kind, seen.size, seen.mode, seen.mtime), (FileKind::File, 19, 0o640, WHEN));
+    assert_eq!(files.content("d/whole"), CONTENT);
+
+    let mut lie = put("d/lie", Begin::Fresh, CONTENT, Some(settle("d/liar", CONTENT.len())));
+    lie.check[0].1 = hash(b"other bytes");
+    assert_eq!(why(&files.write(lie, CONTENT)), Some(Why::Mismatch));
+    assert_eq!((files.look("d/lie"), files.look("d/liar")), (None, None), "nothing is written unchecked");
+
+    files.make("d/there", Object::Directory).expect("a directory");
+    let onto = put("d/onto", Begin::Fresh, CONTENT, Some(settle("d/there", CONTENT.len())));
+    assert_eq!(
+        why(&files.write(onto, CONTENT)),
+        Some(Why::Exists),
+        "a directory is never replaced by a file"
+    );
+    assert_eq!(files.look("d/there").expect("it stays").seen.kind, FileKind::Directory);
+
+    files.file("d/empty", b"");
+    assert_eq!(files.look("d/empty").expect("it is there").seen.size, 0);
+}
+
+fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let part = |begin, bytes: &[u8], offset, settle| Put {
+        parts: vec![Part { bytes: 0..bytes.len(), offset }],
+        settle,
+        ..put("d/slow", begin, bytes, None)
+    };
+    let early = files.write(part(Begin::Continue, b"x", 0, None), b"x");
+    assert_eq!(why(&early), Some(Why::NotFound), "what was not begun is not continued");
+    files.write(part(Begin::Fresh, b"tail", 8192, None), b"tail").expect("the last part first");
+    assert_eq!(files.look("d/slow").expect("it was begun").seen.size, 8196);
+    let last = part(Begin::Continue, b"head", 0, Some(settle("d/parts", 8194)));
+    files.write(last, b"head").expect("the rest");
+    let content = files.content("d/parts");
+    assert_eq!((content.len(), &content[..5], &content[8190..]), (8194, &b"head\0"[..], &b"\0\0ta"[..]));
+
+    files.write(part(Begin::Fresh, b"longer", 0, None), b"longer").expect("a file");
+    files.write(part(Begin::Fresh, b"new", 0, None), b"new").expect("a new one in its place");
+    assert_eq!(files.content("d/slow"), b"new", "nothing of the old one is left");
+    files.write(part(Begin::InPlace, b"on", 0, None), b"on").expect("the file itself");
+    assert_eq!(files.content("d/slow"), b"on", "it was emptied");
+    files.write(part(Begin::Further, b"ward", 2, None), b"ward").expect("more of it");
+    assert_eq!(files.content("d/slow"), b"onward");
+}
+
+fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    files.file("d/one", b"first");
+    files.file("d/two", b"second");
+    let (one, two) = (files.piece("d/one", 1, 3), files.piece("d/two", 0, 6));
+    let mut other = one.clone();
+    other.identity.mtime.nanoseconds -= 1;
+    let absent = ReadPiece { at: at("d/absent"), ..one.clone() };
+    let beyond = ReadPiece { offset: 4, length: 2, ..one.clone() };
+    let (results, data) = files.read(vec![other, one, absent, beyond, two]);
+    let found: Vec<_> = results.into_iter().map(|result| result.map_err(|fault| fault.why)).collect();
+    let wanted =
+        [Err(Why::Changed), Ok(hash(b"irs")), Err(Why::NotFound), Err(Why::Changed), Ok(hash(b"second"))];
+    assert_eq!(found, wanted);
+    assert_eq!(&data[..9], b"irssecond", "pieces that were not read take no room");
+}
+
+fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    files.make("many", Object::Directory).expect("a directory");
+    let names: BTreeSet<String> = (0..10).map(|number| format!("file {number}")).collect();
+    names.iter().for_each(|name| files.file(&format!("many/{name}"), name.as_bytes()));
+    let details = Details::default();
+    let mut operation = Operation::List { directory: at("many"), most: 3, details };
+    let mut found = BTreeSet::new();
+    loop {
+        let listing = files.listed(operation).expect("a listing");
+        assert!(listing.found.len() <= 3, "no more than were asked for");
+        for (name, what) in listing.found {
+            let name = String::from_utf8(name.into_vec()).expect("a name of ours");
+            assert_eq!(what.expect("it is there").seen.size as usize, name.len());
+            assert!(found.insert(name), "a name comes once");
+        }
+        let Some(listing) = listing.more else { break };
+        operation = Operation::More { listing, most: 3, details };
+    }
+    assert_eq!(found, names);
+    let absent = files.listed(Operation::List { directory: at("absent"), most: 3, details });
+    assert_eq!(absent.map_err(|fault| fault.why), Err(Why::NotFound));
+}
+
+fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    files.make("away", Object::Symlink(b"d".as_slice().into())).expect("a link");
+    let link = files.look("away").expect("it is there");
+    assert_eq!((link.seen.kind, link.target.as_deref()), (FileKind::Symlink, Some(&b"d"[..])));
+    let through = files.write(put("away/new", Begin::Fresh, CONTENT, None), CONTENT);
+    // The last directory of a name is opened as one, which a link is not.
+    assert!(matches!(why(&through), Some(Why::Link | Why::NotFound)), "no link is followed on the way");
+    assert!(files.make("away/new", Object::Directory).is_err());
+    assert_eq!(files.look("d/new"), None);
+
+    files.make("end", Object::Symlink(b"d/whole".as_slice().into())).expect("a link");
+    assert!(files.write(put("end", Begin::Continue, b"x", None), b"x").is_err(), "nor at its end");
+    assert_eq!(files.content("d/whole"), CONTENT);
+
+    files.make("d/again", Object::HardLink(at("d/whole"))).expect("another name");
+    let (one, other) = (files.look("d/whole"), files.look("d/again"));
+    let (one, other) = (one.expect("its name").seen, other.expect("its other name").seen);
+    assert_eq!((one.inode, one.links, other.links), (other.inode, 2, 2));
+}
+
+fn replacing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    files.file("old", b"old");
+    files.file("old", b"newer");
+    assert_eq!(files.content("old"), b"newer", "a name is given anew");
+    files.make("old", Object::Symlink(b"x".as_slice().into())).expect("a link replaces a file");
+    files.make("old", Object::Fifo).expect("a pipe replaces a link");
+    assert_eq!(files.look("old").expect("it is there").seen.kind, FileKind::Fifo);
+    files.make("old", Object::Directory).expect("a directory replaces what is none");
+    files.file("old/in", b"in");
+    let onto = files.make("old", Object::Fifo);
+    assert_eq!(why(&onto), Some(Why::Exists), "nothing replaces a directory");
+    assert_eq!(files.content("old/in"), b"in");
+
+    let new = Attributes { mode: Some(0o600), mtime: Some(Stamp::default()), ..Attributes::default() };
+    let adorned = files.each(Operation::Adorn(vec![(at("old/in"), new.clone()), (at("old/absent"), new)]));
+    assert_eq!((why(&adorned[0]), why(&adorned[1])), (None, Some(Why::NotFound)));
+    let seen = files.look("old/in").expect("it is there").seen;
+    assert_eq!((seen.mode, seen.mtime), (0o600, Stamp::default()));
+}
+
+fn removing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let names = vec![at("away"), at("old"), at("absent"), at("absent/too"), at("end")];
+    assert_eq!(files.each(Operation::Remove(names)), vec![Ok(()); 5], "what is not there is no fault");
+    assert_eq!((files.look("away"), files.look("old"), files.look("old/in")), (None, None, None));
+    assert_eq!(files.content("d/whole"), CONTENT, "what a link leads to stays");
+}
+
+fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let name = "journal";
+    let open = |files: &mut Files<'_, B>, most| match (files.run)(Operation::Open { journal: at(name), most })
+    {
+        Outcome::Opened(opened) => opened.expect("a journal or none"),
+        _ => panic!("an outcome of another operation"),
+    };
+    assert_eq!(open(files, 100), Journal::Absent);
+    let record = |offset, bytes: &[u8], after: Vec<FilePath>| {
+        Operation::Record(Record { journal: at(name), offset, bytes: bytes.to_vec(), after, sync: true })
+    };
+    assert_eq!(files.each(record(0, b"first, and a long one", vec![at("d/whole")])), [Ok(())]);
+    assert_eq!(files.each(record(5, b"!", Vec::new())), [Ok(())]);
+    let late = files.each(record(6, b"?", vec![at("d/absent")]));
+    assert_eq!(why(&late[0]), Some(Why::NotFound), "not before what it relies on is durable");
+    assert_eq!(files.content(name), b"first!", "it ends behind what was written last");
+}

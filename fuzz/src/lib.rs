@@ -1,0 +1,129 @@
+//! Targets for a fuzzer: each takes any bytes, and panics if numaio does with them what it must not.
+//!
+//! `tools/fuzz TARGET SECONDS` runs one with libFuzzer; `cargo test` runs all of them for a short time.
+
+mod pair;
+mod sides;
+
+pub use pair::conversation;
+
+use numaio_machine::set::CpuSet;
+use numaio_machine::tape::Tape;
+use numaio_machine::{process, units};
+use numaio_mover::filter::{Action, Filter};
+use numaio_mover::journal::Replay;
+use numaio_mover::name::Name;
+use numaio_mover::wire::{Decoder, Received, TransferId};
+use numaio_schema as schema;
+
+/// A target: its name, and what takes the bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 8] = [
+    ("stream", stream),
+    ("sink", sides::sink),
+    ("source", sides::source),
+    ("journal", journal),
+    ("rules", rules),
+    ("tape", tape),
+    ("documents", documents),
+    ("kernel", kernel),
+];
+
+/// Bytes of a connection, in pieces of a length that the first byte tells. Everything has one encoding, so that what
+/// was read must be what is written of it.
+fn stream(input: &[u8]) {
+    let Some((&piece, bytes)) = input.split_first() else { return };
+    let (mut decoder, mut again) = (Decoder::new(), Vec::new());
+    let mut pieces = bytes.chunks(usize::from(piece).max(1)).peekable();
+    let mut rest: &[u8] = &[];
+    loop {
+        match decoder.pull() {
+            Ok(Some(Received::Hello(hello))) => hello.encode(&mut again),
+            Ok(Some(Received::Frame(frame))) => frame.encode(&mut again),
+            Ok(Some(Received::Data(data))) => again.extend_from_slice(data),
+            Ok(None) => {
+                if rest.is_empty() {
+                    rest = match pieces.next() {
+                        Some(piece) => piece,
+                        None => break,
+                    };
+                }
+                let taken = decoder.push(rest);
+                assert!(taken > 0, "there is room when more is needed");
+                rest = &rest[taken..];
+            }
+            Err(_) => break,
+        }
+    }
+    // The versions of a hello are those of its writer.
+    let same = again.iter().zip(bytes).enumerate().filter(|(at, _)| !(8..12).contains(at));
+    assert!(again.len() <= bytes.len() && same.into_iter().all(|(_, (one, other))| one == other));
+}
+
+/// Bytes of a journal that was left.
+fn journal(input: &[u8]) {
+    let mut replay = Replay::new(TransferId([7; 16]));
+    let half = input.len() / 2;
+    if replay.push(&input[..half]).is_ok() && replay.push(&input[half..]).is_ok() {
+        if let Ok((mut journal, used)) = replay.finish() {
+            assert!(used <= input.len() as u64);
+            let compact = journal.compact();
+            let mut again = Replay::new(TransferId([7; 16]));
+            again.push(&compact).expect("what it writes can be read");
+            again.finish().expect("what it writes is whole");
+        }
+    }
+}
+
+/// A line of names for each line of patterns, by turns.
+fn rules(input: &[u8]) {
+    let mut filter = Filter::default();
+    let lines: Vec<&[u8]> = input.split(|&byte| byte == b'\n').take(20).collect();
+    for (index, line) in lines.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
+        let action = if index % 4 == 0 { Action::Exclude } else { Action::Include };
+        if let Ok(pattern) = numaio_mover::filter::Pattern::new(line) {
+            filter.add(action, pattern);
+        }
+    }
+    for line in lines.iter().skip(1).step_by(2) {
+        if let Ok(name) = Name::new(*line) {
+            assert!(filter.takes(&name, true) || !filter.takes(&name, true));
+            filter.reaches(&name, false);
+        }
+    }
+}
+
+/// A tape, as any file may be named as one.
+fn tape(input: &[u8]) {
+    drop(Tape::parse_bytes(input));
+}
+
+/// Stored documents.
+fn documents(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let read: [fn(&str); 8] = [
+        |text| drop(schema::Model::from_json(text)),
+        |text| drop(schema::Record::from_json(text)),
+        |text| drop(schema::IoRecord::from_json(text)),
+        |text| drop(schema::Plan::from_json(text)),
+        |text| drop(schema::PlanProblem::from_json(text)),
+        |text| drop(schema::PlacementPlan::from_json(text)),
+        |text| drop(schema::Receipt::from_json(text)),
+        |text| drop(schema::Diagnosis::from_json(text)),
+    ];
+    read.iter().for_each(|read| read(text));
+}
+
+/// Files of the kernel, and what people type.
+fn kernel(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Ok(set) = CpuSet::parse_list(text) {
+        assert_eq!(CpuSet::parse_list(&set.to_string()), Ok(set), "a set can be read as it is written");
+    }
+    drop(CpuSet::parse_mask(text));
+    drop(units::parse_size(text));
+    drop(process::parse_numa_maps(text));
+    drop(process::parse_stat(text));
+}

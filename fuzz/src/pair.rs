@@ -1,0 +1,120 @@
+//! A small transfer between two simulated disks: what a fuzzer begins with.
+
+use crate::sides::input_of;
+use numaio_machine::port::{Event, Packet, Stamp, BLOCK};
+use numaio_mover::chunk::{Policy, Storage};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::filter::Filter;
+use numaio_mover::hash::HashKind;
+use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::wire::TransferId;
+use numaio_sim::mover::{Disk, Inode, Kind, Object};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const TRANSFER: TransferId = TransferId([7; 16]);
+
+/// The side with the files.
+pub fn source_side() -> Source<Vec<u8>> {
+    let block = BLOCK as u64;
+    let policy = Policy {
+        block,
+        bundle_below: block,
+        bundle_bytes: block,
+        ..Policy::new(Storage::Solid, Storage::Solid, 1)
+    };
+    let options = SourceOptions {
+        origins: vec![Origin { root: 0, only: None }],
+        recursive: true,
+        xattrs: true,
+        devices: true,
+        filter: Filter::default(),
+        hash: HashKind::Xxh3,
+        policy,
+        reads: 4,
+        limit: None,
+        transfer: TRANSFER,
+    };
+    Source::new(options).expect("a policy")
+}
+
+/// The side where they go.
+pub fn sink_side() -> Sink<Vec<u8>> {
+    Sink::new(SinkOptions {
+        keep: Keep { modes: true, users: true, groups: true, xattrs: true },
+        umask: 0o022,
+        devices: true,
+        update: false,
+        ignore_times: false,
+        delete: true,
+        filter: Filter::default(),
+        rehearse: false,
+        alias: None,
+        in_place: false,
+        sync: Sync::None,
+        hash: HashKind::Xxh3,
+        transfer: TRANSFER,
+    })
+}
+
+/// A few objects of every kind.
+pub fn source_disk() -> Disk {
+    let mut disk = Disk::default();
+    let object = |object| Inode {
+        object,
+        mode: 0o640,
+        user: 1,
+        group: 2,
+        mtime: Stamp { seconds: 5, nanoseconds: 6 },
+        xattrs: vec![(b"user.a".as_slice().into(), b"b".as_slice().into())],
+    };
+    let file = |bytes: &[u8]| {
+        let pages: BTreeSet<u64> = (0..bytes.len().div_ceil(4096) as u64).collect();
+        object(Object::File(bytes.to_vec(), pages))
+    };
+    disk.put(b"d", object(Object::Directory(BTreeMap::new())));
+    disk.put(b"d/small", file(b"what is in it"));
+    disk.put(b"d/larger", file(&[42; 9000]));
+    disk.put(b"empty", file(b""));
+    disk.put(b"link", object(Object::Special(Kind::Symlink(b"d/small".as_slice().into()))));
+    disk.put(b"pipe", object(Object::Special(Kind::Fifo)));
+    disk.link(b"other", b"d/small");
+    disk
+}
+
+/// What both sides say in a transfer that goes well, as inputs of the targets `sink` and `source`, and of `stream`.
+pub fn conversation() -> [Vec<u8>; 3] {
+    let (mut source, mut sink) = (source_side(), sink_side());
+    let (mut from, mut to) = (source_disk(), Disk::default());
+    let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
+    while sink.ended().is_none() || source.ended().is_none() {
+        let said = take(&mut source, &mut from);
+        said.iter().for_each(|packet| sink.handle(Event::Received(copy(packet))));
+        to_sink.extend(said);
+        let said = take(&mut sink, &mut to);
+        said.iter().for_each(|packet| source.handle(Event::Received(copy(packet))));
+        to_source.extend(said);
+    }
+    let mut stream = vec![100];
+    for packet in &to_sink {
+        stream.extend(&packet.frames);
+        stream.extend(packet.data.iter().flat_map(|(bytes, length)| &bytes[..*length]));
+    }
+    [input_of(&to_sink), input_of(&to_source), stream]
+}
+
+fn copy(packet: &Packet<Vec<u8>>) -> Packet<Vec<u8>> {
+    Packet { frames: packet.frames.clone(), data: packet.data.clone() }
+}
+
+fn take<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
+    let mut said = Vec::new();
+    while let Some(command) = core.poll(Duration::ZERO) {
+        match command {
+            Command::Submit(ticket, operation) => core.handle(Event::Done(ticket, disk.run(operation))),
+            Command::Send(packet) => said.push(packet),
+        }
+    }
+    said
+}
