@@ -34,6 +34,10 @@ pub fn run(
     order: &Order,
     (host, to): (&str, &End),
 ) -> Result<ExitCode, Failure> {
+    if let Some(option) = args.typed.files.first() {
+        return Err(Failure::usage(format!("{option} names a file here, and the transfer runs on {host}"))
+            .hint(format!("run it there: ssh {host} numaio copy ...")));
+    }
     let program = ssh::program();
     let numaio = bootstrap::numaio(args, &program, host)?;
     let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
