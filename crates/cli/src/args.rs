@@ -83,6 +83,8 @@ pub enum Command {
     Bench(crate::commands::bench::BenchArgs),
     /// Move files, near their devices, checked by hashes; also to and from other hosts
     Copy(crate::commands::copy::CopyArgs),
+    /// Show transfers that run and ran, end them, and go on with those that were cut
+    Jobs(crate::commands::jobs::JobsArgs),
     /// Be the side of a transfer on another host
     #[command(hide = true)]
     Peer(crate::commands::copy::peer::PeerArgs),

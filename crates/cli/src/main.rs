@@ -7,6 +7,7 @@ mod documents;
 mod failure;
 mod input;
 mod interleave;
+mod jobs;
 mod machine;
 mod output;
 mod progress;

@@ -1,24 +1,63 @@
 //! numaio on another host, started by the system's ssh: its configuration, agent and jump hosts come free.
 
 use crate::failure::Failure;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Exit statuses of ssh and of shells that found no such program.
-const SSH_FAILED: i32 = 255;
-const NOT_FOUND: i32 = 127;
+/// Exit status of ssh itself.
+pub const SSH_FAILED: i32 = 255;
+/// Exit status of shells that found no such program.
+pub const NOT_FOUND: i32 = 127;
+/// What to do if there is no ssh.
+pub const INSTALL: &str = "it is Debian's openssh-client";
 const LOOK_EACH: Duration = Duration::from_millis(5);
+
+/// The program that gets to other hosts. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
+pub fn program() -> OsString {
+    std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into())
+}
 
 /// The numaio of another host with some arguments; `ssh` is the program that gets there.
 pub fn command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[&str]) -> Command {
+    let mut line = quoted(numaio.as_ref());
+    for arg in args {
+        line.push(" ");
+        line.push(arg);
+    }
+    shell(ssh, host, &line, Agent::Here)
+}
+
+/// Whether programs on the other host may use our ssh agent, and so go on to further hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Agent {
+    Here,
+    Forwarded,
+}
+
+/// A line for the shell of another host.
+pub fn shell(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: Agent) -> Command {
     let mut command = Command::new(ssh);
-    // The words are joined and given to a shell there.
-    let numaio = format!("'{}'", numaio.replace('\'', r"'\''"));
-    command.args(["-T", "-o", "ConnectTimeout=15", "--", host, &numaio]).args(args);
+    if agent == Agent::Forwarded {
+        command.arg("-A");
+    }
+    command.args(["-T", "-o", "ConnectTimeout=15", "--", host]).arg(line);
     command
+}
+
+/// A word that a shell takes as it is.
+pub fn quoted(word: &OsStr) -> OsString {
+    let bytes = word.as_bytes().split(|&byte| byte == b'\'').collect::<Vec<_>>().join(&br"'\''"[..]);
+    OsString::from_vec([b"'", &bytes[..], b"'"].concat())
+}
+
+/// Words as a line for a shell.
+pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
+    let words: Vec<OsString> = words.into_iter().map(|word| quoted(&word)).collect();
+    words.join(OsStr::new(" "))
 }
 
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
@@ -28,6 +67,8 @@ pub struct Started {
     patience: Duration,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
+    /// Its words for people, if we are to pass them on.
+    pub stderr: Option<ChildStderr>,
 }
 
 impl Started {
@@ -35,15 +76,27 @@ impl Started {
     ///
     /// # Errors
     /// If the program cannot be started; `hint` says what to do about that.
-    pub fn begin(mut command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
+    pub fn begin(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
+        Self::spawn(command, patience, hint, Stdio::inherit())
+    }
+
+    /// As [`begin`](Self::begin); its standard error is ours to read.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_heard(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
+        Self::spawn(command, patience, hint, Stdio::piped())
+    }
+
+    fn spawn(mut command: Command, patience: Duration, hint: &str, stderr: Stdio) -> Result<Self, Failure> {
         // A group of its own: Ctrl-C is ours, and the other side ends when we say so.
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, patience, stdin, stdout })
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Self { child, patience, stdin, stdout, stderr })
     }
 
     /// Its exit status, if it ends soon.
@@ -79,5 +132,20 @@ pub fn hinted(failure: Failure, host: &str, status: Option<i32>, instead: &str) 
             "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
         ),
         _ => failure.hint("the numaio there may be older: use the same one at both ends"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_every_word_as_it_is() {
+        let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*"].map(OsString::from);
+        let mut line = OsString::from("printf '%s\\n' ");
+        line.push(joined(words.clone()));
+        let output = Command::new("sh").arg("-c").arg(line).output().expect("a shell");
+        let wanted = words.join(OsStr::new("\n"));
+        assert_eq!(output.stdout.strip_suffix(b"\n"), Some(wanted.as_bytes()));
     }
 }

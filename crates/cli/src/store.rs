@@ -59,13 +59,18 @@ fn place(path: &Path) -> io::Result<Place> {
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    beside(path, content, |temporary| fs::rename(temporary, path))
+    beside(path, content, Durable(true), |temporary| fs::rename(temporary, path))
+}
+
+/// Writes what is of use only as long as the machine runs: whole or not at all, but on disk when the kernel likes.
+pub fn note(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, Durable(false), |temporary| fs::rename(temporary, path))
 }
 
 /// Writes a file whole, if there is none of that name; false if there is one, which another process that runs
 /// at the same time may have made.
-fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
-    beside(path, content, |temporary| match fs::hard_link(temporary, path) {
+pub fn create(path: &Path, content: &[u8], durable: Durable) -> io::Result<bool> {
+    beside(path, content, durable, |temporary| match fs::hard_link(temporary, path) {
         Ok(()) => fs::remove_file(temporary).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(temporary).map(|()| false)
@@ -75,12 +80,24 @@ fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
     })
 }
 
-/// Writes a file beside another, on disk, and does something with it; nothing is left of it if that fails.
-fn beside<T>(path: &Path, content: &[u8], then: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+/// Whether a file is waited for until it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Durable(pub bool);
+
+/// Writes a file beside another and does something with it; nothing is left of it if that fails.
+fn beside<T>(
+    path: &Path,
+    content: &[u8],
+    durable: Durable,
+    then: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     let temporary = temporary(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(content)?;
-        file.sync_all()
+        if durable.0 {
+            file.sync_all()?;
+        }
+        Ok(())
     });
     written.and_then(|()| then(&temporary)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
@@ -128,7 +145,10 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
     loop {
         let path = dir.join(format!("{at:012}.json"));
         let same = fs::read(&path).is_ok_and(|there| there == json.as_bytes());
-        if same || create(&path, json.as_bytes()).map_err(|error| failure::unwritten(&path, &error))? {
+        if same
+            || create(&path, json.as_bytes(), Durable(true))
+                .map_err(|error| failure::unwritten(&path, &error))?
+        {
             return Ok(path);
         }
         at = at.saturating_add(1);

@@ -217,7 +217,6 @@ fn wrong_usage_is_said() {
     for (args, words) in [
         (&["f"][..], "required"),
         (&["--delete", "f", "g"], "--delete is about directories"),
-        (&["a:f", "b:g"], "both sides are on other hosts"),
         (&["a:f", "b:f", "g"], "the sources are on different hosts"),
         (&["-oProxyCommand=x:f", "g"], "unexpected"),
         (&["--", "-oProxyCommand=x:f", "g"], "names no host"),

@@ -19,6 +19,7 @@ mod locate;
 mod memory;
 pub mod port;
 mod probe;
+pub mod process;
 pub mod random;
 mod root;
 pub mod stream;

@@ -3,8 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Cost, Diagnosis, Document, Model, NotThatDocument, Plan, PlanProblem, PlannedWay, Quantity,
-    Receipt, Record, Stage, TopologyDocument, View,
+    Comparison, Cost, Diagnosis, Document, Job, JobProblem, JobState, Model, NotThatDocument, Plan,
+    PlanProblem, PlannedWay, Quantity, Receipt, Record, Stage, TopologyDocument, View, Word,
 };
 
 #[test]
@@ -43,6 +43,30 @@ fn a_diagnosis_of_version_1_is_read_and_written_back() {
     assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
     assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
     assert_eq!(diagnosis.findings[1].mend.undo, ["sysctl -w kernel.numa_balancing=1"]);
+}
+
+#[test]
+fn a_job_of_version_1_is_read_and_written_back() {
+    let job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
+    assert_eq!((job.state, job.command[2].clone()), (JobState::Cut, Word::Text("my data/".to_owned())));
+    let mut bytes = job.clone();
+    bytes.command.push(Word::Bytes(vec![0xff, 0x20]));
+    for job in [job, bytes] {
+        let again = serde_json::to_string(&job).expect("JSON");
+        assert_eq!(Job::from_json(&again).expect("the same job"), job);
+    }
+}
+
+#[test]
+fn a_job_keeps_the_first_problems_and_the_last_lines() {
+    let mut job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
+    let (problem, first) = (job.problems[0].clone(), job.problems[0].text.clone());
+    for number in 0..1500 {
+        job.add_problem(JobProblem { text: number.to_string(), ..problem.clone() });
+        job.add_line(number, String::new());
+    }
+    assert_eq!((job.problems.len(), &job.problems[0].text), (Job::MOST_PROBLEMS, &first));
+    assert_eq!((job.log.len(), job.log[0].at, job.log[999].at), (Job::MOST_LINES, 500, 1499));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod export;
 mod foretelling;
 mod generate;
 pub mod irq;
+pub mod jobs;
 pub mod latency;
 mod matrix;
 mod measuring;
@@ -41,6 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Latency(command) => latency::run(&args.common, command),
         Command::Bench(command) => bench::run(&args.common, command),
         Command::Copy(command) => copy::run(&args.common, command),
+        Command::Jobs(command) => jobs::run(&args.common, command),
         Command::Peer(_) => copy::peer::run(),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),

@@ -72,6 +72,13 @@ pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, WhyUnread> {
     Ok(Process { pid, parent: stat.parent, name: stat.name, threads, pages: None })
 }
 
+/// When a process began, in clock ticks since the machine was started: with its number that tells it from every other
+/// one of this start of the kernel. None if it has ended, also if nobody has asked yet how.
+pub fn began(root: &dyn Sysfs, pid: u32) -> Option<u64> {
+    let stat = stat_of(root, &format!("/proc/{pid}")).ok()?;
+    (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.began)
+}
+
 /// Where the pages of a process lie; none if the kernel does not let us see it.
 pub fn pages(root: &dyn Sysfs, pid: u32) -> Option<Pages> {
     root.optional(&format!("/proc/{pid}/numa_maps")).map(|text| parse_numa_maps(&text))

@@ -7,10 +7,14 @@ use crate::ids::CpuId;
 pub struct Stat {
     /// Its name; it may hold blanks and parentheses.
     pub name: String,
+    /// Its state as one letter: `R` runs, `S` sleeps, `Z` has ended and nobody has asked how.
+    pub state: char,
     /// Number of the parent process.
     pub parent: u32,
     /// User and system time in clock ticks.
     pub ticks: u64,
+    /// When it began, in clock ticks since the machine was started.
+    pub began: u64,
     /// CPU on which it runs or last ran.
     pub cpu: CpuId,
 }
@@ -25,8 +29,10 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Stat {
         name: name.to_owned(),
+        state: fields.first()?.chars().next()?,
         parent: u32::try_from(number(4)?).ok()?,
         ticks: number(14)?.saturating_add(number(15)?),
+        began: number(22)?,
         cpu: CpuId(u32::try_from(number(39)?).ok()?),
     })
 }
@@ -42,7 +48,8 @@ mod tests {
     #[test]
     fn fields_are_found_behind_any_name() {
         let stat = parse_stat(LINE).expect("a stat file");
-        let wanted = Stat { name: "a) (b c)".to_owned(), parent: 17, ticks: 300, cpu: CpuId(11) };
+        let name = "a) (b c)".to_owned();
+        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, began: 9000, cpu: CpuId(11) };
         assert_eq!(stat, wanted);
     }
 

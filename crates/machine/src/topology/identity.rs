@@ -11,16 +11,20 @@ pub(super) fn read(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Identity {
         |paths: &[&str]| paths.iter().find_map(|path| root.optional(path).filter(|text| !text.is_empty()));
     let architecture = first(&["/proc/sys/kernel/arch"])
         .unwrap_or_else(|| architecture(cpuinfo.architecture, &version).to_owned());
-    // What Linux says until a name is set (`init/Kconfig`, DEFAULT_HOSTNAME).
-    let named = |name: &String| name != "(none)";
     Identity {
-        hostname: first(&["/proc/sys/kernel/hostname"]).filter(named).unwrap_or_default(),
+        hostname: hostname(root),
         product: product(root),
         cpu_model: cpuinfo.model.clone(),
         architecture,
         kernel: first(&["/proc/sys/kernel/osrelease"]).unwrap_or_else(|| release(&version).to_owned()),
         fingerprint: String::new(),
     }
+}
+
+/// Name of the host; empty if it has none (`Documentation/admin-guide/sysctl/kernel.rst`, `hostname`).
+pub fn hostname(root: &dyn Sysfs) -> String {
+    // What Linux says until a name is set (`init/Kconfig`, DEFAULT_HOSTNAME).
+    root.optional("/proc/sys/kernel/hostname").filter(|name| name != "(none)").unwrap_or_default()
 }
 
 /// Maker and product from DMI (`Documentation/ABI/testing/sysfs-firmware-dmi-tables`), else the device tree's model.

@@ -15,6 +15,7 @@ mod nodes;
 mod read;
 
 pub use fingerprint::fingerprint;
+pub use identity::hostname;
 pub use read::read;
 
 use crate::devices::Device;

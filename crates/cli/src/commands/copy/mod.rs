@@ -1,8 +1,10 @@
 //! `numaio copy`: files from one place to another, checked on the way.
 
 mod again;
+mod bootstrap;
 mod channel;
 mod ends;
+mod event;
 mod filters;
 mod lists;
 mod local;
@@ -14,9 +16,12 @@ mod place;
 mod planned;
 mod remote;
 mod show;
+mod third;
+mod typed;
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::jobs::Note;
 use crate::output;
 use clap::{Args as ClapArgs, ValueEnum};
 use ends::End;
@@ -30,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use typed::Typed;
 
 /// Exit status if some files could not be moved, and the others were.
 pub const SOME_FAILED: u8 = 3;
@@ -37,12 +43,15 @@ pub const SOME_FAILED: u8 = 3;
 /// Move files: bulk, small and mixed, near their devices, checked by hashes.
 ///
 /// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync. Either side may be
-/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too. A file whose size and time are
+/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). A file whose size and time are
 /// the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
 /// its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct CopyArgs {
+    /// It comes first: what follows takes its options away
+    #[command(flatten)]
+    pub typed: Typed,
     /// From where, and last to where
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     pub paths: Vec<OsString>,
@@ -111,6 +120,21 @@ pub struct CopyArgs {
     /// The numaio on the other host, if it is not on the PATH of an ssh session
     #[arg(long, value_name = "PATH", default_value = "numaio")]
     pub remote_numaio: String,
+    /// Where the other host has no numaio, copy this one to ~/.cache/numaio there
+    #[arg(long)]
+    pub bootstrap: bool,
+    /// Between two other hosts: let the first one use your ssh agent to get to the second one
+    #[arg(long)]
+    pub forward_agent: bool,
+    /// End in order when standard input does; another numaio listens
+    #[arg(long, hide = true)]
+    pub attached: bool,
+    /// Do not note this transfer among the jobs of numaio jobs
+    #[arg(long)]
+    pub no_job: bool,
+    /// Where this transfer notes itself
+    #[arg(skip)]
+    pub note: Note,
 }
 
 impl CopyArgs {
@@ -183,6 +207,7 @@ Examples:
   numaio copy -a data/ /mnt/disk/data      what is in data, with all attributes
   numaio copy -r run1 run2 host:results/   two directories to another host
   numaio copy host:file .                  a file from there
+  numaio copy -a one:data/ two:data        from one host to another; the data does not come by here
 
 Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
 there; 130 interrupted, to be continued by the same command.";
@@ -236,13 +261,29 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
     let to = End::of(to)?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
+    if args.attached {
+        third::watch();
+    }
     let order = Order::new(common, args, &from, &to)?;
-    match (End::same_host(&from)?, &to.host) {
-        (None, None) => local::run(common, args, &order),
-        (Some(host), None) => Remote { common, args, order: &order, host: &host, is_source: false }.run(),
-        (None, Some(host)) => Remote { common, args, order: &order, host, is_source: true }.run(),
-        (Some(_), Some(_)) => Err(Failure::usage("both sides are on other hosts")
-            .hint("run numaio copy on one of them: ssh HOST numaio copy ...")),
+    if !args.no_job && !args.dry_run {
+        args.note.begin(common);
+    }
+    let ended = carry_out(common, args, &order, (&from, &to));
+    args.note.end(&ended);
+    ended
+}
+
+fn carry_out(
+    common: &Common,
+    args: &CopyArgs,
+    order: &Order,
+    (from, to): (&[End], &End),
+) -> Result<ExitCode, Failure> {
+    match (End::same_host(from)?, &to.host) {
+        (None, None) => local::run(common, args, order),
+        (Some(host), None) => Remote { common, args, order, host: &host, is_source: false }.run(),
+        (None, Some(host)) => Remote { common, args, order, host, is_source: true }.run(),
+        (Some(host), Some(_)) => third::run(common, args, order, (&host, to)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
+use super::event;
 use super::order::Order;
-use super::show::side_name;
 use super::{Placement, ShownArgs};
 use crate::args::{Common, Directions};
 use crate::commands::placing::{self, NearArgs};
@@ -97,7 +97,7 @@ impl Placed {
             json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
         };
         let crews: Vec<_> = crews.iter().map(crew).collect();
-        let event = json!({"event": "placement", "side": side_name(side), "by": self.by, "crews": crews});
+        let event = json!({"event": "placement", "side": event::side(side), "by": self.by, "crews": crews});
         format!("{event}\n")
     }
 
@@ -114,7 +114,7 @@ impl Placed {
             format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
         };
         let crews: Vec<String> = crews.iter().map(crew).collect();
-        format!("{}, placed by {}: {}", side_name(side), self.by, crews.join("; "))
+        format!("{}, placed by {}: {}", event::side(side), self.by, crews.join("; "))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One side on another host, reached by the system's ssh.
 
 use super::again::{wait, Again, Watched};
+use super::bootstrap;
 use super::channel::{directed, Choice, Lookup, Ours};
 use super::order::Order;
 use super::peer::{Answer, Ask, Call, LONGEST_LINE};
@@ -131,11 +132,12 @@ impl Remote<'_> {
     /// ssh, as `RSYNC_RSH` does for rsync.
     fn start(&self, show: &Show, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
         let (args, host) = (self.args, self.host);
-        let program = std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into());
+        let program = ssh::program();
+        let numaio = bootstrap::numaio(args, &program, host)?;
         let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
         let lookup = ours.as_ref().map(|_| Lookup::begin(&program, host));
-        let command = ssh::command(program, host, &args.remote_numaio, &["peer", "--copy"]);
-        let mut started = Started::begin(command, LAST, "it is Debian's openssh-client")?;
+        let command = ssh::command(program, host, &numaio, &["peer", "--copy"]);
+        let mut started = Started::begin(command, LAST, ssh::INSTALL)?;
         let (Some(mut to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the other side has no streams"));
         };
@@ -150,7 +152,7 @@ impl Remote<'_> {
             Err(_) => {
                 drop(to);
                 let failure = Failure::new(format!("no numaio answers on {host}"));
-                return Ok(Err(ssh::hinted(failure, host, started.status(), "")));
+                return Ok(Err(bootstrap::hinted(failure, host, started.status())));
             }
         };
         let lanes = ours.zip(lookup).map(|(ours, lookup)| {

@@ -1,20 +1,26 @@
 //! What a transfer says while it runs, and at its end.
 
+use super::event::{self, Change, End, Event};
 use super::manifest::Manifest;
 use super::{CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::jobs::Note;
 use crate::output;
 use numaio_machine::units::size_for_people;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::wire::{About, Problem, Reason, Side};
-use serde_json::json;
+use numaio_mover::wire::{About, Problem, Reason, Side, Text};
+use numaio_schema::JobTotals;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How often the line of progress is written anew.
 const EACH: Duration = Duration::from_millis(200);
+/// How often an event of progress is told.
+const EACH_EVENT: Duration = Duration::from_secs(1);
+/// What to do after a transfer that was cut.
+pub const GO_ON: &str = "the same command goes on where it ended";
 /// Problems that are shown again at the end.
 const SUMMARY: usize = 10;
 
@@ -32,6 +38,10 @@ pub struct Show {
     manifest: Option<Manifest>,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
+    /// Where what is shown is noted, too.
+    note: Note,
+    /// Whether another numaio listens.
+    attached: bool,
     /// Whether standard output still takes what is written.
     failure: Option<Failure>,
 }
@@ -52,6 +62,8 @@ impl Show {
             failed: 0,
             given_up: None,
             manifest: None,
+            note: args.note.clone(),
+            attached: args.attached,
             failure: None,
         }
         .with_manifest(args)
@@ -75,13 +87,43 @@ impl Show {
             let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
             self.print(&text);
         }
+        self.progress(&core.totals());
+    }
+
+    /// Shows and notes how far it is.
+    pub fn progress(&mut self, totals: &Totals) {
+        self.note.look(event::job_totals(totals));
         let now = Instant::now();
-        if self.progress && self.shown.is_none_or(|shown| now.duration_since(shown) >= EACH) {
-            self.shown = Some(now);
-            let line = line(&core.totals(), self.began.elapsed());
-            let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
-            let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
+        let each = if self.json { EACH_EVENT } else { EACH };
+        if !self.progress || self.shown.is_some_and(|shown| now.duration_since(shown) < each) {
+            return;
         }
+        self.shown = Some(now);
+        if self.json {
+            return self.print(&Event::Progress(event::job_totals(totals)).line());
+        }
+        let line = line(totals, self.began.elapsed());
+        let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+        let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
+    }
+
+    /// Shows what happened, as another numaio told it.
+    pub fn hear(&mut self, event: Event) {
+        // What a terminal would obey is taken out; in JSON it is escaped.
+        let clean =
+            |name: &str| if self.json { name.to_owned() } else { Text::new(name).as_str().to_owned() };
+        let text = match event {
+            Event::Did(change) | Event::Would(change) => {
+                Some(self.changed(Change { name: clean(&change.name), ..change }))
+            }
+            Event::Problem(problem) => {
+                let name = problem.name.as_deref().map(clean);
+                self.problem(&event::heard(&problem), name)
+            }
+            Event::Progress(totals) => return self.progress(&event::totals(totals)),
+            Event::End(_) | Event::Other => None,
+        };
+        self.print(&text.unwrap_or_default());
     }
 
     fn print(&mut self, text: &str) {
@@ -95,7 +137,7 @@ impl Show {
     }
 
     fn clear(&self) {
-        if self.progress && self.shown.is_some() {
+        if self.progress && !self.json && self.shown.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
@@ -138,48 +180,51 @@ impl Show {
     /// A line of standard output for something that happened.
     fn told(&mut self, report: &Report) -> Option<String> {
         match report {
-            Report::Moved { name, action, bytes } => match (self.json, self.verbose) {
-                (true, _) => {
-                    let name = name.to_string();
-                    let event = if self.rehearse { "would" } else { "did" };
-                    let value =
-                        json!({"event": event, "action": action.name(), "name": name, "bytes": bytes});
-                    Some(format!("{value}\n"))
-                }
-                (false, true) => {
-                    let would = if self.rehearse { "would be " } else { "" };
-                    Some(format!("{would}{}: {name}\n", action.name()))
-                }
-                (false, false) => None,
-            },
+            // Most are shown to nobody.
+            Report::Moved { .. } if !self.json && !self.verbose => None,
+            Report::Moved { name, action, bytes } => {
+                let (action, name) = (action.name().to_owned(), name.to_string());
+                Some(self.changed(Change { action, name, bytes: *bytes }))
+            }
             Report::There(there) => {
                 if let Some(Err(failure)) = self.manifest.as_mut().map(|manifest| manifest.add(there)) {
                     self.failure.get_or_insert(failure);
                 }
                 None
             }
-            Report::Problem(problem) => self.problem(problem),
+            Report::Problem(problem) => {
+                let name = match &problem.about {
+                    About::Transfer => None,
+                    About::File(_, name) | About::Name(name) => Some(name.to_string()),
+                };
+                self.problem(problem, name)
+            }
         }
     }
 
-    fn problem(&mut self, problem: &Problem) -> Option<String> {
-        let name = match &problem.about {
-            About::Transfer => {
-                self.given_up.get_or_insert_with(|| problem.clone());
-                None
-            }
-            About::File(_, name) | About::Name(name) => Some(name.to_string()),
-        };
-        self.failed += 1;
-        let side = side_name(problem.side);
-        if self.json {
-            let (reason, text) = (format!("{:?}", problem.reason), problem.text.as_str());
-            let value =
-                json!({"event": "problem", "name": name, "side": side, "reason": reason, "text": text});
-            return Some(format!("{value}\n"));
+    fn changed(&self, change: Change) -> String {
+        let would = if self.rehearse { "would be " } else { "" };
+        match (self.json, self.verbose) {
+            (true, _) if self.rehearse => Event::Would(change).line(),
+            (true, _) => Event::Did(change).line(),
+            (false, true) => format!("{would}{}: {}\n", change.action, change.name),
+            (false, false) => String::new(),
         }
-        if let Some(name) = name {
-            let line = format!("{name}: {} ({side})", problem.text.as_str());
+    }
+
+    /// `name` is what it is about; none for the transfer.
+    fn problem(&mut self, problem: &Problem, name: Option<String>) -> Option<String> {
+        if name.is_none() {
+            self.given_up.get_or_insert_with(|| problem.clone());
+        }
+        self.failed += 1;
+        let told = event::told(problem, name);
+        self.note.problem(told.clone());
+        if self.json {
+            return Some(Event::Problem(told).line());
+        }
+        if let Some(name) = told.name {
+            let line = format!("{name}: {} ({})", told.text, told.side);
             self.clear();
             // Errors are shown also where nothing else is.
             let _ = writeln!(io::stderr(), "numaio: {line}");
@@ -193,13 +238,10 @@ impl Show {
     pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
         self.clear();
         let seconds = self.began.elapsed().as_secs_f64();
+        let all = JobTotals { failed: self.failed, ..event::job_totals(totals) };
+        self.note.look(all);
         if self.json {
-            let value = json!({
-                "event": "end", "done": self.given_up.is_none(), "entries": totals.entries, "size": totals.size,
-                "moved": totals.moved, "unchanged": totals.unchanged, "removed": totals.removed,
-                "failed": self.failed, "bytes": totals.bytes, "resumed": totals.resumed, "seconds": seconds,
-            });
-            self.print(&format!("{value}\n"));
+            self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals: all }).line());
         } else if !self.quiet {
             let text = self.summary(totals, seconds);
             self.print(&text);
@@ -213,7 +255,8 @@ impl Show {
             return Err(failure);
         }
         match self.given_up.take() {
-            Some(problem) if problem.reason != Reason::Cancelled => Err(given_up(&problem)),
+            // The other numaio was told by its event.
+            Some(problem) if problem.reason != Reason::Cancelled && !self.attached => Err(given_up(&problem)),
             Some(_) => Ok((self.failed, true)),
             None => Ok((self.failed, false)),
         }
@@ -241,19 +284,14 @@ impl Show {
 
 /// Why a transfer was given up.
 fn given_up(problem: &Problem) -> Failure {
-    let failure =
-        Failure::new(format!("the transfer ended: {} ({})", problem.text.as_str(), side_name(problem.side)));
+    let failure = Failure::new(format!(
+        "the transfer ended: {} ({})",
+        problem.text.as_str(),
+        event::side(problem.side)
+    ));
     match problem.reason {
         Reason::Protocol => failure.hint("use the same numaio at both ends"),
-        _ => failure.hint("the same command goes on where it ended"),
-    }
-}
-
-/// What people call a side.
-pub fn side_name(side: Side) -> &'static str {
-    match side {
-        Side::Source => "source",
-        Side::Sink => "destination",
+        _ => failure.hint(GO_ON),
     }
 }
 

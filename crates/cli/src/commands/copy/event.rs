@@ -1,0 +1,127 @@
+//! What a transfer tells programs: a line of JSON for everything that happens.
+
+use numaio_mover::report::Totals;
+use numaio_mover::wire::{About, Problem, Reason, Side, Text};
+use numaio_schema::{JobProblem, JobTotals};
+use serde::{Deserialize, Serialize};
+
+/// A line of `--json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// Something was made, changed or removed at the destination.
+    Did(Change),
+    /// It would be, in a rehearsal.
+    Would(Change),
+    /// Something went wrong.
+    Problem(JobProblem),
+    /// How far it is; with `--progress`.
+    Progress(JobTotals),
+    /// It is over.
+    End(End),
+    /// What a newer numaio may tell.
+    #[serde(other)]
+    Other,
+}
+
+/// What was done to something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// `copied`, `made`, `attributes` or `removed`.
+    pub action: String,
+    /// Its name below the destination.
+    pub name: String,
+    /// Bytes of data that were moved for it.
+    pub bytes: u64,
+}
+
+/// How a transfer ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Whether it was not given up.
+    pub done: bool,
+    /// How long it took.
+    pub seconds: f64,
+    #[serde(flatten)]
+    pub totals: JobTotals,
+}
+
+impl Event {
+    /// The line.
+    pub fn line(&self) -> String {
+        // A struct of texts and numbers has no way to fail.
+        let mut line = serde_json::to_string(self).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+}
+
+/// A problem for people and programs; `name` is what it is about.
+pub fn told(problem: &Problem, name: Option<String>) -> JobProblem {
+    JobProblem {
+        name,
+        side: side(problem.side).to_owned(),
+        reason: format!("{:?}", problem.reason),
+        text: problem.text.as_str().to_owned(),
+    }
+}
+
+/// A problem that another numaio told.
+pub fn heard(problem: &JobProblem) -> Problem {
+    let is_it = |reason: &&Reason| format!("{reason:?}") == problem.reason;
+    let from_source = problem.side == side(Side::Source);
+    Problem {
+        about: About::Transfer,
+        side: if from_source { Side::Source } else { Side::Sink },
+        reason: Reason::ALL.iter().find(is_it).copied().unwrap_or(Reason::Other),
+        text: Text::new(&problem.text),
+    }
+}
+
+/// The word for a side.
+pub fn side(side: Side) -> &'static str {
+    match side {
+        Side::Source => "source",
+        Side::Sink => "destination",
+    }
+}
+
+/// How far a transfer is, as it is told.
+pub fn job_totals(totals: &Totals) -> JobTotals {
+    let Totals { entries, size, moved, unchanged, removed, failed, bytes, resumed } = *totals;
+    JobTotals { entries, size, moved, unchanged, removed, failed, bytes, resumed }
+}
+
+/// How far a transfer is, as it was told.
+pub fn totals(totals: JobTotals) -> Totals {
+    let JobTotals { entries, size, moved, unchanged, removed, failed, bytes, resumed } = totals;
+    Totals { entries, size, moved, unchanged, removed, failed, bytes, resumed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let totals = JobTotals { entries: 3, bytes: 7, ..JobTotals::default() };
+        let change = Change { action: "copied".into(), name: "a\\nb".into(), bytes: 7 };
+        let problem = JobProblem {
+            name: None,
+            side: "source".into(),
+            reason: "NoSpace".into(),
+            text: "no space".into(),
+        };
+        for event in [
+            Event::Did(change),
+            Event::Problem(problem.clone()),
+            Event::Progress(totals),
+            Event::End(End { done: true, seconds: 0.5, totals }),
+        ] {
+            assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);
+        }
+        let newer = "{\"event\": \"weather\", \"sun\": true}";
+        assert_eq!(serde_json::from_str::<Event>(newer).expect("an event"), Event::Other);
+        assert_eq!(told(&heard(&problem), None), problem);
+    }
+}

@@ -1,0 +1,192 @@
+//! Both sides on other hosts: the numaio there copies, and tells us what happens.
+
+use super::bootstrap;
+use super::ends::End;
+use super::event::Event;
+use super::order::Order;
+use super::show::Show;
+use super::{event, exit, CopyArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::ssh::{self, Agent, Started};
+use numaio_linux::interrupt::interrupted;
+use numaio_mover::wire::{Reason, Text};
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long the other side may take to end when it has told its end.
+const LAST: Duration = Duration::from_secs(10);
+const LOOK_EACH: Duration = Duration::from_millis(100);
+/// Longest line of an event: a name of 4,095 bytes, each of them escaped, is far below it.
+const LONGEST_LINE: u64 = 1 << 20;
+/// Events that wait to be shown.
+const WAITING: usize = 1024;
+
+/// Copies on `host`, where the sources are.
+pub fn run(
+    common: &Common,
+    args: &CopyArgs,
+    order: &Order,
+    (host, to): (&str, &End),
+) -> Result<ExitCode, Failure> {
+    if let Some(option) = args.typed.files.first() {
+        return Err(Failure::usage(format!("{option} names a file here, and the transfer runs on {host}"))
+            .hint(format!("run it there: ssh {host} numaio copy ...")));
+    }
+    let program = ssh::program();
+    let numaio = bootstrap::numaio(args, &program, host)?;
+    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
+    let agent = if args.forward_agent { Agent::Forwarded } else { Agent::Here };
+    let command = ssh::shell(&program, host, &line, agent);
+    let mut far = Started::begin_heard(command, LAST, ssh::INSTALL)?;
+    let (Some(stdout), Some(stderr)) = (far.stdout.take(), far.stderr.take()) else {
+        return Err(Failure::new("the other side has no streams"));
+    };
+    let name = host.to_owned();
+    let words = thread::spawn(move || pass_on(stderr, &name));
+    let mut show = Show::new(common, args);
+    let end = listen(&mut far, stdout, &mut show);
+    let status = far.status();
+    drop(words.join());
+    let Some(end) = end? else { return Err(no_end(host, status)) };
+    let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
+    let (failed, given_up) = show.end(&event::totals(end.totals))?;
+    if cancelled && !interrupted() {
+        return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(super::show::GO_ON));
+    }
+    Ok(exit(failed, given_up))
+}
+
+/// What the other numaio is told. It ends in order when its standard input does.
+fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsString> {
+    let mut words: Vec<OsString> =
+        ["copy", "--attached", "--json", "--progress", "--no-job"].map(OsString::from).to_vec();
+    words.extend(args.typed.options.iter().cloned());
+    words.push("--".into());
+    words.extend(order.from.iter().map(|path| local(path)));
+    words.push(match &to.host {
+        Some(other) if other != host => {
+            let mut word = OsString::from(format!("{other}:"));
+            word.push(OsString::from_vec(to.path.clone()));
+            word
+        }
+        // There it is no other host.
+        _ => local(&to.path),
+    });
+    words
+}
+
+/// A path that nobody takes for that of another host.
+fn local(path: &[u8]) -> OsString {
+    let has_colon = path.split(|&byte| byte == b'/').next().is_some_and(|first| first.contains(&b':'));
+    let begin: &[u8] = if has_colon { b"./" } else { b"" };
+    OsString::from_vec([begin, path].concat())
+}
+
+/// Shows what the other side tells until its end; none if there was none.
+fn listen(
+    far: &mut Started,
+    from: impl Read + Send + 'static,
+    show: &mut Show,
+) -> Result<Option<event::End>, Failure> {
+    let events = events(from);
+    loop {
+        if interrupted() {
+            // It ends in order, and tells so.
+            far.stdin = None;
+        }
+        match events.recv_timeout(LOOK_EACH) {
+            Ok(Ok(Event::End(end))) => return Ok(Some(end)),
+            Ok(Ok(event)) => show.hear(event),
+            Ok(Err(failure)) => return Err(failure),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+        }
+    }
+}
+
+/// Reads events in a thread of its own.
+fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
+    let (sender, events) = sync_channel(WAITING);
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        loop {
+            let mut line = Vec::new();
+            match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let event = serde_json::from_slice(&line).map_err(|error| {
+                Failure::new(format!("the other side tells no events: {error}")).hint(
+                    "use the same numaio on all hosts, and a shell there that prints nothing when it begins",
+                )
+            });
+            let is_over = event.is_err();
+            if sender.send(event).is_err() || is_over {
+                return;
+            }
+        }
+    });
+    events
+}
+
+/// Words of the other side for people, with who says them.
+fn pass_on(from: impl Read, host: &str) {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_end();
+        let words = match line.strip_prefix("numaio: ") {
+            Some(words) => format!("numaio: {host}: {words}"),
+            None => format!("{host}: {line}"),
+        };
+        // What a terminal would obey is taken out.
+        let _ = writeln!(io::stderr(), "{}", Text::new(&words).as_str());
+    }
+}
+
+/// Why the other side ended without an end.
+fn no_end(host: &str, status: Option<i32>) -> Failure {
+    match status {
+        Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
+            bootstrap::hinted(Failure::new(format!("no numaio answers on {host}")), host, status)
+        }
+        // It said why, and that was passed on.
+        Some(status @ 1..=2) => {
+            Failure { code: status as u8, ..Failure::new(format!("numaio on {host} could not do it")) }
+        }
+        _ => Failure::new(format!("numaio on {host} was ended")).hint(super::show::GO_ON),
+    }
+}
+
+/// Ends this process in order when the one that started it through ssh is gone, or closes our standard input.
+pub fn watch() {
+    thread::spawn(|| {
+        drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
+        numaio_linux::interrupt::request();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_there_names_no_further_host() {
+        let cases: [(&[u8], &str); 4] =
+            [(b"a:b", "./a:b"), (b"a/b:c", "a/b:c"), (b"/a:b", "/a:b"), (b".", ".")];
+        for (path, wanted) in cases {
+            assert_eq!(local(path), wanted);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The options of a copy as they were typed, to hand them on to another numaio.
+
+use super::CopyArgs;
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::ffi::OsString;
+
+/// What another numaio is not told: it shows nothing, notes nothing, and its own options are added.
+const OURS: [&str; 6] = ["json", "verbose", "progress", "no_job", "attached", "forward_agent"];
+
+/// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
+/// are among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Typed {
+    pub options: Vec<OsString>,
+    /// Names of options that name a FILE, which is on this host.
+    pub files: Vec<String>,
+}
+
+impl Typed {
+    fn of(command: &Command, matches: &ArgMatches) -> Self {
+        let mut options: Vec<(usize, OsString)> = Vec::new();
+        let mut files = Vec::new();
+        for arg in command.get_arguments() {
+            let id = arg.get_id().as_str();
+            let Some(long) = arg.get_long().filter(|_| !OURS.contains(&id)) else { continue };
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE")) {
+                files.push(format!("--{long}"));
+            }
+            let indices = matches.indices_of(id).into_iter().flatten();
+            if matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) {
+                options.extend(indices.map(|index| (index, format!("--{long}").into())));
+                continue;
+            }
+            let values = matches.get_raw(id).into_iter().flatten();
+            options.extend(indices.zip(values).map(|(index, value)| {
+                let mut option = OsString::from(format!("--{long}="));
+                option.push(value);
+                (index, option)
+            }));
+        }
+        options.sort();
+        Self { options: options.into_iter().map(|(_, option)| option).collect(), files }
+    }
+}
+
+impl Args for Typed {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for Typed {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self::of(&CopyArgs::augment_args(Command::new("copy")), matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    #[test]
+    fn options_come_in_their_order_and_without_ours() {
+        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -n a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+        let typed = CopyArgs::from_arg_matches(&matches).expect("options").typed;
+        let wanted = ["--archive", "--exclude=x", "--bwlimit=10M", "--include=y", "--exclude=z", "--dry-run"];
+        assert_eq!(typed.options, wanted.map(OsString::from));
+        assert!(typed.files.is_empty());
+    }
+
+    #[test]
+    fn files_of_this_host_are_known() {
+        let command = Command::new("copy").arg(Arg::new("list").long("list").value_name("FILE"));
+        let matches = command.clone().try_get_matches_from(["copy", "--list=names"]).expect("options");
+        assert_eq!(Typed::of(&command, &matches).files, ["--list"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! The transfers of this user: where they are noted, and how they are found again.
+//!
+//! `jobs/NUMBER.json` in the folder of our state. A file is replaced whole, so whoever is killed at whatever moment leaves
+//! one that can be read.
+
+mod note;
+
+pub use note::{environment, Note};
+
+use crate::failure::Failure;
+use crate::store;
+use numaio_linux::Root;
+use numaio_machine::control::boot_id;
+use numaio_machine::process;
+use numaio_machine::topology::hostname;
+use numaio_schema::{Job, JobProcess, JobState, Word};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most jobs that are kept; those that run are kept always.
+const MOST: usize = 100;
+/// How long a job is kept that nobody goes on with.
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+/// Most bytes that are read of a job: [`Job::MOST_PROBLEMS`] with the longest names and words.
+const LARGEST: u64 = 64 << 20;
+
+/// Where jobs are noted; none where there is no place for our state.
+fn folder() -> Option<PathBuf> {
+    Some(store::state_dir()?.join("jobs"))
+}
+
+fn file(folder: &Path, id: u32) -> PathBuf {
+    folder.join(format!("{id}.json"))
+}
+
+/// Numbers of all jobs, ascending.
+fn numbers(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |name: &OsStr| name.to_str()?.strip_suffix(".json")?.parse().ok();
+    let mut numbers: Vec<u32> = entries.filter_map(|entry| number(&entry.file_name())).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// All jobs, oldest first, and what is wrong with files that are none.
+pub fn all() -> (Vec<Job>, Vec<Failure>) {
+    let Some(folder) = folder() else { return Default::default() };
+    let here = Here::look();
+    let (mut jobs, mut failures) = (Vec::new(), Vec::new());
+    for id in numbers(&folder) {
+        match read(&file(&folder, id), &here) {
+            Ok(Some(job)) => jobs.push(job),
+            // Another process took it away meanwhile.
+            Ok(None) => {}
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (jobs, failures)
+}
+
+/// The job of this number.
+pub fn find(id: u32) -> Result<Job, Failure> {
+    let found = match folder() {
+        Some(folder) => read(&file(&folder, id), &Here::look())?,
+        None => None,
+    };
+    found.ok_or_else(|| Failure::usage(format!("there is no job {id}")).hint("numaio jobs lists them"))
+}
+
+/// A job as it is now: one whose process is gone without an end was cut. None if there is no such file.
+fn read(path: &Path, here: &Here) -> Result<Option<Job>, Failure> {
+    let Some(job) = as_noted(path)? else { return Ok(None) };
+    if here.may_run(&job) {
+        return Ok(Some(job));
+    }
+    // It may have ended, and said so, since it was read.
+    Ok(as_noted(path)?.map(|mut job| {
+        if job.state.is_alive() {
+            job.state = JobState::Cut;
+            job.why = "its process is gone".to_owned();
+        }
+        job
+    }))
+}
+
+fn as_noted(path: &Path) -> Result<Option<Job>, Failure> {
+    let mut text = String::new();
+    match File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| Failure::file(path, error))?,
+    };
+    let job = Job::from_json(&text).map_err(|error| Failure::file(path, format!("it is no job: {error}")))?;
+    Ok(Some(job))
+}
+
+/// Makes room: ended jobs beyond the newest [`MOST`], those of more than [`LONGEST`] ago, and what a kill left behind.
+fn prune(folder: &Path, now: SystemTime) {
+    let entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    let is_old = |entry: &fs::DirEntry| {
+        let written = entry.metadata().and_then(|found| found.modified());
+        written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > LONGEST))
+    };
+    let left = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
+    entries.iter().filter(left).for_each(|entry| drop(fs::remove_file(entry.path())));
+    let numbers = numbers(folder);
+    let surplus = &numbers[..numbers.len().saturating_sub(MOST)];
+    let here = Here::look();
+    for entry in &entries {
+        let path = entry.path();
+        let is_surplus = surplus.iter().any(|id| file(folder, *id) == path);
+        if !is_surplus && !is_old(entry) || path.extension() != Some(OsStr::new("json")) {
+            continue;
+        }
+        let runs = read(&path, &here).is_ok_and(|job| job.is_some_and(|job| job.state.is_alive()));
+        if !runs {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+/// This host, and this start of its kernel.
+struct Here {
+    root: Option<Root>,
+    boot: Option<String>,
+    host: String,
+}
+
+impl Here {
+    fn look() -> Self {
+        let root = Root::live().ok();
+        let boot = root.as_ref().and_then(|root| boot_id(root));
+        Self { host: root.as_ref().map(|root| hostname(root)).unwrap_or_default(), boot, root }
+    }
+
+    /// Whether its process is there, or is on a host that cannot be asked.
+    fn may_run(&self, job: &Job) -> bool {
+        let JobProcess { pid, began, boot, host } = &job.process;
+        let Some(root) = &self.root else { return true };
+        *host != self.host || *boot == self.boot && process::began(root, *pid) == Some(*began)
+    }
+
+    /// This process.
+    fn process(&self) -> JobProcess {
+        let pid = std::process::id();
+        let began = self.root.as_ref().and_then(|root| process::began(root, pid)).unwrap_or(0);
+        JobProcess { pid, began, boot: self.boot.clone(), host: self.host.clone() }
+    }
+}
+
+/// Whether the process of a job is on this host.
+pub fn is_here(job: &Job) -> bool {
+    Here::look().host == job.process.host
+}
+
+/// Bytes as a word of a job.
+pub fn word(bytes: &OsStr) -> Word {
+    match bytes.to_str() {
+        Some(text) => Word::Text(text.to_owned()),
+        None => Word::Bytes(bytes.as_bytes().to_vec()),
+    }
+}
+
+/// A word of a job as it was typed.
+pub fn typed(word: &Word) -> OsString {
+    match word {
+        Word::Text(text) => text.into(),
+        Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

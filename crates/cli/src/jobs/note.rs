@@ -1,0 +1,190 @@
+//! How a transfer notes itself while it runs.
+
+use super::{file, folder, now, numbers, prune, word, Here};
+use crate::args::Common;
+use crate::failure::{self, Failure};
+use crate::{output, store};
+use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often what changed is written.
+const EACH: Duration = Duration::from_secs(2);
+
+/// Variables that change what a transfer does.
+const ENVIRONMENT: [&str; 1] = ["NUMAIO_SSH"];
+
+/// Where a transfer notes itself; nowhere, if nobody began.
+#[derive(Debug, Clone, Default)]
+pub struct Note(Arc<Mutex<Option<Noted>>>);
+
+#[derive(Debug)]
+struct Noted {
+    job: Job,
+    path: PathBuf,
+    began: Instant,
+    written: Instant,
+}
+
+impl Note {
+    /// Begins to note what was typed as a new job, or goes on with the job that was given to [`resume`](Self::resume). A
+    /// transfer that cannot be noted is carried out all the same.
+    pub fn begin(&self, common: &Common) {
+        if self.noted().is_some() {
+            return;
+        }
+        match begin() {
+            Ok(noted) => *self.noted() = Some(noted),
+            Err(failure) => output::remark(
+                common,
+                &format!("this transfer is not among the jobs: {}; --no-job leaves it out", failure.message),
+            ),
+        }
+    }
+
+    /// Notes the transfer as a further run of a job.
+    pub fn resume(&self, mut job: Job) -> Result<(), Failure> {
+        let folder = folder().ok_or_else(no_place)?;
+        let path = file(&folder, job.id);
+        job.numaio = env!("CARGO_PKG_VERSION").to_owned();
+        job.process = Here::look().process();
+        job.environment = environment().collect();
+        job.state = JobState::Running;
+        job.why = String::new();
+        job.runs = job.runs.saturating_add(1);
+        job.totals = JobTotals::default();
+        job.problems.clear();
+        job.add_line(now(), "resumed".to_owned());
+        let mut noted = Noted { job, path, began: Instant::now(), written: Instant::now() };
+        noted.write().map_err(|error| failure::unwritten(&noted.path, &error))?;
+        *self.noted() = Some(noted);
+        Ok(())
+    }
+
+    /// Notes how far the transfer is.
+    pub fn look(&self, totals: JobTotals) {
+        self.change(|noted| {
+            noted.job.totals = totals;
+            if numaio_linux::interrupt::interrupted() && noted.job.state == JobState::Running {
+                noted.job.state = JobState::Ending;
+                noted.job.add_line(now(), "asked to end".to_owned());
+                return true;
+            }
+            false
+        });
+    }
+
+    /// Notes what went wrong.
+    pub fn problem(&self, problem: JobProblem) {
+        self.change(|noted| {
+            noted.job.add_problem(problem);
+            false
+        });
+    }
+
+    /// Notes how it ended.
+    pub fn end(&self, ended: &Result<ExitCode, Failure>) {
+        self.change(|noted| {
+            let (state, why) = outcome(ended, &noted.job.totals);
+            let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
+            noted.job.state = state;
+            noted.job.why = why;
+            noted.job.add_line(now(), line);
+            true
+        });
+    }
+
+    /// Changes what is noted, and writes it if `change` says that it must be at once, or if it is time to.
+    fn change(&self, change: impl FnOnce(&mut Noted) -> bool) {
+        let mut noted = self.noted();
+        let Some(noted) = noted.as_mut() else { return };
+        let at_once = change(noted);
+        if at_once || noted.written.elapsed() >= EACH {
+            // A disk that is full for the moment is no reason to end a transfer.
+            drop(noted.write());
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Option<Noted>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Noted {
+    fn write(&mut self) -> std::io::Result<()> {
+        self.written = Instant::now();
+        self.job.noted = now();
+        self.job.seconds = self.began.elapsed().as_secs_f64();
+        store::note(&self.path, &json(&self.job)?)
+    }
+}
+
+fn json(job: &Job) -> std::io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec_pretty(job)?)
+}
+
+fn no_place() -> Failure {
+    Failure::new("there is no place to note it").hint("set XDG_STATE_HOME or HOME")
+}
+
+/// Those of them that are set.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    ENVIRONMENT.into_iter().filter_map(value)
+}
+
+/// A new job, which gets the next number.
+fn begin() -> Result<Noted, Failure> {
+    let folder = folder().ok_or_else(no_place)?;
+    // Commands and names of files are nobody else's business.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| Failure::file(&folder, error))?;
+    prune(&folder, SystemTime::now());
+    let directory = std::env::current_dir().map_err(Failure::new)?;
+    let mut job = Job {
+        schema: JOB_SCHEMA.to_owned(),
+        id: numbers(&folder).last().map_or(1, |last| last.saturating_add(1)),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args_os().skip(1).map(|typed| word(&typed)).collect(),
+        directory: word(directory.as_os_str()),
+        environment: environment().collect(),
+        process: Here::look().process(),
+        state: JobState::Running,
+        why: String::new(),
+        began: now(),
+        noted: now(),
+        seconds: 0.0,
+        runs: 1,
+        totals: JobTotals::default(),
+        problems: Vec::new(),
+        log: Vec::new(),
+    };
+    job.add_line(job.began, "began".to_owned());
+    loop {
+        let path = file(&folder, job.id);
+        let failed = |error| failure::unwritten(&path, &error);
+        let content = json(&job).map_err(failed)?;
+        if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
+            return Ok(Noted { job, path, began: Instant::now(), written: Instant::now() });
+        }
+        // Another transfer began at the same time.
+        job.id = job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "it is the last number"))?;
+    }
+}
+
+/// How a transfer ended, by what it tells the shell.
+fn outcome(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
+    match ended {
+        Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),
+        Ok(code) if *code == ExitCode::from(failure::INTERRUPTED) => {
+            (JobState::Cut, "it was interrupted".to_owned())
+        }
+        Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
+        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Cut, failure.message.clone()),
+        Err(failure) => (JobState::Failed, failure.message.clone()),
+    }
+}

@@ -1,0 +1,232 @@
+//! Transfers between two other hosts, and to hosts without numaio. A program in place of ssh gives each host a folder.
+
+mod support;
+
+use numaio_schema::{Job, JobState};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{Home, Said};
+
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
+
+/// Hosts are folders below `hosts`; one that has none is not reached. Who starts what is noted.
+const SSH: &str = "#!/bin/sh
+while [ \"$1\" != -- ]; do [ \"$1\" = -A ] && echo $* >>\"$HERE/agents\"; shift; done
+cd \"$HERE/hosts/$2\" || exit 255
+echo $$ >>\"$HERE/hosts/$2.pids\"
+export HOME=\"$HERE/hosts/$2\"
+shift 2
+exec sh -c \"$*\"
+";
+
+struct Hosts {
+    home: Home,
+    ssh: String,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let home = Home::new();
+        for host in ["one", "two"] {
+            fs::create_dir_all(home.0.join("hosts").join(host)).expect("a folder");
+        }
+        let ssh = home.file("ssh", SSH);
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        Self { home, ssh }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command_by(&[], args);
+        command.env("NUMAIO_SSH", &self.ssh).env("HERE", &self.home.0);
+        command
+    }
+
+    fn copy(&self, args: &[&str]) -> Said {
+        let args = [&["copy", "--remote-numaio", NUMAIO], args].concat();
+        Said::of(self.command(&args).output().expect("numaio"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.0.join("hosts").join(name)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// Whether somebody still runs who was started on a host.
+    fn is_busy(&self, host: &str) -> bool {
+        let root = numaio_linux::Root::live().expect("a root");
+        let pids = fs::read_to_string(self.path(&format!("{host}.pids"))).unwrap_or_default();
+        let mut pids = pids.lines().filter_map(|pid| pid.parse().ok());
+        pids.any(|pid| numaio_machine::process::began(&root, pid).is_some())
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        serde_json::from_str(&self.home.run(&["jobs", "--json"]).ok()).expect("jobs")
+    }
+}
+
+fn until(ready: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !ready() {
+        assert!(began.elapsed() < Duration::from_secs(300), "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn content(mib: usize) -> Vec<u8> {
+    (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect()
+}
+
+#[test]
+fn files_go_from_one_host_to_another() {
+    let hosts = Hosts::new();
+    hosts.write("one/src/d/file", b"content");
+    hosts.write("one/src/left.o", b"object");
+    hosts.write("one/src/kept.o", b"object");
+    hosts.write("one/it's a:b", b"odd");
+    let odd = hosts.path("one/src").join(OsStr::from_bytes(b"\xff\n "));
+    fs::write(&odd, b"bytes").expect("a file");
+    let rules = ["--include=kept.o", "--exclude", "*.o"];
+    let said = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
+    let out = said.ok();
+    assert!(out.contains("copied: d/file\n") && out.contains("copied: \\xff\\n \n"), "{out}");
+    assert!(!out.contains('\u{1b}') && out.contains(" moved, ") && !out.contains("failed"), "{out}");
+    let there = |name: &str| fs::read(hosts.path("two/dst").join(name)).ok();
+    assert_eq!(there("d/file"), Some(b"content".to_vec()));
+    assert_eq!(there("it's a:b"), Some(b"odd".to_vec()));
+    assert!(there("kept.o").is_some() && there("left.o").is_none());
+    assert!(hosts.path("two/dst").join(odd.file_name().expect("a name")).exists());
+    // It is one job, here.
+    let jobs = hosts.jobs();
+    assert_eq!((jobs.len(), jobs[0].state, jobs[0].totals.bytes), (1, JobState::Done, 7 + 6 + 3 + 5));
+    assert!(!hosts.path("one/.local").exists() && !hosts.home.0.join("agents").exists());
+    // As if it were local: events, rehearsals, and a second time.
+    let out = hosts.copy(&["-a", "--json", "one:src/", "two:dst"]).ok();
+    let lines: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    assert_eq!(lines[0]["name"], "left.o");
+    let end = lines.last().expect("an end");
+    assert_eq!((&end["event"], &end["moved"], &end["done"]), (&"end".into(), &1.into(), &true.into()));
+    let out = hosts.copy(&["-n", "--forward-agent", "one:src/kept.o", "two:new"]).ok();
+    assert!(out.starts_with("1 would be moved") && !hosts.path("two/new").exists(), "{out}");
+    assert!(hosts.home.0.join("agents").exists());
+    // On one host it goes through no further ssh.
+    hosts.copy(&["-r", "one:src/d", "one:copy"]).ok();
+    assert!(hosts.path("one/copy/d/file").exists());
+}
+
+#[test]
+fn who_failed_is_told() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    let said = hosts.copy(&["one:file", "one:absent", "two:dst"]);
+    said.failed(3, &["numaio: absent: ", "(source)"]);
+    assert!(hosts.path("two/dst/file").exists());
+    hosts.copy(&["one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
+    hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
+    hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "try ssh three true"]);
+    let said = hosts.command(&["copy", "one:file", "two:to"]).output().expect("numaio");
+    Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    // Whoever prints something else than events is no numaio.
+    let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).output();
+    Said::of(echo.expect("numaio")).failed(1, &["tells no events"]);
+    assert!(hosts.jobs().iter().all(|job| job.state == JobState::Failed));
+}
+
+#[test]
+fn an_end_here_is_an_end_there() {
+    let hosts = Hosts::new();
+    let large = content(24);
+    hosts.write("one/src/large", &large);
+    let part = || {
+        let entries = fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
+    };
+    for signal in ["-INT", "-KILL"] {
+        let args = ["copy", "--remote-numaio", NUMAIO, "-r", "--bwlimit", "2M", "one:src/", "two:dst"];
+        let mut command = hosts.command(&args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+        let before = part();
+        until(|| part() >= before + (2 << 20));
+        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(kill.expect("kill").success());
+        let code = child.wait().expect("ended").code();
+        assert_eq!(code, (signal == "-INT").then_some(130));
+        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"));
+        assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
+    }
+    let states: Vec<JobState> = hosts.jobs().into_iter().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Cut, JobState::Cut]);
+    hosts.copy(&["-r", "one:src/", "two:dst"]).ok();
+    assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
+}
+
+#[test]
+fn numaio_is_brought_to_a_host_without_it() {
+    let hosts = Hosts::new();
+    hosts.home.file("f", "content");
+    let copy = |args: &[&str]| Said::of(hosts.command(args).output().expect("numaio"));
+    copy(&["copy", "f", "one:g"]).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    copy(&["copy", "--bootstrap", "f", "one:g"]).ok();
+    assert_eq!(fs::read(hosts.path("one/g")).ok(), Some(b"content".to_vec()));
+    let folder = hosts.path("one/.cache/numaio");
+    let entries = || fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
+    let brought: Vec<PathBuf> = entries().collect();
+    assert_eq!(brought.len(), 1, "{brought:?}");
+    let found = fs::metadata(&brought[0]).expect("a file");
+    let mode = fs::metadata(&folder).expect("a folder").mode();
+    assert_eq!((found.mode() & 0o777, mode & 0o777), (0o700, 0o700));
+    // It is there now.
+    copy(&["copy", "--bootstrap", "one:g", "h"]).ok();
+    assert_eq!(fs::metadata(&brought[0]).expect("a file").ino(), found.ino());
+    // One that was damaged is not started.
+    fs::write(&brought[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
+    copy(&["copy", "--bootstrap", "one:g", "i"]).ok();
+    assert!(!hosts.path("one/started").exists());
+    assert_eq!(fs::metadata(&brought[0]).expect("a file").len(), found.len());
+    // Both of two.
+    fs::remove_dir_all(&folder).expect("removed");
+    copy(&["copy", "--bootstrap", "one:g", "two:g"]).ok();
+    assert!(hosts.path("two/g").exists() && hosts.path("two/.cache/numaio").exists());
+    // One that is there is taken.
+    fs::remove_dir_all(&folder).expect("removed");
+    hosts.copy(&["--bootstrap", "f", "one:j"]).ok();
+    assert!(!folder.exists());
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_bootstrap_is_told() {
+    let hosts = Hosts::new();
+    hosts.home.file("f", "content");
+    let bin = hosts.home.0.join("bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let program = |name: &str, script: &str| {
+        let path = hosts.home.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    };
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let copy = |host: &str| {
+        let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
+        Said::of(command.env("PATH", &path).output().expect("numaio"))
+    };
+    copy("three:g").failed(1, &["three does not tell what it is", "try ssh three true"]);
+    program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
+    copy("one:g").failed(1, &["one is Linux riscv64", "--remote-numaio"]);
+    fs::remove_file(bin.join("uname")).expect("removed");
+    program("sha256sum", "cat >/dev/null; echo 1234 -");
+    copy("one:g").failed(1, &["could not hash it"]);
+    fs::remove_file(bin.join("sha256sum")).expect("removed");
+    fs::remove_dir_all(hosts.path("one/.cache")).expect("removed");
+    fs::write(hosts.path("one/.cache"), "in the way").expect("a file");
+    copy("one:g").failed(1, &["could not make the folder"]);
+    assert!(!hosts.path("one/g").exists());
+}

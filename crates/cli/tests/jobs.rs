@@ -1,0 +1,285 @@
+//! `numaio jobs`: what transfers note of themselves, whoever is killed, and what can be done with it.
+
+mod support;
+
+use numaio_schema::{Job, JobState, Word};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use support::{Home, Said};
+
+fn store(home: &Home) -> PathBuf {
+    home.0.join("state/numaio/jobs")
+}
+
+/// The job of this number as it is noted.
+fn noted(home: &Home, id: u32) -> Job {
+    let text = fs::read_to_string(store(home).join(format!("{id}.json"))).expect("a job's file");
+    Job::from_json(&text).expect("a job")
+}
+
+fn write(home: &Home, job: &Job) {
+    fs::create_dir_all(store(home)).expect("a folder");
+    let text = serde_json::to_string(job).expect("JSON");
+    fs::write(store(home).join(format!("{}.json", job.id)), text).expect("a file");
+}
+
+/// A job as numaio shows it.
+fn shown(home: &Home, id: u32) -> Job {
+    Job::from_json(&home.run(&["jobs", "show", &id.to_string(), "--json"]).ok()).expect("a job")
+}
+
+fn list(home: &Home) -> Vec<Job> {
+    serde_json::from_str(&home.run(&["jobs", "--json"]).ok()).expect("jobs")
+}
+
+fn large(home: &Home, mib: usize) {
+    fs::create_dir_all(home.0.join("src")).expect("a folder");
+    let content: Vec<u8> = (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
+    fs::write(home.0.join("src/large"), content).expect("a file");
+}
+
+fn same(home: &Home, to: &str) {
+    let read = |name: &str| fs::read(home.0.join(name).join("large")).expect("a file");
+    assert!(read("src") == read(to), "what arrived differs");
+}
+
+/// Starts a copy that takes long, and waits until it has written as much.
+fn slow(home: &Home, to: &str, rate: &str, bytes: u64) -> Child {
+    let mut command = home.command_by(&[], &["copy", "-r", "--bwlimit", rate, "src/", to]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+    let written = || {
+        use std::os::unix::fs::MetadataExt;
+        let entries = fs::read_dir(home.0.join(to)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
+    };
+    until(|| written() >= bytes);
+    child
+}
+
+fn until(ready: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !ready() {
+        assert!(began.elapsed() < Duration::from_secs(300), "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_copy_notes_itself() {
+    let home = Home::new();
+    home.file("f", "content");
+    assert!(home.run(&["jobs"]).ok().contains("no jobs"));
+    home.run(&["copy", "f", "g"]).ok();
+    home.run(&["copy", "--dry-run", "f", "h"]).ok();
+    home.run(&["copy", "--no-job", "f", "h"]).ok();
+    home.run(&["copy", "-r", "absent", "f", "to"]).failed(3, &["absent"]);
+    home.run(&["copy", "f", "no/such/folder/"]).failed(1, &["no/such/folder"]);
+    let jobs = list(&home);
+    let states: Vec<JobState> = jobs.iter().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Done, JobState::Failed, JobState::Failed]);
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((jobs[0].totals.moved, jobs[0].totals.bytes, jobs[0].runs), (1, 7, 1));
+    assert_eq!(jobs[0].command, ["copy", "f", "g"].map(|word| Word::Text(word.to_owned())));
+    assert_eq!(jobs[1].problems[0].name.as_deref(), Some("absent"));
+    assert!(jobs[2].why.contains("no/such/folder"), "{}", jobs[2].why);
+    let table = home.run(&["jobs"]).ok();
+    assert!(table.contains("numaio copy -r absent f to"), "{table}");
+    let text = home.run(&["jobs", "show", "2"]).ok();
+    assert!(text.contains("Job 2, failed: 1 failed") && text.contains("absent: "), "{text}");
+    assert!(home.run(&["jobs", "show"]).ok().contains("Job 3, failed"), "the newest");
+    let mode = fs::metadata(store(&home)).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "what is moved is nobody else's business");
+    let names: Vec<_> = fs::read_dir(store(&home)).expect("a folder").flatten().collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[test]
+fn a_killed_one_is_cut_and_goes_on() {
+    let home = Home::new();
+    large(&home, 60);
+    let mut child = slow(&home, "dst", "20M", 24 << 20);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    child.kill().expect("killed");
+    // Also before anybody has asked how it ended.
+    until(|| shown(&home, 1).state == JobState::Cut);
+    assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
+    child.wait().expect("ended");
+    assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
+    // From anywhere; the limit of its rate is a part of the command.
+    let elsewhere = home.command_by(&[], &["jobs", "resume", "1"]).current_dir("/").output();
+    let said = Said::of(elsewhere.expect("numaio")).ok();
+    assert!(said.contains("were there from before"), "{said}");
+    same(&home, "dst");
+    let job = shown(&home, 1);
+    assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));
+    assert!(job.totals.resumed > 0 && job.totals.bytes < 60 << 20, "{:?}", job.totals);
+}
+
+#[test]
+fn one_that_runs_is_ended_in_order() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, "dst", "4M", 2 << 20);
+    home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 runs"]);
+    let said = home.run(&["jobs", "cancel", "1"]);
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+    assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
+    let job = noted(&home, 1);
+    assert_eq!((job.state, job.why.as_str()), (JobState::Cut, "it was interrupted"));
+    let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 does not run: it is cut"]);
+    home.run(&["copy", "-r", "src/", "dst"]).ok();
+    same(&home, "dst");
+}
+
+#[test]
+fn another_process_with_its_number_is_not_taken_for_it() {
+    let home = Home::new();
+    // It ends with this test, however that ends.
+    let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let mut job = noted(&home, 1);
+    job.state = JobState::Running;
+    // The process has the number, and began at another time.
+    let root = numaio_linux::Root::live().expect("a root");
+    let began = numaio_machine::process::began(&root, other.id()).expect("it runs");
+    (job.process.pid, job.process.began) = (other.id(), began + 1);
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Cut);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["does not run"]);
+    assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
+    // It is the process, and it was another start of the machine.
+    job.process.began = began;
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    job.process.boot = Some("another".to_owned());
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Cut);
+    // Of another host nobody knows better.
+    job.process.host = "elsewhere".to_owned();
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    home.run(&["jobs", "cancel", "1"]).failed(1, &["runs on elsewhere"]);
+    other.kill().expect("killed");
+    other.wait().expect("ended");
+}
+
+#[test]
+fn damage_is_told_and_the_others_are_shown() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let next = store(&home).join("2.json");
+    for damage in
+        ["", "{", "[1]", "{\"schema\": \"numaio/job/9\"}", "{\"schema\": \"numaio/job/1\"}", "\u{0}"]
+    {
+        fs::write(&next, damage).expect("a file");
+        let said = home.run(&["jobs", "list"]);
+        assert!(said.err.contains("2.json: it is no job"), "{damage:?}: {}", said.err);
+        assert!(said.ok().contains("numaio copy f g"), "{damage:?}");
+        home.run(&["jobs", "show", "2"]).failed(1, &["it is no job"]);
+    }
+    fs::write(&next, b"\xff\xfe").expect("a file");
+    home.run(&["jobs", "show", "2"]).failed(1, &["2.json"]);
+    // Its number stays taken.
+    home.run(&["copy", "f", "h"]).ok();
+    assert_eq!(noted(&home, 3).state, JobState::Done);
+    let mut job = noted(&home, 1);
+    for (command, directory, words) in [
+        (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
+        (&["topology"], home.path(""), "no numaio copy"),
+        (&["copy", "f", "g"], home.path("gone"), "gone"),
+    ] {
+        job.command = command.iter().map(|word| Word::Text((*word).to_owned())).collect();
+        job.directory = Word::Text(directory);
+        write(&home, &job);
+        home.run(&["jobs", "resume", "1"]).failed(1, &["job 1 cannot be resumed", words]);
+    }
+    home.run(&["jobs", "show", "9"]).failed(2, &["there is no job 9"]);
+    home.run(&["jobs", "cancel", "9"]).failed(2, &["there is no job 9"]);
+    home.run(&["jobs", "resume", "1", "--json"]).failed(2, &["--json"]);
+    home.run(&["jobs", "--machine", "amd-2p"]).failed(2, &["on this machine"]);
+}
+
+#[test]
+fn old_ones_make_room_and_running_ones_stay() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let root = numaio_linux::Root::live().expect("a root");
+    let mut job = noted(&home, 1);
+    let (own, began) = (std::process::id(), numaio_machine::process::began(&root, std::process::id()));
+    // The first one runs, as this test does; all others have ended.
+    (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
+    write(&home, &job);
+    job.state = JobState::Done;
+    for id in 2..=130 {
+        job.id = id;
+        write(&home, &job);
+    }
+    let old = SystemTime::now() - Duration::from_secs(31 * 86_400);
+    let age = |name: &str| {
+        let file = fs::File::options().append(true).open(store(&home).join(name)).expect("a file");
+        file.set_modified(old).expect("a time");
+    };
+    fs::write(store(&home).join("77.json.4242.tmp"), "{").expect("a file");
+    ["1.json", "120.json", "77.json.4242.tmp"].into_iter().for_each(age);
+    home.run(&["copy", "f", "g"]).ok();
+    let left: Vec<u32> = list(&home).into_iter().map(|job| job.id).collect();
+    let wanted: Vec<u32> = std::iter::once(1).chain((31..=131).filter(|id| *id != 120)).collect();
+    assert_eq!(left, wanted);
+    assert!(!store(&home).join("77.json.4242.tmp").exists());
+}
+
+#[test]
+fn those_that_begin_at_once_have_numbers_of_their_own() {
+    let home = Home::new();
+    home.file("f", "f");
+    let children: Vec<Child> = (0..8)
+        .map(|to| {
+            let mut command = home.command_by(&[], &["copy", "f", &format!("to{to}")]);
+            command.stdout(Stdio::null()).spawn().expect("numaio")
+        })
+        .collect();
+    children.into_iter().for_each(|mut child| assert!(child.wait().expect("ended").success()));
+    let mut destinations: Vec<Word> = list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+    destinations.sort_by_key(|word| format!("{word:?}"));
+    let wanted: Vec<Word> = (0..8).map(|to| Word::Text(format!("to{to}"))).collect();
+    assert_eq!(destinations, wanted);
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_a_store_that_can_be_read() {
+    let home = Home::new();
+    large(&home, 8);
+    for moment in 0..24u64 {
+        let mut command = home.command_by(&[], &["copy", "-r", "src/", &format!("dst{moment}")]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+        std::thread::sleep(Duration::from_millis(moment * 3));
+        // It may have ended.
+        drop(child.kill());
+        child.wait().expect("ended");
+        let said = home.run(&["jobs"]);
+        assert!(said.err.is_empty(), "{}", said.err);
+        assert_eq!(said.code, Some(0));
+    }
+    assert!(list(&home).iter().all(|job| !job.state.is_alive()));
+}
+
+#[test]
+fn a_transfer_that_cannot_be_noted_is_carried_out() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.file("state", "in the way");
+    let said = home.run(&["copy", "f", "g"]);
+    assert!(said.code == Some(0) && said.err.contains("not among the jobs"), "{:?} {}", said.code, said.err);
+    let said = home.run(&["copy", "--no-job", "f", "h"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    assert!(home.0.join("g").exists() && home.0.join("h").exists());
+    assert!(home.run(&["jobs"]).ok().contains("no jobs"));
+}

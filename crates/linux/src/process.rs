@@ -1,0 +1,75 @@
+//! Asking a process of ours to end, and waiting until it has.
+
+use crate::Root;
+use numaio_machine::process;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// A process that runs, held so that another one with its number, once it is gone, is never taken for it
+/// (`pidfd_open(2)`, Linux 5.3).
+#[derive(Debug)]
+pub struct Running(OwnedFd);
+
+impl Running {
+    /// The process with this number that began at this time, in clock ticks since the machine was started; none if it
+    /// has ended.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn find(root: &Root, pid: u32, began: u64) -> io::Result<Option<Self>> {
+        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let held = match pidfd_open(number, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            held => held?,
+        };
+        // It is looked at while we hold it, so both are about the same process.
+        Ok((process::began(root, pid) == Some(began)).then_some(Self(held)))
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    ///
+    /// # Errors
+    /// The kernel's: it may be another user's.
+    pub fn interrupt(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, Signal::INT)?)
+    }
+
+    /// Waits for its end; tells whether it came in time.
+    ///
+    /// # Errors
+    /// The kernel's; a signal that comes meanwhile is none.
+    pub fn ended_within(&self, patience: Duration) -> io::Result<bool> {
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience)) {
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            ready => Ok(ready? > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_is_asked_to_end_and_no_other_is_taken_for_it() {
+        let root = Root::live().expect("a root");
+        // It ends with this test, however that ends.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let pid = child.id();
+        let began = process::began(&root, pid).expect("it runs");
+        assert!(Running::find(&root, pid, began + 1).expect("asked").is_none());
+        let running = Running::find(&root, pid, began).expect("asked").expect("it runs");
+        assert!(!running.ended_within(Duration::ZERO).expect("waited"));
+        running.interrupt().expect("allowed");
+        assert!(running.ended_within(Duration::from_secs(600)).expect("waited"));
+        // Nobody has asked how it ended, but it is gone.
+        assert_eq!(process::began(&root, pid), None);
+        assert!(!child.wait().expect("ended").success());
+        assert!(Running::find(&root, pid, began).expect("asked").is_none());
+    }
+}

@@ -1,0 +1,197 @@
+//! Transfers of a user, for people.
+
+use crate::model_text::head::date;
+use crate::plan_text::seconds;
+use crate::style::{Page, TextStyle};
+use crate::table::{Align, Cell, Table};
+use crate::words::{bandwidth, count, joined};
+use numaio_machine::units::size_for_people;
+use numaio_schema::{Job, JobProblem, JobState, Word};
+use std::borrow::Cow;
+
+/// All jobs in a table, in the order given.
+pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    if jobs.is_empty() {
+        page.heading("There are no jobs. Every numaio copy notes one.");
+        return page.into_text();
+    }
+    let columns = [
+        ("JOB", Align::Right),
+        ("STATE", Align::Left),
+        ("BEGAN", Align::Left),
+        ("MOVED", Align::Right),
+        ("DATA", Align::Left),
+        ("RATE", Align::Right),
+        ("FAILED", Align::Right),
+        ("COMMAND", Align::Left),
+    ];
+    let mut table = Table::new(columns).soft("COMMAND");
+    for job in jobs {
+        let failed = if job.totals.failed == 0 { String::new() } else { job.totals.failed.to_string() };
+        table.row([
+            Cell::from(job.id.to_string()),
+            job.state.name().into(),
+            date(job.began).into(),
+            job.totals.moved.to_string().into(),
+            data(job).into(),
+            rate(job, style).into(),
+            failed.into(),
+            command(job).into(),
+        ]);
+    }
+    page.table(0, &table.without_empty_columns());
+    page.into_text()
+}
+
+/// All of one job.
+pub fn job_text(job: &Job, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    let why = if job.why.is_empty() { String::new() } else { format!(": {}", job.why) };
+    page.heading(&format!("Job {}, {}{why}", job.id, job.state.name()));
+    let runs = if job.runs > 1 { format!(", run {}", job.runs) } else { String::new() };
+    let environment: Vec<String> =
+        job.environment.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+    for line in [
+        command(job),
+        format!("In {}", text(&job.directory)),
+        if environment.is_empty() { String::new() } else { format!("With {}", environment.join(" ")) },
+        format!("Began {}, noted {}{runs}", date(job.began), date(job.noted)),
+        format!("Process {} on {}, numaio {}", job.process.pid, job.process.host, job.numaio),
+        found(job),
+        moved(job, style),
+    ] {
+        page.paragraph(2, 2, &line);
+    }
+    if !job.problems.is_empty() {
+        page.heading(&match job.totals.failed as usize {
+            failed if failed > job.problems.len() => {
+                format!("Problems, the first {} of {failed}", job.problems.len())
+            }
+            _ => "Problems".to_owned(),
+        });
+        job.problems.iter().for_each(|problem| page.paragraph(2, 2, &told(problem)));
+    }
+    if !job.log.is_empty() {
+        page.heading("Log");
+        job.log.iter().for_each(|line| page.paragraph(2, 2, &format!("{}  {}", date(line.at), line.text)));
+    }
+    page.into_text()
+}
+
+fn found(job: &Job) -> String {
+    let found = count(usize::try_from(job.totals.entries).unwrap_or(usize::MAX), "entry");
+    match job.totals.size {
+        0 => format!("Found {found}"),
+        size => format!("Found {found}, {}", size_for_people(size)),
+    }
+}
+
+/// `12 moved, 3 unchanged, 1 failed; 1.5 GiB in 3.2 s, 0.5 GB/s`.
+fn moved(job: &Job, style: &TextStyle) -> String {
+    let totals = &job.totals;
+    let counts = [
+        (totals.moved, "moved"),
+        (totals.unchanged, "unchanged"),
+        (totals.removed, "removed"),
+        (totals.failed, "failed"),
+    ];
+    let counts =
+        counts.map(|(count, what)| if count == 0 { String::new() } else { format!("{count} {what}") });
+    let there = match totals.resumed {
+        0 => String::new(),
+        bytes => format!("{} were there from before", size_for_people(bytes)),
+    };
+    let data = format!("{} in {}", size_for_people(totals.bytes), seconds(job.seconds));
+    joined([joined(counts, ", "), there, joined([data, rate(job, style)], ", ")], "; ")
+}
+
+fn told(problem: &JobProblem) -> String {
+    let name = problem.name.as_deref().unwrap_or("the transfer");
+    format!("{name}: {} ({})", problem.text, problem.side)
+}
+
+/// What was moved, and of how much so far if it is not over.
+fn data(job: &Job) -> String {
+    let bytes = size_for_people(job.totals.bytes.saturating_add(job.totals.resumed));
+    match (job.state, job.totals.size) {
+        // The destination is not told how much there is.
+        (JobState::Done, _) | (_, 0) => bytes,
+        _ => format!("{bytes} of {}", size_for_people(job.totals.size)),
+    }
+}
+
+/// The mean rate of the run; empty if nothing was moved.
+fn rate(job: &Job, style: &TextStyle) -> String {
+    match job.totals.bytes {
+        0 => String::new(),
+        bytes => bandwidth(bytes as f64 / job.seconds.max(1e-3), style.unit),
+    }
+}
+
+/// The command as a shell takes it.
+fn command(job: &Job) -> String {
+    let words: Vec<Cow<'_, str>> = job.command.iter().map(text).collect();
+    let words: Vec<Cow<'_, str>> = words.iter().map(|word| quoted(word)).collect();
+    format!("numaio {}", words.join(" "))
+}
+
+fn text(word: &Word) -> Cow<'_, str> {
+    match word {
+        Word::Text(text) => text.into(),
+        Word::Bytes(bytes) => String::from_utf8_lossy(bytes),
+    }
+}
+
+fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:@=,+%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        let text = include_str!("../../schema/tests/fixtures/job-1.json");
+        Job::from_json(text).expect("a job")
+    }
+
+    #[test]
+    fn a_job_is_one_line_of_the_table() {
+        let mut other = job();
+        other.state = JobState::Done;
+        (other.id, other.totals.failed) = (8, 0);
+        let text = jobs_text(&[job(), other], &TextStyle { width: 140, ..TextStyle::default() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1],
+            "  7  cut    2026-11-21 03:24 UTC     12  3 GiB of 4 GiB  0.54 GB/s       1  \
+             numaio copy -a 'my data/' host:to"
+        );
+        assert!(lines[2].contains("  8  done ") && lines[2].contains("  3 GiB  "), "{text}");
+        assert!(jobs_text(&[], &TextStyle::default()).contains("no jobs"));
+    }
+
+    #[test]
+    fn all_of_a_job_is_shown_and_made_harmless() {
+        let mut job = job();
+        job.problems[0].name = Some("a\x1b[2Jb".to_owned());
+        job.command.push(Word::Bytes(b"\xff it's".to_vec()));
+        let text = job_text(&job, &TextStyle::default());
+        for part in [
+            "Job 7, cut: its process is gone\n",
+            "numaio copy -a 'my data/' host:to '\u{fffd} it'\\''s'\n",
+            "In /home/ada\n",
+            "With NUMAIO_SSH=/opt/ssh\n",
+            "12 moved, 3 unchanged, 1 failed; 1 GiB were there from before; 2 GiB in 4.0 s, 0.54 GB/s\n",
+            "a\u{fffd}[2Jb: open it to read: permission denied (source)\n",
+            "2026-11-21 03:24 UTC  began\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+    }
+}

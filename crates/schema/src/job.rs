@@ -1,0 +1,179 @@
+//! A transfer that runs or ran here, kept so that it can be looked at, ended and gone on with.
+
+use crate::NotThatDocument;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of [`Job`].
+pub const JOB_SCHEMA: &str = "numaio/job/1";
+
+/// A run of `numaio copy`, as it is noted while it runs and when it has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// [`JOB_SCHEMA`].
+    pub schema: String,
+    /// Its number among the jobs of this user.
+    pub id: u32,
+    /// Version of numaio that ran it.
+    pub numaio: String,
+    /// What was typed, without the name of the program.
+    pub command: Vec<Word>,
+    /// The folder in which it was typed.
+    pub directory: Word,
+    /// Variables of the environment that change what the command does, as they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Who carries it out.
+    pub process: JobProcess,
+    /// How it is.
+    pub state: JobState,
+    /// Why it ended otherwise than well, in words; empty if it did not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Seconds since 1970 at which it was begun for the first time.
+    pub began: u64,
+    /// Seconds since 1970 at which this was written.
+    pub noted: u64,
+    /// Seconds that the last run took, or has taken so far.
+    pub seconds: f64,
+    /// How often it was run: 1, and 1 more for each time that it was resumed.
+    pub runs: u32,
+    /// How far the last run is.
+    pub totals: JobTotals,
+    /// What went wrong in the last run, the first [`MOST_PROBLEMS`](Self::MOST_PROBLEMS) of it.
+    #[serde(default)]
+    pub problems: Vec<JobProblem>,
+    /// What happened, the last [`MOST_LINES`](Self::MOST_LINES) of it.
+    #[serde(default)]
+    pub log: Vec<JobLine>,
+}
+
+/// A word of a command: text, or bytes that are none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Word {
+    /// UTF-8.
+    Text(String),
+    /// Any other bytes.
+    Bytes(Vec<u8>),
+}
+
+/// The process that carries a job out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobProcess {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in clock ticks since the machine was started: numbers of processes are used again.
+    pub began: u64,
+    /// The start of the kernel in which that was; none where the kernel does not tell.
+    pub boot: Option<String>,
+    /// The host; several may share a home.
+    pub host: String,
+}
+
+/// How a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// It runs.
+    Running,
+    /// It runs, and was asked to end.
+    Ending,
+    /// All is there.
+    Done,
+    /// It ended, and not all is there.
+    Failed,
+    /// It was interrupted, or its process is gone.
+    Cut,
+}
+
+/// How far a transfer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct JobTotals {
+    /// Entries that were found at the source.
+    pub entries: u64,
+    /// Bytes of regular files that were found, holes included.
+    pub size: u64,
+    /// Entries that were made or changed.
+    pub moved: u64,
+    /// Entries that were as they should be.
+    pub unchanged: u64,
+    /// Things that were removed.
+    pub removed: u64,
+    /// Problems.
+    pub failed: u64,
+    /// Bytes of data that were moved.
+    pub bytes: u64,
+    /// Bytes of data that were there from a run before.
+    pub resumed: u64,
+}
+
+/// Something that went wrong in a transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobProblem {
+    /// What it is about; none for the transfer as a whole, which then ended.
+    pub name: Option<String>,
+    /// `source` or `destination`.
+    pub side: String,
+    /// The reason, as the protocol names it.
+    pub reason: String,
+    /// What went wrong, in words.
+    pub text: String,
+}
+
+/// A line of a job's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLine {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// What happened.
+    pub text: String,
+}
+
+impl JobState {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ending => "ending",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cut => "cut",
+        }
+    }
+
+    /// Whether somebody still works on it.
+    pub fn is_alive(self) -> bool {
+        matches!(self, Self::Running | Self::Ending)
+    }
+}
+
+impl Job {
+    /// Most problems that are kept.
+    pub const MOST_PROBLEMS: usize = 1000;
+    /// Most lines of the log that are kept.
+    pub const MOST_LINES: usize = 1000;
+
+    /// Reads a job.
+    ///
+    /// # Errors
+    /// If the text is not of this form.
+    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+        crate::read(text, JOB_SCHEMA)
+    }
+
+    /// Notes what went wrong, up to the limit.
+    pub fn add_problem(&mut self, problem: JobProblem) {
+        if self.problems.len() < Self::MOST_PROBLEMS {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Notes what happened; the oldest line makes room.
+    pub fn add_line(&mut self, at: u64, text: String) {
+        if self.log.len() >= Self::MOST_LINES {
+            self.log.remove(0);
+        }
+        self.log.push(JobLine { at, text });
+    }
+}
