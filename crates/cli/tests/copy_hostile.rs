@@ -52,7 +52,12 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let pool = Pool::new(4);
-    let setting = Setting { roots, crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }], pool };
+    let setting = Setting {
+        roots,
+        crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }],
+        pool,
+        share: |_, _| None,
+    };
     let from = theirs.try_clone().expect("a socket");
     let ends = Ends { from: Box::new(from), to: Box::new(theirs) };
     let mut port = FilePort::over(setting, ends).expect("a port");

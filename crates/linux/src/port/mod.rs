@@ -4,27 +4,25 @@ mod lanes;
 mod link;
 pub mod net;
 mod pool;
+mod work;
 
 pub use lanes::Lanes;
 pub use link::{Ends, LinkError};
 pub use pool::{Pool, Slab};
+pub use work::{Load, Share};
 
 use crate::affinity::Mask;
 use crate::files::Roots;
 use lanes::LanesLink;
 use link::Link;
-use numaio_machine::ids::NodeId;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
-
-/// How many operations a worker looks at to find one near it: more than a port has buffers as a rule.
-const LOOK_AHEAD: usize = 64;
+use std::time::{Duration, Instant};
+use work::Work;
 
 /// What a port is made of.
 #[derive(Debug)]
@@ -35,9 +33,11 @@ pub struct Setting {
     pub crews: Vec<Crew>,
     /// Where data from a stream is put; one of a crew's as a rule.
     pub pool: Arc<Pool>,
+    /// Which crew helps which.
+    pub share: Share,
 }
 
-/// Threads in one place. All crews of a port serve one queue.
+/// Threads in one place.
 #[derive(Debug, Clone)]
 pub struct Crew {
     /// How many, at least one.
@@ -55,19 +55,6 @@ pub struct FilePort {
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
     workers: Vec<JoinHandle<()>>,
-}
-
-/// What waits for a thread.
-#[derive(Debug, Default)]
-struct Work {
-    queue: Mutex<Queue>,
-    ready: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<(Ticket, Operation<Slab>)>,
-    closed: bool,
 }
 
 impl FilePort {
@@ -107,20 +94,22 @@ impl FilePort {
         (to_us, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
         link: Link,
     ) -> io::Result<Self> {
-        let work = Arc::new(Work::default());
+        let work = Arc::new(Work::new(&setting.crews, setting.share));
         let mut port = Self { work: work.clone(), events, link: Some(link), workers: Vec::new() };
         let roots = Arc::new(setting.roots);
-        let crews = setting.crews.iter();
-        let workers = crews.flat_map(|crew| std::iter::repeat_n(crew, crew.threads.max(1)));
-        for (index, crew) in workers.enumerate() {
+        let crews = setting.crews.iter().enumerate();
+        let workers = crews.flat_map(|crew| std::iter::repeat_n(crew, crew.1.threads.max(1)));
+        for (index, (number, crew)) in workers.enumerate() {
             let (work, roots, pool) = (work.clone(), roots.clone(), crew.pool.clone());
             let (done, mask) = (to_us.clone(), crew.cpus.as_ref().map(Mask::of));
             let run = move || {
                 // A thread that may not run there runs elsewhere: slower, and not wrong.
                 mask.into_iter().for_each(|mask| drop(mask.apply()));
-                while let Some((ticket, operation)) = work.next(pool.node()) {
-                    let outcome = roots.run(operation, || pool.take());
-                    if done.send(Event::Done(ticket, outcome)).is_err() {
+                while let Some(task) = work.next(number) {
+                    let (owner, began) = (task.owner(), Instant::now());
+                    let outcome = roots.run(task.operation, || pool.take());
+                    work.ended(number, owner, began.elapsed());
+                    if done.send(Event::Done(task.ticket, outcome)).is_err() {
                         return;
                     }
                 }
@@ -131,43 +120,11 @@ impl FilePort {
     }
 }
 
-impl Work {
-    /// What a worker on a node does next; waits until there is something, and is none at the end.
-    fn next(&self, node: Option<NodeId>) -> Option<(Ticket, Operation<Slab>)> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(next) = queue.take(node) {
-                return Some(next);
-            }
-            if queue.closed {
-                return None;
-            }
-            queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Queue {
-    /// The oldest whose data does not lie on another node, if it is among the first; else the oldest, as an idle
-    /// thread helps nobody.
-    fn take(&mut self, node: Option<NodeId>) -> Option<(Ticket, Operation<Slab>)> {
-        let mut first = self.waiting.iter().take(LOOK_AHEAD);
-        let own = first.position(|(_, operation)| match operation {
-            Operation::Write { data: Some(slab), .. } => slab.node().is_none() || slab.node() == node,
-            _ => true,
-        });
-        self.waiting.remove(own.unwrap_or(0))
-    }
-}
-
 impl Port for FilePort {
     type Buffer = Slab;
 
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
-        let mut queue = self.work.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.push_back((ticket, operation));
-        drop(queue);
-        self.work.ready.notify_one();
+        self.work.add(ticket, operation);
     }
 
     fn send(&mut self, packet: Packet<Slab>) {
@@ -190,34 +147,10 @@ impl Drop for FilePort {
     fn drop(&mut self) {
         // What was sent goes out before the link is closed.
         self.link.take();
-        let mut queue = self.work.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.closed = true;
-        queue.waiting.clear();
-        drop(queue);
-        self.work.ready.notify_all();
+        self.work.close();
         // Buffers that wait to be heard of may be what a worker waits for.
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_takes_what_lies_near_it_first_and_all_at_last() {
-        let pools = [Pool::placed(1, Some(NodeId(0))), Pool::placed(1, Some(NodeId(1)))];
-        let write = |pool: &Arc<Pool>| Operation::Write {
-            puts: Vec::new(),
-            data: Some(pool.take()),
-            hash: |_| Default::default(),
-        };
-        let mut queue = Queue::default();
-        let sync = Operation::Sync { root: 0 };
-        queue.waiting.extend([(1, write(&pools[0])), (2, write(&pools[1])), (3, sync)]);
-        let mut take = || queue.take(Some(NodeId(1))).map(|(ticket, _)| ticket);
-        assert_eq!([take(), take(), take(), take()], [Some(2), Some(3), Some(1), None]);
     }
 }

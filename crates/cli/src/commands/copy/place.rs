@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::Roots;
-use numaio_linux::port::{Crew, Pool, Setting};
+use numaio_linux::port::{Crew, Load, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -17,6 +17,7 @@ use numaio_machine::near::{resolve, Ground, Handle, Resolved};
 use numaio_machine::see::see;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
+use numaio_model::{rebalance, Helper};
 use numaio_mover::wire::Side;
 use serde_json::json;
 use std::fs;
@@ -71,8 +72,27 @@ impl Site {
     pub fn setting(self) -> Setting {
         let most = self.crews.iter().max_by_key(|crew| crew.threads);
         let pool = most.map_or_else(|| Pool::new(BUFFERS), |crew| crew.pool.clone());
-        Setting { roots: self.roots, crews: self.crews, pool }
+        Setting { roots: self.roots, crews: self.crews, pool, share }
     }
+}
+
+/// Work goes to an idle crew if it is done sooner there than by waiting. What a crew does with the data of another
+/// one is seen when it has tried once; nothing is known of a crew that has not ended anything.
+fn share(loads: &[Load], idle: usize) -> Option<usize> {
+    let pool = |load: &Load| numaio_model::Pool {
+        waiting_bytes: load.waiting,
+        bytes_per_s: load.per_second.unwrap_or_default(),
+    };
+    let own = loads.get(idle).and_then(|load| load.helped_per_second);
+    let helper = |(from, load): (usize, &Load)| Helper {
+        from,
+        to: idle,
+        bytes_per_s: load.helped_per_second.or(own).unwrap_or(f64::MAX),
+    };
+    let pools: Vec<numaio_model::Pool> = loads.iter().map(pool).collect();
+    let helpers: Vec<Helper> = loads.iter().enumerate().map(helper).collect();
+    // In operations, not in bytes: one is a block, or a bundle of small files.
+    rebalance(&pools, &helpers, 1).first().map(|handover| handover.from)
 }
 
 impl Crewed {
@@ -201,4 +221,23 @@ fn modelled(
         crews.push(Crewed { threads, node: memory, cpus: Some(cpus) });
     }
     Ok((crews, plan.compromises))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_goes_where_it_is_done_sooner() {
+        let load = |waiting, per_second, helped_per_second| Load { waiting, per_second, helped_per_second };
+        let idle = load(0, Some(100.0), Some(50.0));
+        // Ten wait for a second each, and here one takes a tenth of a second.
+        assert_eq!(share(&[load(10, Some(1.0), Some(10.0)), idle], 1), Some(0));
+        // One that waits is done there before it would be here.
+        assert_eq!(share(&[load(1, Some(20.0), Some(10.0)), idle], 1), None);
+        // Who stands still is helped, and who was never helped is tried.
+        assert_eq!(share(&[load(1, None, None), idle], 1), Some(0));
+        assert_eq!(share(&[load(4, Some(10.0), None), idle], 1), Some(0));
+        assert_eq!(share(&[idle, idle], 1), None);
+    }
 }

@@ -1,0 +1,257 @@
+//! The queue of a port, and which of its crews does what.
+//!
+//! What needs no data is anybody's. What writes data is the crew's beside whose buffers it lies. Who has nothing of its own
+//! to do may take another's, if that makes the whole end sooner; whether it does is asked of who set the port up,
+//! with what was observed.
+
+use super::{Crew, Slab};
+use numaio_machine::ids::NodeId;
+use numaio_machine::port::{Operation, Ticket};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How many operations a worker looks at to find one near it: more than a port has buffers as a rule.
+const LOOK_AHEAD: usize = 64;
+/// How often a worker that leaves work to others looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A crew, as it stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Operations that wait and are its own.
+    pub waiting: u64,
+    /// Operations of its own that it does in a second; none if it has not ended one.
+    pub per_second: Option<f64>,
+    /// Operations of its own that one thread of the idle crew would do in a second; none if it never tried.
+    pub helped_per_second: Option<f64>,
+}
+
+/// Decides whose work a thread of the crew of this index takes, which has none of its own: of another one, or of nobody.
+pub type Share = fn(loads: &[Load], idle: usize) -> Option<usize>;
+
+/// What waits for a thread.
+#[derive(Debug)]
+pub(super) struct Work {
+    queue: Mutex<Queue>,
+    ready: Condvar,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub ticket: Ticket,
+    pub operation: Operation<Slab>,
+    owner: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: VecDeque<Task>,
+    closed: bool,
+    crews: Vec<Place>,
+    share: Share,
+}
+
+/// A crew and what was seen of it.
+#[derive(Debug)]
+struct Place {
+    node: Option<NodeId>,
+    threads: usize,
+    /// What a thread of it took for the work of each crew.
+    took: Vec<Took>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Took {
+    operations: u32,
+    time: Duration,
+}
+
+impl Took {
+    fn per_second(self) -> Option<f64> {
+        (self.operations > 0).then(|| f64::from(self.operations) / self.time.as_secs_f64().max(1e-9))
+    }
+}
+
+impl Work {
+    pub fn new(crews: &[Crew], share: Share) -> Self {
+        let place = |crew: &Crew| Place {
+            node: crew.pool.node(),
+            threads: crew.threads.max(1),
+            took: vec![Took::default(); crews.len()],
+        };
+        let crews = crews.iter().map(place).collect();
+        let queue = Queue { waiting: VecDeque::new(), closed: false, crews, share };
+        Self { queue: Mutex::new(queue), ready: Condvar::new() }
+    }
+
+    pub fn add(&self, ticket: Ticket, operation: Operation<Slab>) {
+        let mut queue = self.queue();
+        let owner = queue.owner(&operation);
+        queue.waiting.push_back(Task { ticket, operation, owner });
+        drop(queue);
+        // Who wakes may leave it to the crew that it belongs to.
+        match owner {
+            Some(_) => self.ready.notify_all(),
+            None => self.ready.notify_one(),
+        }
+    }
+
+    /// What a worker of a crew does next; waits until there is something, and is none at the end.
+    pub fn next(&self, crew: usize) -> Option<Task> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(next) = queue.take(crew) {
+                return Some(next);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = match queue.waiting.is_empty() {
+                true => self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                false => {
+                    let woken = self.ready.wait_timeout(queue, LOOK_AGAIN);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Notes what a thread of a crew took for something.
+    pub fn ended(&self, crew: usize, owner: Option<usize>, time: Duration) {
+        let Some(owner) = owner else { return };
+        let mut queue = self.queue();
+        let took = queue.crews.get_mut(crew).and_then(|place| place.took.get_mut(owner));
+        if let Some(took) = took {
+            // The newer half counts, so that a device that turns slow is seen.
+            if took.operations >= 64 {
+                *took = Took { operations: took.operations / 2, time: took.time / 2 };
+            }
+            *took = Took { operations: took.operations + 1, time: took.time + time };
+        }
+    }
+
+    /// What waits is forgotten, and workers end.
+    pub fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        queue.waiting.clear();
+        drop(queue);
+        self.ready.notify_all();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    /// The crew whose work it is; none if it is anybody's.
+    pub fn owner(&self) -> Option<usize> {
+        self.owner
+    }
+}
+
+impl Queue {
+    /// The crew beside whose buffers the data lies.
+    fn owner(&self, operation: &Operation<Slab>) -> Option<usize> {
+        let Operation::Write { data: Some(slab), .. } = operation else { return None };
+        let node = slab.node()?;
+        self.crews.iter().position(|crew| crew.node == Some(node)).filter(|_| self.crews.len() > 1)
+    }
+
+    /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
+    fn take(&mut self, crew: usize) -> Option<Task> {
+        let mut first = self.waiting.iter().take(LOOK_AHEAD);
+        let own = first.position(|task| task.owner.is_none_or(|owner| owner == crew));
+        let chosen = own.or_else(|| {
+            let from = (self.share)(&self.loads(crew), crew)?;
+            self.waiting.iter().position(|task| task.owner == Some(from))
+        })?;
+        self.waiting.remove(chosen)
+    }
+
+    fn loads(&self, idle: usize) -> Vec<Load> {
+        let mut waiting = vec![0; self.crews.len()];
+        self.waiting.iter().filter_map(|task| task.owner).for_each(|owner| waiting[owner] += 1);
+        let load = |(index, crew): (usize, &Place)| Load {
+            waiting: waiting[index],
+            per_second: crew.took[index].per_second().map(|rate| rate * crew.threads as f64),
+            helped_per_second: self.crews[idle].took[index].per_second(),
+        };
+        self.crews.iter().enumerate().map(load).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Pool;
+    use super::*;
+    use std::sync::Arc;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn crews() -> Vec<Crew> {
+        let crew = |node| Crew { threads: 2, cpus: None, pool: Pool::placed(3, Some(NodeId(node))) };
+        vec![crew(0), crew(1)]
+    }
+
+    fn write(pool: &Arc<Pool>) -> Operation<Slab> {
+        Operation::Write { puts: Vec::new(), data: Some(pool.take()), hash: |_| Default::default() }
+    }
+
+    fn tickets(work: &Work, crew: usize, count: usize) -> Vec<Ticket> {
+        (0..count).filter_map(|_| work.queue().take(crew)).map(|task| task.ticket).collect()
+    }
+
+    #[test]
+    fn a_worker_takes_what_is_its_own_or_anybodys_first() {
+        let crews = crews();
+        let work = Work::new(&crews, |_, idle| Some(1 - idle));
+        [0, 1, 0]
+            .iter()
+            .enumerate()
+            .for_each(|(ticket, at)| work.add(ticket as u64, write(&crews[*at].pool)));
+        work.add(3, Operation::Sync { root: 0 });
+        assert_eq!(tickets(&work, 1, 4), [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn work_of_others_is_taken_only_where_it_is_said() {
+        let crews = crews();
+        let work = Work::new(&crews, |_, _| None);
+        work.add(0, write(&crews[0].pool));
+        assert_eq!(tickets(&work, 1, 1), []);
+        assert_eq!(tickets(&work, 0, 1), [0]);
+    }
+
+    #[test]
+    fn what_is_observed_is_told() {
+        let crews = crews();
+        let work = Work::new(&crews, |loads, idle| {
+            let rates = loads.iter().map(|load| (load.waiting, load.per_second, load.helped_per_second));
+            let known = [(1, Some(4.0), Some(0.5)), (0, Some(20.0), Some(10.0))];
+            (idle == 1 && rates.eq(known)).then_some(0)
+        });
+        work.add(0, write(&crews[0].pool));
+        work.ended(0, Some(0), SECOND / 2);
+        work.ended(1, Some(0), 2 * SECOND);
+        work.ended(1, Some(1), SECOND / 10);
+        assert_eq!(tickets(&work, 1, 1), [0]);
+        // A device that turns slow is seen.
+        (0..1000).for_each(|_| work.ended(0, Some(0), 10 * SECOND));
+        let load = work.queue().loads(0)[0];
+        assert!(load.per_second.is_some_and(|rate| (0.199..0.21).contains(&rate)), "{load:?}");
+    }
+
+    #[test]
+    fn one_crew_has_all() {
+        let crew = Crew { threads: 1, cpus: None, pool: Pool::placed(2, Some(NodeId(0))) };
+        let other = Pool::placed(1, Some(NodeId(5)));
+        let work = Work::new(std::slice::from_ref(&crew), |_, _| None);
+        work.add(0, write(&other));
+        work.add(1, write(&crew.pool));
+        assert_eq!(tickets(&work, 0, 2), [0, 1]);
+    }
+}
