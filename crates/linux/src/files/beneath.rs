@@ -9,11 +9,14 @@ use rustix::io::Errno;
 /// Resolves the names of one operation, of which many lie in the same directory.
 pub struct Beneath<'a> {
     roots: &'a [OwnedFd],
-    /// The directory that was used last: its root and its name, and why there is none.
-    last: Option<(u32, Box<[u8]>, Result<OwnedFd, Errno>)>,
+    /// The directory that was used last.
+    last: Option<Last>,
     /// Whether the operation only looks: a directory that is not there will not be there later in it.
     only_looks: bool,
 }
+
+/// A root, the name of a directory below it, and the directory or why there is none.
+type Last = (u32, Box<[u8]>, Result<OwnedFd, Errno>);
 
 /// What a name below its root comes to.
 #[derive(Clone, Copy)]
