@@ -327,7 +327,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     // An interrupt is said, and the same holds.
     let child = slow(&home, "dst2");
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
     assert_eq!(child.wait_with_output().expect("ended").status.code(), Some(130));
     copy(&home, &["-a", "src/", "dst2"]).ok();
     same(&home, "src", "dst2");

@@ -151,7 +151,7 @@ fn an_end_here_is_an_end_there() {
         let entries = fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
     };
-    for signal in ["-INT", "-KILL"] {
+    for signal in ["-TERM", "-KILL"] {
         let args = ["copy", "--remote-numaio", NUMAIO, "-r", "--bwlimit", "2M", "one:src/", "two:dst"];
         let mut command = hosts.command(&args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
@@ -160,7 +160,7 @@ fn an_end_here_is_an_end_there() {
         let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(kill.expect("kill").success());
         let code = child.wait().expect("ended").code();
-        assert_eq!(code, (signal == "-INT").then_some(130));
+        assert_eq!(code, (signal == "-TERM").then_some(130));
         until(|| !hosts.is_busy("one") && !hosts.is_busy("two"));
         assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
     }

@@ -29,12 +29,12 @@ impl Running {
         Ok((process::began(root, pid) == Some(began)).then_some(Self(held)))
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Asks it to end, as Ctrl-C does: by SIGTERM, since what runs in the background may have SIGINT ignored.
     ///
     /// # Errors
     /// The kernel's: it may be another user's.
     pub fn interrupt(&self) -> io::Result<()> {
-        Ok(pidfd_send_signal(&self.0, Signal::INT)?)
+        Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
     }
 
     /// Waits for its end; tells whether it came in time.
