@@ -33,6 +33,7 @@ mod style;
 mod svg;
 mod table;
 mod topology_text;
+mod transfer_text;
 mod validation_text;
 mod words;
 
@@ -61,5 +62,6 @@ pub use stream_text::stream_text;
 pub use style::TextStyle;
 pub use svg::{plan_svg, topology_svg};
 pub use topology_text::topology_text;
+pub use transfer_text::{progress_text, transfer_text};
 pub use validation_text::validation_text;
 pub use words::machine_name;

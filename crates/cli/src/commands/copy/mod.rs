@@ -6,6 +6,7 @@ mod channel;
 mod ends;
 mod event;
 mod filters;
+mod how;
 mod lists;
 mod local;
 mod manifest;
@@ -23,15 +24,14 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use ends::End;
 use filters::FilterArgs;
+use how::HowArgs;
 use net::NetArgs;
 use numaio_machine::units::parse_size;
-use numaio_mover::hash::HashKind;
 use order::Order;
 use remote::Remote;
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,10 +73,10 @@ pub struct CopyArgs {
     #[arg(long, short = '0')]
     pub from0: bool,
     /// Leave files alone that are larger: 10M, 1GiB
-    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub max_size: Option<u64>,
     /// Leave files alone that are smaller
-    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub min_size: Option<u64>,
     /// Leave files alone that are newer at the destination
     #[arg(long, short)]
@@ -162,32 +162,6 @@ impl CopyArgs {
     }
 }
 
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "How")]
-pub struct HowArgs {
-    /// Hash by which every part of a file is checked; none trusts memory and the way
-    #[arg(long, value_name = "HASH", default_value = "xxh3")]
-    pub hash: Hash,
-    /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
-    #[arg(long, value_name = "WHEN", default_value = "none")]
-    pub fsync: Fsync,
-    /// Most bytes of data a second: 10M, 1GiB
-    #[arg(long, value_name = "BYTES", value_parser = rate)]
-    pub bwlimit: Option<u64>,
-    /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
-    /// leaves it to the kernel
-    #[arg(long, value_name = "WHERE", default_value = "local")]
-    pub placement: Placement,
-    /// Threads and buffers as a plan of numaio plan --json has them, on the side that is here; - for standard input
-    ///
-    /// A plan to send is for the side that reads, one to receive for the side that writes; give both where both are here.
-    #[arg(long, value_name = "FILE", conflicts_with = "threads")]
-    pub plan: Vec<PathBuf>,
-    /// Threads that read, and as many that write; without it one for each CPU, from 2 to 8
-    #[arg(long, value_name = "N", value_parser = crate::args::count)]
-    pub threads: Option<u32>,
-}
-
 #[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(next_help_heading = "What is shown")]
 pub struct ShownArgs {
@@ -211,44 +185,6 @@ Examples:
 
 Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
 there; 130 interrupted, to be continued by the same command.";
-
-/// How data is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Hash {
-    Xxh3,
-    Blake3,
-    None,
-}
-
-impl Hash {
-    fn kind(self) -> HashKind {
-        match self {
-            Self::Xxh3 => HashKind::Xxh3,
-            Self::Blake3 => HashKind::Blake3,
-            Self::None => HashKind::None,
-        }
-    }
-}
-
-/// When data is made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Fsync {
-    None,
-    File,
-    End,
-}
-
-/// Where threads and buffers are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub enum Placement {
-    Local,
-    Model,
-    None,
-}
-
-fn rate(text: &str) -> Result<u64, String> {
-    parse_size(text)
-}
 
 pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {

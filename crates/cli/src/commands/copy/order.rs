@@ -2,10 +2,11 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
+use super::how::{Fsync, Hash, Placement};
 use super::lists::{self, Listed};
 use super::place::Site;
 use super::planned::{self, Planned};
-use super::{path_of, CopyArgs, Fsync, Hash, Placement, ShownArgs};
+use super::{path_of, CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::{accounts, random, Root};

@@ -1,8 +1,9 @@
 //! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
 use super::event;
+use super::how::Placement;
 use super::order::Order;
-use super::{Placement, ShownArgs};
+use super::ShownArgs;
 use crate::args::{Common, Directions};
 use crate::commands::placing::{self, NearArgs};
 use crate::failure::Failure;

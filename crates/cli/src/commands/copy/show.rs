@@ -7,10 +7,10 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
-use numaio_machine::units::size_for_people;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
+use numaio_report::{progress_text, transfer_text};
 use numaio_schema::JobTotals;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ impl Show {
         if self.json {
             return self.print(&Event::Progress(event::job_totals(totals)).line());
         }
-        let line = line(totals, self.began.elapsed());
+        let line = progress_text(&event::job_totals(totals), self.began.elapsed().as_secs_f64());
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
@@ -243,7 +243,7 @@ impl Show {
         if self.json {
             self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals: all }).line());
         } else if !self.quiet {
-            let text = self.summary(totals, seconds);
+            let text = self.summary(&all, seconds);
             self.print(&text);
         }
         if let Some(manifest) = self.manifest.take().filter(|_| self.given_up.is_none()) {
@@ -262,19 +262,8 @@ impl Show {
         }
     }
 
-    fn summary(&self, totals: &Totals, seconds: f64) -> String {
-        let would = if self.rehearse { "would be " } else { "" };
-        let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
-        for (count, what) in [(totals.removed, "removed"), (self.failed, "failed")] {
-            if count > 0 {
-                text += &format!(", {count} {what}");
-            }
-        }
-        if totals.resumed > 0 {
-            text += &format!("; {} were there from before", size_for_people(totals.resumed));
-        }
-        let rate = totals.bytes as f64 / seconds.max(1e-9) / 1e9;
-        text += &format!("; {} in {seconds:.2} s, {rate:.2} GB/s\n", size_for_people(totals.bytes));
+    fn summary(&self, totals: &JobTotals, seconds: f64) -> String {
+        let mut text = transfer_text(totals, seconds, self.rehearse) + "\n";
         if self.failed as usize > self.problems.len() && !self.problems.is_empty() {
             text += &format!("The first {} of {} failures stand above.\n", self.problems.len(), self.failed);
         }
@@ -293,19 +282,4 @@ fn given_up(problem: &Problem) -> Failure {
         Reason::Protocol => failure.hint("use the same numaio at both ends"),
         _ => failure.hint(GO_ON),
     }
-}
-
-fn line(totals: &Totals, elapsed: Duration) -> String {
-    let rate = totals.bytes as f64 / elapsed.as_secs_f64().max(1e-3) / 1e9;
-    let (found, moved, failed) = (totals.entries, totals.moved, totals.failed);
-    let mut text =
-        format!("{} at {rate:.2} GB/s; {found} found, {moved} moved", size_for_people(totals.bytes));
-    if totals.size > totals.bytes && totals.bytes > 0 {
-        let left = (totals.size - totals.bytes) as f64 / 1e9 / rate.max(1e-9);
-        text += &format!("; {left:.0} s for what was found");
-    }
-    if failed > 0 {
-        text += &format!(", {failed} failed");
-    }
-    text
 }

@@ -1,0 +1,54 @@
+//! A transfer while it runs and at its end, in a line for people.
+
+use numaio_machine::units::size_for_people;
+use numaio_schema::JobTotals;
+
+/// How far a transfer is, after so many seconds.
+pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
+    let rate = totals.bytes as f64 / seconds.max(1e-3);
+    let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
+    let mut text = format!("{data} at {:.2} GB/s; {found} found, {moved} moved", rate / 1e9);
+    if totals.size > totals.bytes && totals.bytes > 0 {
+        let left = (totals.size - totals.bytes) as f64 / rate.max(1.0);
+        text += &format!("; {left:.0} s for what was found");
+    }
+    if totals.failed > 0 {
+        text += &format!(", {} failed", totals.failed);
+    }
+    text
+}
+
+/// What a transfer did in so many seconds, or would do.
+pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> String {
+    let would = if rehearsal { "would be " } else { "" };
+    let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
+    for (count, what) in [(totals.removed, "removed"), (totals.failed, "failed")] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    if totals.resumed > 0 {
+        text += &format!("; {} were there from before", size_for_people(totals.resumed));
+    }
+    let (data, rate) = (size_for_people(totals.bytes), totals.bytes as f64 / seconds.max(1e-9) / 1e9);
+    text + &format!("; {data} in {seconds:.2} s, {rate:.2} GB/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_told_in_a_line() {
+        let totals =
+            JobTotals { entries: 12, size: 3 << 30, moved: 7, bytes: 1 << 30, ..JobTotals::default() };
+        let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s for what was found";
+        assert_eq!(progress_text(&totals, 2.0), running);
+        assert_eq!(transfer_text(&totals, 2.0, false), "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s");
+        let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
+        let wanted = "7 would be moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
+                      1 GiB in 2.00 s, 0.54 GB/s";
+        assert_eq!(transfer_text(&more, 2.0, true), wanted);
+        assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0.00 GB/s; 0 found, 0 moved");
+    }
+}
