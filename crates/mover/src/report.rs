@@ -52,7 +52,7 @@ impl Action {
 pub struct Totals {
     /// Entries that were found at the source.
     pub entries: u64,
-    /// Bytes of regular files that were found, holes included.
+    /// Bytes of data that are to be moved, of what was found until now.
     pub size: u64,
     /// Entries that were made or changed at the sink.
     pub moved: u64,

@@ -83,7 +83,7 @@ fn found(job: &Job) -> String {
     let found = count(usize::try_from(job.totals.entries).unwrap_or(usize::MAX), "entry");
     match job.totals.size {
         0 => format!("Found {found}"),
-        size => format!("Found {found}, {}", size_for_people(size)),
+        size => format!("Found {found}, {} to be moved", size_for_people(size)),
     }
 }
 
@@ -113,9 +113,8 @@ fn told(problem: &JobProblem) -> String {
 
 /// What was moved, and of how much so far if it is not over.
 fn data(job: &Job) -> String {
-    let bytes = size_for_people(job.totals.bytes.saturating_add(job.totals.resumed));
+    let bytes = size_for_people(job.totals.bytes);
     match (job.state, job.totals.size) {
-        // The destination is not told how much there is.
         (JobState::Done, _) | (_, 0) => bytes,
         _ => format!("{bytes} of {}", size_for_people(job.totals.size)),
     }
@@ -169,10 +168,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "  7  cut    2026-11-21 03:24 UTC     12  3 GiB of 4 GiB  0.54 GB/s       1  \
+            "  7  cut    2026-11-21 03:24 UTC     12  2 GiB of 4 GiB  0.54 GB/s       1  \
              numaio copy -a 'my data/' host:to"
         );
-        assert!(lines[2].contains("  8  done ") && lines[2].contains("  3 GiB  "), "{text}");
+        assert!(lines[2].contains("  8  done ") && lines[2].contains("  2 GiB  "), "{text}");
         assert!(jobs_text(&[], &TextStyle::default()).contains("no jobs"));
     }
 

@@ -341,6 +341,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for number in answers.keys() {
             if let Some(file) = self.incoming.get_mut(number) {
                 file.answered = true;
+                self.talk.totals.size += bytes_of(&file.left);
             }
         }
         self.want(answers);

@@ -169,7 +169,6 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.scan.enter(path.clone(), name.clone());
         }
         if let Kind::File(content) = &inode.kind {
-            self.talk.totals.size += content.size();
             let identity = found.seen.identity();
             let content = content.clone();
             let file =
@@ -292,6 +291,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         file.wanted = Some(job.bytes());
         let whole = job.bytes();
+        self.talk.totals.size += whole;
         let name = file.name.clone();
         self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes: whole });
         self.reading.push(&mut self.cutter, job);

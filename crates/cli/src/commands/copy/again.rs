@@ -56,7 +56,7 @@ impl Again {
         let Some(earlier) = self.earlier else { return last };
         Totals {
             entries: last.entries.max(earlier.entries),
-            size: last.size.max(earlier.size),
+            size: earlier.bytes + last.size,
             moved: earlier.moved + last.moved,
             // What an earlier try moved is as it should be in the next one.
             unchanged: last.unchanged.saturating_sub(earlier.moved),
@@ -128,11 +128,35 @@ mod tests {
     #[test]
     fn what_was_moved_is_counted_once() {
         let mut again = Again::new(Duration::ZERO);
-        let first = Totals { entries: 5, moved: 2, unchanged: 1, bytes: 20, resumed: 7, ..Totals::default() };
+        let first = Totals {
+            entries: 5,
+            size: 30,
+            moved: 2,
+            unchanged: 1,
+            bytes: 20,
+            resumed: 7,
+            ..Totals::default()
+        };
         assert_eq!(again.sum(first), first);
         again.lost(first);
-        let last = Totals { entries: 9, moved: 6, unchanged: 3, bytes: 60, resumed: 15, ..Totals::default() };
-        let all = Totals { entries: 9, moved: 8, unchanged: 1, bytes: 80, resumed: 7, ..Totals::default() };
+        let last = Totals {
+            entries: 9,
+            size: 70,
+            moved: 6,
+            unchanged: 3,
+            bytes: 60,
+            resumed: 15,
+            ..Totals::default()
+        };
+        let all = Totals {
+            entries: 9,
+            size: 90,
+            moved: 8,
+            unchanged: 1,
+            bytes: 80,
+            resumed: 7,
+            ..Totals::default()
+        };
         assert_eq!(again.sum(last), all);
     }
 }
