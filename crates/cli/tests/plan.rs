@@ -122,6 +122,8 @@ fn readme_shows_what_is_printed() {
     let readme = std::fs::read_to_string(root.join("README.md")).expect("README");
     let blocks: Vec<&str> =
         readme.split("```").filter(|it| it.trim_start().starts_with("$ numaio plan ")).collect();
+    // One is piped into a copy, on a machine that is not shipped; tests/lab_copy.rs does the like.
+    let blocks: Vec<&str> = blocks.into_iter().filter(|block| !block.contains(" | ")).collect();
     assert_eq!(blocks.len(), 2);
     let home = Home::new();
     for block in blocks {
