@@ -64,10 +64,11 @@ enum Link {
 impl Remote<'_> {
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
+        let numaio = bootstrap::numaio(self.args, &ssh::program(), self.host)?;
         let mut show = Show::new(self.common, self.args);
         let mut again = Again::new(self.args.net.retry());
         loop {
-            let why = match self.attempt(&mut show)? {
+            let why = match self.attempt(&mut show, &numaio)? {
                 Tried::Over(totals) => return end(show, &again.sum(totals)),
                 Tried::Lost(totals) => {
                     again.lost(totals);
@@ -84,9 +85,10 @@ impl Remote<'_> {
         }
     }
 
-    fn attempt(&self, show: &mut Show) -> Result<Tried, Failure> {
+    /// Tries once, with the numaio of the other host that is named.
+    fn attempt(&self, show: &mut Show, numaio: &str) -> Result<Tried, Failure> {
         if !self.is_source {
-            let far = match self.start(show, Ask::Source(self.order.clone()))? {
+            let far = match self.start(show, numaio, Ask::Source(self.order.clone()))? {
                 Ok(far) => far,
                 Err(failure) => return Ok(Tried::Unreachable(failure)),
             };
@@ -95,7 +97,7 @@ impl Remote<'_> {
         }
         let (site, options) = self.order.source()?;
         let source = Source::new(options).map_err(Failure::new)?;
-        match self.start(show, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+        match self.start(show, numaio, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
             Ok(far) => self.through(show, source, site, far),
             Err(failure) => Ok(Tried::Unreachable(failure)),
         }
@@ -128,15 +130,13 @@ impl Remote<'_> {
         })
     }
 
-    /// The numaio on the other host, ready to begin; or why it was not reached. `NUMAIO_SSH` names another program than
-    /// ssh, as `RSYNC_RSH` does for rsync.
-    fn start(&self, show: &Show, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
+    /// The numaio on the other host, ready to begin; or why it was not reached.
+    fn start(&self, show: &Show, numaio: &str, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
         let (args, host) = (self.args, self.host);
         let program = ssh::program();
-        let numaio = bootstrap::numaio(args, &program, host)?;
         let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
         let lookup = ours.as_ref().map(|_| Lookup::begin(&program, host));
-        let command = ssh::command(program, host, &numaio, &["peer", "--copy"]);
+        let command = ssh::command(program, host, numaio, &["peer", "--copy"]);
         let mut started = Started::begin(command, LAST, ssh::INSTALL)?;
         let (Some(mut to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the other side has no streams"));
