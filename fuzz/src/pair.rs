@@ -1,8 +1,8 @@
 //! A small transfer between two simulated disks: what a fuzzer begins with.
 
 use crate::sides::input_of;
-use numaio_machine::port::{Event, Packet, Stamp, BLOCK};
-use numaio_mover::chunk::{Policy, Storage};
+use numaio_machine::port::{Event, Packet, Stamp};
+use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
@@ -17,13 +17,6 @@ const TRANSFER: TransferId = TransferId([7; 16]);
 
 /// The side with the files.
 pub fn source_side() -> Source<Vec<u8>> {
-    let block = BLOCK as u64;
-    let policy = Policy {
-        block,
-        bundle_below: block,
-        bundle_bytes: block,
-        ..Policy::new(Storage::Solid, Storage::Solid, 1)
-    };
     let options = SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
@@ -33,7 +26,7 @@ pub fn source_side() -> Source<Vec<u8>> {
         devices: true,
         filter: Filter::default(),
         hash: HashKind::Xxh3,
-        policy,
+        policy: Policy::of_blocks(),
         reads: 4,
         limit: None,
         transfer: TRANSFER,

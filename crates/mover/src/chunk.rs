@@ -7,6 +7,7 @@
 use crate::entry::{Content, FileNumber};
 use crate::extent::{Extent, ExtentSet};
 use crate::wire::MAX_CHUNK;
+use numaio_machine::port::BLOCK;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -83,6 +84,13 @@ impl Policy {
         let stripe_from = if rotating { u64::MAX } else { (4 * block * u64::from(streams)).max(64 << 20) };
         let (bundle_below, bundle_bytes, bundle_files) = (256 << 10, 4 << 20, 256);
         Self { streams, block, stripe_from, bundle_below, bundle_bytes, bundle_files, window: 4_096 }
+    }
+
+    /// For a port, whose operations and packets hold a block: smaller files are bundled into one, larger ones cut.
+    pub fn of_blocks() -> Self {
+        let block = BLOCK as u64;
+        let whole = Self::new(Storage::Solid, Storage::Solid, 1);
+        Self { block, bundle_below: block, bundle_bytes: block, ..whole }
     }
 
     /// How a file with so many bytes of data is moved.

@@ -1,7 +1,7 @@
 //! Two sides, two disks, and a link between them.
 
-use numaio_machine::port::{Digest, Event, Operation, Packet, Ticket, BLOCK};
-use numaio_mover::chunk::{Policy, Storage};
+use numaio_machine::port::{Digest, Event, Operation, Packet, Ticket};
+use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
@@ -143,14 +143,7 @@ impl World {
         self.runs += 1;
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);
-        let block = BLOCK as u64;
-        let policy = Policy {
-            block,
-            bundle_below: block,
-            bundle_bytes: block,
-            bundle_files: 20,
-            ..Policy::new(Storage::Solid, Storage::Solid, 1)
-        };
+        let policy = Policy { bundle_files: 20, ..Policy::of_blocks() };
         let source = SourceOptions {
             origins: vec![Origin { root: 0, only: None, enter: true }],
             recursive: true,

@@ -11,9 +11,8 @@ use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
-use numaio_machine::port::BLOCK;
 use numaio_mover::accounts::{Account, Lookup};
-use numaio_mover::chunk::{Policy, Storage};
+use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
@@ -165,13 +164,6 @@ impl Order {
     pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;
         let site = Site::new(&roots, Side::Source, self)?;
-        let block = BLOCK as u64;
-        let policy = Policy {
-            block,
-            bundle_below: block,
-            bundle_bytes: block,
-            ..Policy::new(Storage::Solid, Storage::Solid, 1)
-        };
         let options = SourceOptions {
             origins,
             recursive: self.recursive,
@@ -180,7 +172,7 @@ impl Order {
             devices: self.archive && site.roots.is_super_user(),
             filter: filter(&self.rules)?,
             hash: self.hash().kind(),
-            policy,
+            policy: Policy::of_blocks(),
             reads: 2 * site.threads,
             limit: self.limit,
             accounts: self.accounts(),
