@@ -4,6 +4,9 @@ use crate::name::Name;
 use crate::wire::{Problem, Reason, Side, There};
 use numaio_machine::port::Why;
 
+/// How far a transfer is; jobs note it.
+pub use numaio_schema::JobTotals as Totals;
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
@@ -45,27 +48,6 @@ impl Action {
             Self::Removed => "removed",
         }
     }
-}
-
-/// How far a transfer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Entries that were found at the source.
-    pub entries: u64,
-    /// Bytes of data that are to be moved, of what was found until now.
-    pub size: u64,
-    /// Entries that were made or changed at the sink.
-    pub moved: u64,
-    /// Entries that were as they should be, or are left alone on purpose.
-    pub unchanged: u64,
-    /// Things that were removed at the sink.
-    pub removed: u64,
-    /// Problems.
-    pub failed: u64,
-    /// Bytes of data that were moved.
-    pub bytes: u64,
-    /// Bytes of data that a transfer before this one had moved, and that need not be moved again.
-    pub resumed: u64,
 }
 
 /// How a side came to its end.

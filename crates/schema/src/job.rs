@@ -94,17 +94,17 @@ pub struct JobTotals {
     pub entries: u64,
     /// Bytes of data that are to be moved, of what was found until now.
     pub size: u64,
-    /// Entries that were made or changed.
+    /// Entries that were made or changed at the sink.
     pub moved: u64,
-    /// Entries that were as they should be.
+    /// Entries that were as they should be, or are left alone on purpose.
     pub unchanged: u64,
-    /// Things that were removed.
+    /// Things that were removed at the sink.
     pub removed: u64,
     /// Problems.
     pub failed: u64,
     /// Bytes of data that were moved.
     pub bytes: u64,
-    /// Bytes of data that were there from a run before.
+    /// Bytes of data that a transfer before this one had moved, and that need not be moved again.
     pub resumed: u64,
 }
 

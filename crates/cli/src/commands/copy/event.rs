@@ -1,6 +1,5 @@
 //! What a transfer tells programs: a line of JSON for everything that happens.
 
-use numaio_mover::report::Totals;
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
 use numaio_schema::{JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
@@ -84,18 +83,6 @@ pub fn side(side: Side) -> &'static str {
         Side::Source => "source",
         Side::Sink => "destination",
     }
-}
-
-/// How far a transfer is, as it is told.
-pub fn job_totals(totals: &Totals) -> JobTotals {
-    let Totals { entries, size, moved, unchanged, removed, failed, bytes, resumed } = *totals;
-    JobTotals { entries, size, moved, unchanged, removed, failed, bytes, resumed }
-}
-
-/// How far a transfer is, as it was told.
-pub fn totals(totals: JobTotals) -> Totals {
-    let JobTotals { entries, size, moved, unchanged, removed, failed, bytes, resumed } = totals;
-    Totals { entries, size, moved, unchanged, removed, failed, bytes, resumed }
 }
 
 #[cfg(test)]

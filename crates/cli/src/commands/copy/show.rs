@@ -11,7 +11,6 @@ use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
 use numaio_report::{progress_text, transfer_text};
-use numaio_schema::JobTotals;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -92,7 +91,7 @@ impl Show {
 
     /// Shows and notes how far it is.
     pub fn progress(&mut self, totals: &Totals) {
-        self.note.look(event::job_totals(totals));
+        self.note.look(*totals);
         let now = Instant::now();
         let each = if self.json { EACH_EVENT } else { EACH };
         if !self.progress || self.shown.is_some_and(|shown| now.duration_since(shown) < each) {
@@ -100,9 +99,9 @@ impl Show {
         }
         self.shown = Some(now);
         if self.json {
-            return self.print(&Event::Progress(event::job_totals(totals)).line());
+            return self.print(&Event::Progress(*totals).line());
         }
-        let line = progress_text(&event::job_totals(totals), self.began.elapsed().as_secs_f64());
+        let line = progress_text(totals, self.began.elapsed().as_secs_f64());
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
@@ -120,7 +119,7 @@ impl Show {
                 let name = problem.name.as_deref().map(clean);
                 self.problem(&event::heard(&problem), name)
             }
-            Event::Progress(totals) => return self.progress(&event::totals(totals)),
+            Event::Progress(totals) => return self.progress(&totals),
             Event::End(_) | Event::Other => None,
         };
         self.print(&text.unwrap_or_default());
@@ -238,7 +237,7 @@ impl Show {
     pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
         self.clear();
         let seconds = self.began.elapsed().as_secs_f64();
-        let all = JobTotals { failed: self.failed, ..event::job_totals(totals) };
+        let all = Totals { failed: self.failed, ..*totals };
         self.note.look(all);
         if self.json {
             self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals: all }).line());
@@ -262,7 +261,7 @@ impl Show {
         }
     }
 
-    fn summary(&self, totals: &JobTotals, seconds: f64) -> String {
+    fn summary(&self, totals: &Totals, seconds: f64) -> String {
         let mut text = transfer_text(totals, seconds, self.rehearse) + "\n";
         if self.failed as usize > self.problems.len() && !self.problems.is_empty() {
             text += &format!("The first {} of {} failures stand above.\n", self.problems.len(), self.failed);
