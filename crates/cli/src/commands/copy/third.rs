@@ -110,17 +110,21 @@ fn listen(
     }
 }
 
+/// Lines of the other side, until it ends.
+fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
+    let mut from = BufReader::new(from);
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        read.is_ok_and(|count| count > 0).then_some(line)
+    })
+}
+
 /// Reads events in a thread of its own.
 fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
     let (sender, events) = sync_channel(WAITING);
     thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        loop {
-            let mut line = Vec::new();
-            match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
+        for line in lines(from) {
             let event = serde_json::from_slice(&line).map_err(|error| {
                 Failure::new(format!("the other side tells no events: {error}")).hint(
                     "use the same numaio on all hosts, and a shell there that prints nothing when it begins",
@@ -137,13 +141,7 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
 
 /// Words of the other side for people, with who says them.
 fn pass_on(from: impl Read, host: &str) {
-    let mut from = BufReader::new(from);
-    loop {
-        let mut line = Vec::new();
-        match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
+    for line in lines(from) {
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end();
         let words = match line.strip_prefix("numaio: ") {
