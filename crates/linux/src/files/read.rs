@@ -4,7 +4,7 @@ use super::beneath::Beneath;
 use super::direct;
 use super::fault::fault;
 use super::look::seen;
-use numaio_machine::port::{Digest, Fault, FileKind, Hash, Identity, ReadPiece, Why};
+use numaio_machine::port::{Digest, Fault, FileKind, FilePath, Hash, Identity, ReadPiece, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -28,16 +28,20 @@ pub fn read(
 }
 
 fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
-    let place = beneath.place(&piece.at)?;
-    let file = match place.open(OFlags::RDONLY, Mode::empty()) {
-        // A link or a device is in its place now.
-        Err(Errno::LOOP | Errno::NXIO) => return Err(changed()),
-        file => file.map_err(fault("open it to read"))?,
-    };
+    let file = open(beneath, &piece.at)?;
     // Whether it is what was found is asked once, at the end: that holds for the time before, too.
     let read = fill(&file, piece, room);
     same(&file, &piece.identity)?;
     read
+}
+
+/// Opens what was found to be a file.
+pub fn open(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
+    match beneath.place(at)?.open(OFlags::RDONLY, Mode::empty()) {
+        // A link or a device is in its place now.
+        Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
+        file => file.map_err(fault("open it to read")),
+    }
 }
 
 fn fill(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {

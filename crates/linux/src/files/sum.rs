@@ -3,21 +3,16 @@
 use super::beneath::Beneath;
 use super::fault::fault;
 use super::look::seen;
-use super::read::{changed, same};
+use super::read::{changed, open, same};
 use numaio_machine::port::{Fault, FileKind, Summing};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::{retry_on_intr, Errno};
+use rustix::io::retry_on_intr;
 
 /// Bytes of one read: small enough for the second level of caches.
 const ROOM: usize = 256 << 10;
 
 /// Reads on, as far as it may.
 pub fn sum(beneath: &mut Beneath<'_>, mut summing: Summing) -> Result<Summing, Fault> {
-    let place = beneath.place(&summing.at)?;
-    let file = match place.open(OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::LOOP | Errno::NXIO) => return Err(changed()),
-        file => file.map_err(fault("open it to read"))?,
-    };
+    let file = open(beneath, &summing.at)?;
     let found = seen(&rustix::fs::fstat(&file).map_err(fault("look at it"))?);
     if found.kind != FileKind::File {
         return Err(changed());
