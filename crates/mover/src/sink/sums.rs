@@ -139,9 +139,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn summed(&mut self, ticket: Ticket, outcome: Result<Summing, Fault>) {
-        if self.stopping {
-            self.hashes.sums.stop();
-        }
         match self.hashes.sums.done(ticket, outcome) {
             Some((For::Compare(number), digest)) => {
                 if let Some(pair) = self.hashes.pairs.get_mut(&number) {
@@ -159,9 +156,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.talk.problem(About::Name(name), reason(fault.why), &fault.text);
             }
             None => {}
-        }
-        if self.stopping {
-            self.hashes.sums.stop();
         }
     }
 }
