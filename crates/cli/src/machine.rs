@@ -85,7 +85,7 @@ impl Machine {
         match self {
             Self::Recorded(replay) => replay.tape().header.recorded_at,
             Self::Taped(recording) => recording.machine().time(),
-            _ => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            _ => now(),
         }
     }
 
@@ -167,4 +167,9 @@ impl Locate for Machine {
             Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
         }
     }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::machine::Machine;
+use crate::machine::{now, Machine};
 use crate::{input, output, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::boot_id;
@@ -11,7 +11,6 @@ use numaio_place::PlaceError;
 use numaio_schema::{Applied, Receipt};
 use std::fs;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A receipt that is kept.
 #[derive(Clone)]
@@ -33,8 +32,7 @@ pub fn this_kernel(common: &Common) -> Result<Kernel, Failure> {
 
 /// A receipt of what is about to be changed here.
 pub fn foreseen(kernel: &Kernel, machine: &str, applied: Vec<Applied>) -> Receipt {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Receipt::foreseen(machine, boot_id(kernel), now, applied)
+    Receipt::foreseen(machine, boot_id(kernel), now(), applied)
 }
 
 /// Carries changes out, with their receipt on disk from before the first.

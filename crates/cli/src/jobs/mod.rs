@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// Most jobs that are kept; those that run are kept always.
 const MOST: usize = 100;
@@ -98,7 +98,8 @@ fn as_noted(path: &Path) -> Result<Option<Job>, Failure> {
 }
 
 /// Makes room: ended jobs beyond the newest [`MOST`], those of more than [`LONGEST`] ago, and what a kill left behind.
-fn prune(folder: &Path, now: SystemTime) {
+fn prune(folder: &Path, here: &Here) {
+    let now = SystemTime::now();
     let entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
     let is_old = |entry: &fs::DirEntry| {
         let written = entry.metadata().and_then(|found| found.modified());
@@ -108,14 +109,13 @@ fn prune(folder: &Path, now: SystemTime) {
     entries.iter().filter(left).for_each(|entry| drop(fs::remove_file(entry.path())));
     let numbers = numbers(folder);
     let surplus = &numbers[..numbers.len().saturating_sub(MOST)];
-    let here = Here::look();
     for entry in &entries {
         let path = entry.path();
         let is_surplus = surplus.iter().any(|id| file(folder, *id) == path);
         if !is_surplus && !is_old(entry) || path.extension() != Some(OsStr::new("json")) {
             continue;
         }
-        let runs = read(&path, &here).is_ok_and(|job| job.is_some_and(|job| job.state.is_alive()));
+        let runs = read(&path, here).is_ok_and(|job| job.is_some_and(|job| job.state.is_alive()));
         if !runs {
             drop(fs::remove_file(path));
         }
@@ -170,9 +170,4 @@ pub fn typed(word: &Word) -> OsString {
         Word::Text(text) => text.into(),
         Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
     }
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,8 +1,9 @@
 //! How a transfer notes itself while it runs.
 
-use super::{file, folder, now, numbers, prune, word, Here};
+use super::{file, folder, numbers, prune, word, Here};
 use crate::args::Common;
 use crate::failure::{self, Failure};
+use crate::machine::now;
 use crate::{output, store};
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;
@@ -10,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How often what changed is written.
 const EACH: Duration = Duration::from_secs(2);
@@ -143,7 +144,8 @@ fn begin() -> Result<Noted, Failure> {
     // Commands and names of files are nobody else's business.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| Failure::file(&folder, error))?;
-    prune(&folder, SystemTime::now());
+    let here = Here::look();
+    prune(&folder, &here);
     let directory = std::env::current_dir().map_err(Failure::new)?;
     let mut job = Job {
         schema: JOB_SCHEMA.to_owned(),
@@ -152,7 +154,7 @@ fn begin() -> Result<Noted, Failure> {
         command: std::env::args_os().skip(1).map(|typed| word(&typed)).collect(),
         directory: word(directory.as_os_str()),
         environment: environment().collect(),
-        process: Here::look().process(),
+        process: here.process(),
         state: JobState::Running,
         why: String::new(),
         began: now(),
