@@ -35,7 +35,7 @@ bench-copy: build
 	@tools/bench-copy
 
 static:
-	@tools/setup build
+	@tools/setup static
 	@tools/static
 
 man: build
