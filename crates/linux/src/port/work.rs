@@ -198,7 +198,12 @@ mod tests {
     }
 
     fn write(pool: &Arc<Pool>) -> Operation<Slab> {
-        Operation::Write { puts: Vec::new(), data: Some(pool.take()), hash: |_| Default::default() }
+        Operation::Write {
+            puts: Vec::new(),
+            data: Some(pool.take()),
+            hash: |_| Default::default(),
+            packed: None,
+        }
     }
 
     fn tickets(work: &Work, crew: usize, count: usize) -> Vec<Ticket> {

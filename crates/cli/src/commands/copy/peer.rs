@@ -60,6 +60,9 @@ pub enum Answer {
         one_file: bool,
         /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`Choice`].
         door: Option<Result<Opened, String>>,
+        /// Whether it can pack and unpack data; an older one does not say so.
+        #[serde(default)]
+        packs: bool,
     },
     /// It is not, and why.
     Refused(String),
@@ -144,7 +147,7 @@ impl Way {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        answer(&Answer::Ready { one_file, door: opened })?;
+        answer(&Answer::Ready { one_file, door: opened, packs: true })?;
         if offer.is_none() {
             return Ok(Self::Streams(from));
         }

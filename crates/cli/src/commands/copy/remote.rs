@@ -3,6 +3,7 @@
 use super::again::{wait, Again, Watched};
 use super::bootstrap;
 use super::channel::{directed, Choice, Lookup, Ours};
+use super::how;
 use super::order::Order;
 use super::peer::{Answer, Ask, Call, LONGEST_LINE};
 use super::place::Site;
@@ -15,6 +16,7 @@ use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::Lane;
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
 use numaio_mover::drive::{drive, Core};
+use numaio_mover::packing::Compress;
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -53,6 +55,8 @@ struct Far {
     link: Link,
     /// Whether its source is a single file.
     one_file: bool,
+    /// Whether it can pack and unpack data.
+    packs: bool,
 }
 
 /// How data gets there. The streams of ssh stay open beside data connections: their end would be that of the transfer.
@@ -95,12 +99,15 @@ impl Remote<'_> {
             let (site, options) = self.order.sink(far.one_file)?;
             return self.through(show, Sink::new(options), site, far);
         }
-        let (site, options) = self.order.source()?;
-        let source = Source::new(options).map_err(Failure::new)?;
-        match self.start(show, numaio, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
-            Ok(far) => self.through(show, source, site, far),
-            Err(failure) => Ok(Tried::Unreachable(failure)),
+        let (site, mut options) = self.order.source()?;
+        let far = match self.start(show, numaio, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+            Ok(far) => far,
+            Err(failure) => return Ok(Tried::Unreachable(failure)),
+        };
+        if !far.packs {
+            options.compress = Compress::None;
         }
+        self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
     fn through<C: Core<Slab>>(
@@ -146,8 +153,8 @@ impl Remote<'_> {
         let mut from = BufReader::new(from);
         let mut line = String::new();
         let _ = from.by_ref().take(LONGEST_LINE).read_line(&mut line);
-        let (one_file, door) = match serde_json::from_str(&line) {
-            Ok(Answer::Ready { one_file, door }) => (one_file, door),
+        let (one_file, door, packs) = match serde_json::from_str(&line) {
+            Ok(Answer::Ready { one_file, door, packs }) => (one_file, door, packs),
             Ok(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
             Err(_) => {
                 drop(to);
@@ -160,7 +167,10 @@ impl Remote<'_> {
             ours.reach(&opened, lookup.name())
         });
         let link = self.agree(show, lanes, to, from)?;
-        Ok(Ok(Far { started, link, one_file }))
+        if !packs && self.order.compress != how::Compress::None {
+            show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
+        }
+        Ok(Ok(Far { started, link, one_file, packs }))
     }
 
     /// Says which way data goes, if there was a choice.
