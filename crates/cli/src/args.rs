@@ -69,7 +69,9 @@ pub enum Color {
     Never,
 }
 
+// Options of one command only are made, those of the command that was typed: a program that run starts is not to wait.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
     Topology(TopologyArgs),

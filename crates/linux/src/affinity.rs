@@ -41,15 +41,6 @@ impl Mask {
         Self(mask)
     }
 
-    /// Whether the kernel takes it; the calling thread stays where it is.
-    ///
-    /// # Errors
-    /// As [`Mask::apply`].
-    pub(crate) fn tried(&self) -> io::Result<()> {
-        std::thread::scope(|scope| scope.spawn(|| self.apply()).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it was lost")))
-    }
-
     /// Binds the calling thread. The kernel leaves out CPUs that are offline or outside its cpuset.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl Kernel {
 
     /// Bytes of memory that the control group allows.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
-        *self.limit_bytes.get_or_init(|| topology::read(&self.root).confinement.memory_limit_bytes)
+        *self.limit_bytes.get_or_init(|| topology::outline(&self.root).confinement.memory_limit_bytes)
     }
 
     /// The newest session with a peer: an older one of the same name is over.

@@ -11,7 +11,9 @@ use numaio_machine::workload::MemoryPlace;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::thread;
 
 /// Asks a program to end.
 pub const TERMINATE: i32 = libc::SIGTERM;
@@ -65,9 +67,16 @@ impl Settled {
     /// [`NotSettled`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
     /// own choice, the node of the CPU, is what the others prefer.
     pub fn of(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
+        // On a thread of its own, so that the caller stays as it is.
+        thread::scope(|scope| scope.spawn(|| Self::tried(cpus, memory, strict)).join())
+            .unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Finds it out by doing it to the calling thread.
+    fn tried(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
         let mask = Mask::of(cpus);
-        mask.tried().map_err(|why| NotSettled::Cpus { cpus: cpus.clone(), why })?;
-        match Policy::of(memory) {
+        mask.apply().map_err(|why| NotSettled::Cpus { cpus: cpus.clone(), why })?;
+        match Policy::apply_of(memory) {
             Ok((policy, note)) => Ok(Self { mask, policy: Some(policy), notes: note.into_iter().collect() }),
             Err(why) if strict || !forbidden(&why) => Err(NotSettled::Memory { place: memory.clone(), why }),
             Err(why) => Ok(Self {

@@ -4,7 +4,6 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use std::io;
-use std::thread;
 
 /// From Linux 5.15 on (include/uapi/linux/mempolicy.h).
 const MPOL_PREFERRED_MANY: libc::c_int = 5;
@@ -34,14 +33,14 @@ impl Policy {
         Self { mode: mode | libc::MPOL_F_STATIC_NODES, mask }
     }
 
-    /// The policy that this kernel takes for a place, and what it does otherwise than asked, if it does.
+    /// The policy that this kernel takes for a place, and what it does otherwise than asked, if it does. It is found
+    /// by applying it to the calling thread.
     ///
-    /// Older kernels prefer one node only, and interleave without weights. It is tried on a thread of its own, so
-    /// that the caller's policy stays as it is.
+    /// Older kernels prefer one node only, and interleave without weights.
     ///
     /// # Errors
     /// The kernel's: no such node, a node outside the cpuset, or a sandbox that forbids policies.
-    pub fn of(place: &MemoryPlace) -> io::Result<(Self, Option<String>)> {
+    pub fn apply_of(place: &MemoryPlace) -> io::Result<(Self, Option<String>)> {
         let nodes = &place.nodes;
         let first = || nodes.first().map_or_else(NodeSet::new, NodeSet::one);
         let wanted = match (place.policy, nodes.len()) {
@@ -62,20 +61,14 @@ impl Policy {
             )),
             _ => None,
         };
-        match (wanted.tried(), instead) {
+        match (wanted.apply(), instead) {
             (Ok(()), _) => Ok((wanted, None)),
             (Err(error), Some((other, note))) if error.raw_os_error() == Some(libc::EINVAL) => {
-                other.tried()?;
+                other.apply()?;
                 Ok((other, Some(note)))
             }
             (Err(error), _) => Err(error),
         }
-    }
-
-    /// Whether the kernel takes it.
-    fn tried(&self) -> io::Result<()> {
-        thread::scope(|scope| scope.spawn(|| self.apply()).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it was lost")))
     }
 
     /// Bits of the mask as the kernel wants them told: it takes one bit less than that.

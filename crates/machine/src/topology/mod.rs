@@ -16,7 +16,7 @@ mod read;
 
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
-pub use read::read;
+pub use read::{outline, read};
 
 use crate::devices::Device;
 use crate::findings::{Finding, Severity};

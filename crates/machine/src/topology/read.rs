@@ -11,6 +11,15 @@ use crate::sysfs::{Sysfs, SysfsExt};
 ///
 /// Never fails: what cannot be read is absent from the result or stands among its findings.
 pub fn read(root: &dyn Sysfs) -> Topology {
+    look(root, true)
+}
+
+/// The same without caches, which a program that is to be started does not wait for.
+pub fn outline(root: &dyn Sysfs) -> Topology {
+    look(root, false)
+}
+
+fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
     let mut findings = kernel_findings(root);
     let known = cpus::known(root, &cpuinfo);
@@ -30,11 +39,13 @@ pub fn read(root: &dyn Sysfs) -> Topology {
     for node in &mut nodes {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
-    // The kernel makes a PMU of each kind of core on an Intel hybrid, whose /proc/cpuinfo tells them not apart.
-    let alike = cpuinfo.alike && !root.exists("/sys/devices/cpu_core");
+    let caches = || {
+        // The kernel makes a PMU of each kind of core on an Intel hybrid, whose /proc/cpuinfo tells them not apart.
+        caches::read(root, &cpus, cpuinfo.alike && !root.exists("/sys/devices/cpu_core"))
+    };
     Topology {
         identity: identity::read(root, &cpuinfo),
-        caches: if known.described { caches::read(root, &cpus, alike) } else { Vec::new() },
+        caches: if with_caches && known.described { caches() } else { Vec::new() },
         cpu_features: cpuinfo.features,
         nodes,
         offline_nodes,
