@@ -1,6 +1,6 @@
 //! Looking at a whole machine.
 
-use crate::devices::{Bridges, Device, Scan};
+use crate::devices::{Bridges, Device, Scan, FUNCTIONS};
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use crate::{conditions, findings, topology};
@@ -8,12 +8,16 @@ use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::thread;
 
+/// Fewer PCI functions and CPUs than this are read sooner by one thread than another one is started.
+const MANY: usize = 64;
+
 /// Reads everything below `root`: nodes, devices, and what looks wrong with them.
 ///
 /// Never fails: what cannot be read is absent from the result or stands among its findings. Threads share
-/// the work, as a large machine has tens of thousands of files.
+/// the work on a large machine, which has tens of thousands of files.
 pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
-    let (mut machine, conditions) = both(|| look(root, topology::read), || conditions::read(root));
+    let crew = Crew::of(root);
+    let (mut machine, conditions) = crew.both(|| look(root, crew, topology::read), || conditions::read(root));
     let found = findings::find(&machine, &conditions);
     machine.findings.extend(found);
     machine
@@ -25,20 +29,17 @@ pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
 /// The same without caches, and without looking for what is wrong with settings and devices, in half the time: for
 /// those who want to get on, as a program that is to be started.
 pub fn glance(root: &(dyn Sysfs + Sync)) -> Topology {
-    look(root, topology::outline)
+    look(root, Crew::of(root), topology::outline)
 }
 
 /// Nodes, as they are read, and devices.
-fn look(root: &(dyn Sysfs + Sync), nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
+fn look(root: &(dyn Sysfs + Sync), crew: Crew, nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
-    let ((mut machine, some), others) = both(|| (nodes(root), functions()), functions);
+    let ((mut machine, some), others) = crew.both(|| (nodes(root), functions()), functions);
     let functions: Vec<Device> = some.into_iter().chain(others).collect();
     let bridges = Bridges::above(&functions);
-    let (some, others) = match bridges.is_empty() {
-        true => (Vec::new(), Vec::new()),
-        false => both(|| bridges.read(root), || bridges.read(root)),
-    };
+    let (some, others) = crew.both(|| bridges.read(root), || bridges.read(root));
     let scan = scan.get_or_init(|| Scan::new(root));
     let found = functions.into_iter().chain(some).chain(others);
     machine.devices = scan.finish(root, &machine, found);
@@ -46,13 +47,35 @@ fn look(root: &(dyn Sysfs + Sync), nodes: fn(&dyn Sysfs) -> Topology) -> Topolog
     machine
 }
 
-/// Does two things at the same time, the first in this thread.
-fn both<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
-    thread::scope(|scope| {
-        let second = scope.spawn(second);
-        let first = first();
-        (first, second.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })
+/// Who reads a machine.
+#[derive(Debug, Clone, Copy)]
+enum Crew {
+    /// This thread alone.
+    One,
+    /// This thread and others.
+    Several,
+}
+
+impl Crew {
+    fn of(root: &dyn Sysfs) -> Self {
+        let is_long = |list: &str| root.list(list).is_ok_and(|names| names.len() >= MANY);
+        match is_long(FUNCTIONS) || is_long(topology::CPUS) {
+            true => Self::Several,
+            false => Self::One,
+        }
+    }
+
+    /// Does two things, at the same time if there is somebody else to do the second.
+    fn both<A, B: Send>(self, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+        match self {
+            Self::One => (first(), second()),
+            Self::Several => thread::scope(|scope| {
+                let second = scope.spawn(second);
+                let first = first();
+                (first, second.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            }),
+        }
+    }
 }
 
 /// Whether there are files of a machine below this root at all.
@@ -75,7 +98,8 @@ mod tests {
             tree.file(&format!("{folder}/meminfo"), format!("Node {node} MemTotal: 4194304 kB\n"));
             let cpu = format!("/sys/devices/system/cpu/cpu{node}");
             tree.file(&format!("{cpu}/topology/core_id"), "0\n");
-            for (file, text) in [("level", "1"), ("type", "Data"), ("size", "32K"), ("shared_cpu_list", "0")] {
+            for (file, text) in [("level", "1"), ("type", "Data"), ("size", "32K"), ("shared_cpu_list", "0")]
+            {
                 tree.file(&format!("{cpu}/cache/index0/{file}"), text);
             }
         }

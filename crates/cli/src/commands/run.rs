@@ -69,19 +69,23 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
         output::remark(common, compromise);
     }
     let strict = args.near.strict || plan.request.strict;
-    let places = plan.tasks.iter().map(|task| settle(common, task, strict)).collect::<Result<Vec<_>, _>>()?;
-    match (places.as_slice(), args.verify) {
-        ([place], false) => {
+    match (plan.tasks.as_slice(), args.verify) {
+        ([task], false) => {
+            let place = settle(common, Settled::here(&task.cpus, &task.memory, strict))?;
             let program = program(args, &plan, 0);
-            Err(not_started(&program, &become_program(&program, place)))
+            Err(not_started(&program, &become_program(&program, &place)))
         }
-        _ => supervise(common, args, &machine, &topology, &plan, &places),
+        (tasks, _) => {
+            let settled = |task: &TaskPlace| settle(common, Settled::of(&task.cpus, &task.memory, strict));
+            let places = tasks.iter().map(settled).collect::<Result<Vec<_>, _>>()?;
+            supervise(common, args, &machine, &topology, &plan, &places)
+        }
     }
 }
 
 /// What this kernel takes of a task's place; what it does otherwise is said.
-fn settle(common: &Common, task: &TaskPlace, strict: bool) -> Result<Settled, Failure> {
-    let settled = Settled::of(&task.cpus, &task.memory, strict).map_err(|why| {
+fn settle(common: &Common, settled: Result<Settled, NotSettled>) -> Result<Settled, Failure> {
+    let settled = settled.map_err(|why| {
         let failure = Failure::new(&why);
         match why {
             NotSettled::Cpus { .. } => failure.hint("make the plan anew: CPUs or the cpuset have changed"),

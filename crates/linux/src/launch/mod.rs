@@ -67,13 +67,15 @@ impl Settled {
     /// [`NotSettled`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
     /// own choice, the node of the CPU, is what the others prefer.
     pub fn of(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
-        // On a thread of its own, so that the caller stays as it is.
-        thread::scope(|scope| scope.spawn(|| Self::tried(cpus, memory, strict)).join())
+        thread::scope(|scope| scope.spawn(|| Self::here(cpus, memory, strict)).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Finds it out by doing it to the calling thread.
-    fn tried(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
+    /// The same, found out by doing it to the calling thread: sooner, for one that is to become the program.
+    ///
+    /// # Errors
+    /// As [`Settled::of`].
+    pub fn here(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
         let mask = Mask::of(cpus);
         mask.apply().map_err(|why| NotSettled::Cpus { cpus: cpus.clone(), why })?;
         match Policy::apply_of(memory) {

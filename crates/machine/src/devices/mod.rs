@@ -10,6 +10,7 @@ mod read;
 mod scan;
 
 pub use counters::bytes_moved;
+pub(crate) use pci::FUNCTIONS;
 pub use scan::read;
 pub(crate) use scan::{Bridges, Scan};
 

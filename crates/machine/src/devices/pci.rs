@@ -6,7 +6,7 @@ use super::{DeviceKind, PciAddress, Sriov};
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Where the kernel lists all PCI functions.
-pub(super) const FUNCTIONS: &str = "/sys/bus/pci/devices";
+pub const FUNCTIONS: &str = "/sys/bus/pci/devices";
 
 /// Class and subclass of a bridge between PCI buses.
 const BRIDGE: u32 = 0x0604;

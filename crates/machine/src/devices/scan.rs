@@ -104,11 +104,6 @@ impl Bridges {
         Self(Queue::new(above.into_iter().collect()))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.items.is_empty()
-    }
-
     /// Reads the bridges that no other thread has taken.
     pub fn read(&self, root: &dyn Sysfs) -> Vec<Device> {
         self.0.take().filter_map(|(address, path)| read::bridge(root, *address, path)).collect()

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// Where the kernel describes nodes.
 const NODES: &str = "/sys/devices/system/node";
 /// Where the kernel describes CPUs.
-const CPUS: &str = "/sys/devices/system/cpu";
+pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Everything known about a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
