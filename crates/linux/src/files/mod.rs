@@ -5,6 +5,7 @@
 //! component never follows one either.
 
 mod attributes;
+mod base;
 mod beneath;
 mod direct;
 mod fault;
@@ -17,13 +18,14 @@ mod remove;
 mod sum;
 mod write;
 
+pub use base::{Base, Directory};
+
 use beneath::Beneath;
 use list::Listings;
 use numaio_machine::port::{Operation, Outcome};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, CWD};
+use rustix::fs::Mode;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -43,19 +45,18 @@ impl Roots {
     /// # Errors
     /// The kernel's, and which path.
     pub fn open(paths: &[&Path]) -> Result<Self, (std::path::PathBuf, io::Error)> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |path: &&Path| {
-            let opened = rustix::fs::openat(CWD, path.as_os_str().as_bytes(), flags, Mode::empty());
-            opened.map_err(|error| (path.to_path_buf(), error.into()))
-        };
-        let user = rustix::process::geteuid();
-        Ok(Self {
-            roots: paths.iter().map(open).collect::<Result<_, _>>()?,
+        Base::Host.roots(paths)
+    }
+
+    /// Directories that are open.
+    fn of(roots: Vec<OwnedFd>) -> Self {
+        Self {
+            roots,
             listings: Listings::default(),
             journal: Mutex::new(None),
-            super_user: user.is_root(),
-            user: user.as_raw(),
-        })
+            super_user: crate::process::is_super_user(),
+            user: rustix::process::geteuid().as_raw(),
+        }
     }
 
     /// Whether this process may do all that root may.
