@@ -55,10 +55,11 @@ pub fn run(
     drop(words.join());
     let Some(end) = end? else { return Err(no_end(host, status)) };
     let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
-    let (failed, given_up) = show.end(&end.totals)?;
+    let ended = show.end(&end.totals);
     if cancelled && !interrupted() {
         return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(super::show::GO_ON));
     }
+    let (failed, given_up) = ended?;
     Ok(exit(failed, given_up))
 }
 

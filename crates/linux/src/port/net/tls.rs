@@ -78,9 +78,11 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites, kx_groups, ..default_provider() })
 }
 
+type Takes = dyn Fn(&[u8]) -> bool + Send + Sync;
+
 /// Decides whose key is taken.
 pub struct Guard {
-    takes: Box<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    takes: Box<Takes>,
     /// The key that came, taken or not.
     came: OnceLock<Vec<u8>>,
     provider: Arc<CryptoProvider>,
