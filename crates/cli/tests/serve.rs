@@ -238,6 +238,21 @@ fn no_name_and_no_link_leads_out_of_a_root() {
     assert!(!daemon.home.0.join("new").exists() && !user.home.0.join("got").join("secret").exists());
 }
 
+#[test]
+fn a_host_of_ssh_copies_to_a_daemon_by_itself() {
+    let (daemon, user) = open("");
+    // It is this host, with the user's home and so the user's key.
+    let ssh = user
+        .home
+        .file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift 2; exec sh -c \"$*\"\n");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let args =
+        ["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "h:src/", &daemon.url("data/there")];
+    let mut command = user.home.command_by(&[], &args);
+    Said::of(command.env("NUMAIO_SSH", ssh).output().expect("numaio")).ok();
+    same(&user.home, "src", &daemon.home.0.join("data/there"));
+}
+
 /// What numaio copy asks the other side for, as ssh would have brought it there.
 fn asked(user: &User, args: &[&str]) -> String {
     let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >asked\n");

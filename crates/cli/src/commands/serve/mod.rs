@@ -39,7 +39,7 @@ pub struct ServeArgs {
 }
 
 const AFTER_HELP: &str = "\
-A file for one user who may write, and everybody who may read:
+A file for one user who may write, and others who may read:
   key = \"/etc/numaio/key\"                  made by: numaio keygen /etc/numaio/key
   [root.data]
   path = \"/srv/data\"
@@ -48,8 +48,9 @@ A file for one user who may write, and everybody who may read:
   [user.alice]
   keys = \"ed25519:...\"                     what numaio keygen printed for alice
 
-SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults. SIGTERM takes no more
-sessions, and lets those that run end. docs/serve.md has all that the file may say, and a unit for systemd.
+SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults.
+SIGTERM takes no more sessions, and lets those that run end. docs/serve.md has all that the file may
+say, and a unit for systemd.
 
 Exit status: 0 ended as asked, or the file has no faults; 1 failed, or it has some; 2 wrong usage.";
 

@@ -96,6 +96,26 @@ fn what_is_no_toml_is_told() {
 }
 
 #[test]
+fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
+    let page = include_str!("../../../../../../docs/serve.md");
+    let example =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    for end in (0..example.len()).step_by(7).filter(|&end| example.is_char_boundary(end)) {
+        drop(Config::parse(&example[..end]));
+        for damage in ["\"", "[", "=", "\u{0}", "\n", "9", "ä"] {
+            let text = format!("{}{damage}{}", &example[..end], &example[end..]);
+            if let Err(faults) = Config::parse(&text) {
+                let lines = text.lines().count() + 1;
+                assert!(
+                    !faults.is_empty() && faults.iter().all(|fault| (1..=lines).contains(&fault.line)),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn the_documentation_shows_a_file_without_faults() {
     let page = include_str!("../../../../../../docs/serve.md");
     let examples: Vec<&str> =

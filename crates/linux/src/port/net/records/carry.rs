@@ -60,6 +60,8 @@ struct Flow {
     up_told: bool,
     /// Whether the local stream was told that the other side has ended.
     down_told: bool,
+    /// What the local stream gave last.
+    buffer: Vec<u8>,
 }
 
 impl<C: Records> Tls<C> {
@@ -70,7 +72,7 @@ impl<C: Records> Tls<C> {
     pub fn carry(mut self, local: &UnixStream) -> io::Result<()> {
         self.socket.set_nonblocking(true)?;
         local.set_nonblocking(true)?;
-        let mut flow = Flow::default();
+        let mut flow = Flow { buffer: vec![0; PIECE], ..Flow::default() };
         self.decrypt(&mut flow)?;
         loop {
             flow.up.write(&self.socket)?;
@@ -141,11 +143,10 @@ impl<C: Records> Tls<C> {
 
     /// Encrypts what the local stream has, or its end.
     fn encrypt_next(&mut self, flow: &mut Flow, local: &UnixStream) -> io::Result<()> {
-        let mut buffer = vec![0; PIECE];
         let mut from = local;
-        let Some(count) = unless_blocked(from.read(&mut buffer))? else { return Ok(()) };
+        let Some(count) = unless_blocked(from.read(&mut flow.buffer))? else { return Ok(()) };
         flow.up_ended = count == 0;
-        let length = self.encrypt(&buffer[..count]).map_err(kernels)?;
+        let length = self.encrypt(&flow.buffer[..count]).map_err(kernels)?;
         flow.up.add(&self.outgoing[..length]);
         Ok(())
     }
