@@ -9,6 +9,7 @@ mod ends;
 mod event;
 mod far;
 mod filters;
+mod guarded;
 pub mod hello;
 mod how;
 mod lists;
@@ -21,7 +22,6 @@ mod place;
 mod planned;
 mod remote;
 mod show;
-mod slowed;
 mod third;
 mod typed;
 

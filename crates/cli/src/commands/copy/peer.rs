@@ -4,8 +4,8 @@
 
 use super::channel::{directed, open, Choice, Offer, Opened};
 use super::far::{From, To};
+use super::guarded::Guarded;
 use super::order::{Order, VERSION};
-use super::slowed::Slowed;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
@@ -97,6 +97,8 @@ pub struct Terms {
     /// First and last port for data.
     pub ports: Option<(u16, u16)>,
     pub bytes_per_second: Option<u64>,
+    /// Whether files may be made that run with the rights of their owner.
+    pub set_id: bool,
 }
 
 impl Terms {
@@ -138,18 +140,17 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams, terms);
     let call = streams.told(call)?;
-    let limit = terms.and_then(|terms| terms.bytes_per_second);
     match &call.ask {
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
             let way = Way::agree(call.offer.as_ref(), order.is_one_file(), streams)?;
-            through(source, way.port(site.setting(), true)?, None)
+            through(source, way.port(site.setting(), true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             let (site, options) = streams.told(order.sink(*one_file))?;
             let way = Way::agree(call.offer.as_ref(), *one_file, streams)?;
-            through(Sink::new(options), way.port(site.setting(), false)?, limit)
+            through(Sink::new(options), way.port(site.setting(), false)?, terms)
         }
     }
 }
@@ -242,9 +243,10 @@ impl Way {
 fn through<C: Core<numaio_linux::port::Slab>>(
     mut core: C,
     (port, left): (FilePort, Arc<OnceLock<Instant>>),
-    bytes_per_second: Option<u64>,
+    terms: Option<&Terms>,
 ) -> Result<Ended, Failure> {
-    let mut port = Slowed::new(port, bytes_per_second);
+    let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
+    let mut port = Guarded::new(port, limit, set_id);
     let began = Instant::now();
     drive(
         &mut core,

@@ -139,6 +139,7 @@ fn enter<'c>(
         streams: admitted.limits.streams,
         ports: config.data_ports,
         bytes_per_second: admitted.limits.bytes_per_second,
+        set_id: config.as_root,
         base: entered,
     };
     Ok((admitted, terms, confined))

@@ -1,20 +1,26 @@
-//! A port that writes no faster than it may: what has come waits with its buffer, and when there is no other buffer the
-//! link takes nothing more. So also a source that sends faster than it was told is slowed down.
+//! A port on the terms of a daemon. It writes no faster than it may: what has come waits with its buffer, and when there is no
+//! other buffer the link takes nothing more, so that a source is slowed down whatever it was told. And it makes no program
+//! that runs with the daemon's rights.
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
+use numaio_machine::port::{Attributes, Event, Operation, Packet, Port, Ticket};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A port with a limit.
-pub struct Slowed {
+/// Set-user-ID and set-group-ID: whoever runs such a file gets the rights of its owner (inode(7)).
+const SET_ID: u32 = 0o6000;
+
+/// A port with limits, or without any.
+pub struct Guarded {
     port: FilePort,
     pace: Option<Pace>,
     /// Operations that wait for their time, in their order.
     held: VecDeque<(Ticket, Operation<Slab>)>,
     /// Whether the link is gone: then nobody is slowed down any more.
     closed: bool,
+    /// Whether files may be made that run with the rights of their owner.
+    set_id: bool,
 }
 
 /// When the next bytes may be written.
@@ -36,11 +42,11 @@ impl Pace {
     }
 }
 
-impl Slowed {
-    /// Writes so many bytes a second, if there is a limit.
-    pub fn new(port: FilePort, bytes_per_second: Option<u64>) -> Self {
+impl Guarded {
+    /// Writes so many bytes a second, if there is a limit, and modes with [`SET_ID`] if it may.
+    pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
         let pace = bytes_per_second.map(|bytes_per_second| Pace { bytes_per_second, next: Instant::now() });
-        Self { port, pace, held: VecDeque::new(), closed: false }
+        Self { port, pace, held: VecDeque::new(), closed: false, set_id }
     }
 
     /// Begins what may begin now, and tells how long the rest has to wait.
@@ -70,10 +76,28 @@ fn bytes_of(operation: &Operation<Slab>) -> u64 {
     }
 }
 
-impl Port for Slowed {
+/// Takes [`SET_ID`] out of all modes that an operation sets.
+fn without_set_id<B>(operation: &mut Operation<B>) {
+    let clear = |attributes: &mut Attributes| {
+        attributes.mode = attributes.mode.map(|mode| mode & !SET_ID);
+    };
+    match operation {
+        Operation::Write { puts, .. } => {
+            puts.iter_mut().filter_map(|put| put.settle.as_mut()).for_each(|to| clear(&mut to.attributes));
+        }
+        Operation::Make(makings) => makings.iter_mut().for_each(|making| clear(&mut making.attributes)),
+        Operation::Adorn(all) => all.iter_mut().for_each(|(_, attributes)| clear(attributes)),
+        _ => {}
+    }
+}
+
+impl Port for Guarded {
     type Buffer = Slab;
 
-    fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
+    fn submit(&mut self, ticket: Ticket, mut operation: Operation<Slab>) {
+        if !self.set_id {
+            without_set_id(&mut operation);
+        }
         match self.pace.is_some() && bytes_of(&operation) > 0 {
             true => self.held.push_back((ticket, operation)),
             false => self.port.submit(ticket, operation),
@@ -94,6 +118,26 @@ impl Port for Slowed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::port::{Begin, FilePath, Making, Object, Put, Settle};
+
+    #[test]
+    fn nothing_that_is_made_runs_with_the_rights_of_its_owner() {
+        let at = || FilePath::new(0, *b"f");
+        let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
+        let settle = Settle { size: 0, attributes: attributes(), name: at(), sync: false };
+        let put =
+            Put { at: at(), begin: Begin::Fresh, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+        let making = Making { at: at(), object: Object::Directory, attributes: attributes() };
+        let mut operations: [Operation<Vec<u8>>; 3] = [
+            Operation::Write { puts: vec![put], data: None, hash: |_| Default::default() },
+            Operation::Make(vec![making]),
+            Operation::Adorn(vec![(at(), attributes()), (at(), Attributes::default())]),
+        ];
+        operations.iter_mut().for_each(without_set_id);
+        let shown = format!("{operations:?}");
+        let set = format!("mode: Some({})", 0o1755);
+        assert_eq!((shown.matches(&set).count(), shown.matches("mode: Some").count()), (3, 3), "{shown}");
+    }
 
     #[test]
     fn bytes_come_at_their_pace_and_rests_are_not_made_up_for() {
