@@ -22,7 +22,7 @@ pub use base::{Base, Directory};
 
 use beneath::Beneath;
 use list::Listings;
-use numaio_machine::port::{Operation, Outcome};
+use numaio_machine::port::{FilePath, Operation, Outcome, Part};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -33,6 +33,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<OwnedFd>,
+    /// Which of them lie in memory.
+    in_memory: Vec<bool>,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
@@ -51,6 +53,7 @@ impl Roots {
     /// Directories that are open.
     fn of(roots: Vec<OwnedFd>) -> Self {
         Self {
+            in_memory: roots.iter().map(direct::is_in_memory).collect(),
             roots,
             listings: Listings::default(),
             journal: Mutex::new(None),
@@ -108,6 +111,16 @@ impl Roots {
             Operation::Record(record) => Outcome::Each(vec![self.record(&mut beneath, &record)]),
             Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
         }
+    }
+
+    /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
+    /// thread do that at a time, and others would wait for it turning in circles.
+    pub(crate) fn alone<'a, B>(&self, operation: &'a Operation<B>) -> Option<&'a FilePath> {
+        let Operation::Write { puts, .. } = operation else { return None };
+        let [put] = &puts[..] else { return None };
+        let in_memory = *self.in_memory.get(put.at.root as usize)?;
+        let is_cached = |part: &Part| in_memory || !direct::is_written_past_the_cache(part.offset);
+        put.parts.iter().any(is_cached).then_some(&put.at)
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {
