@@ -278,16 +278,16 @@ fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(whole(files, "d/summed", None, 1000), Err(Why::Changed), "a pipe is not waited for");
 }
 
-/// Packs bytes that are all the same: to one of them.
+/// Packs bytes that are all the same: to one of them, turned.
 fn pack(bytes: &[u8], into: &mut [u8]) -> Option<usize> {
     let (first, into) = (*bytes.first()?, into.first_mut()?);
-    *into = first;
+    *into = !first;
     bytes.iter().all(|byte| *byte == first).then_some(1)
 }
 
 fn unpack(bytes: &[u8], into: &mut [u8]) -> Result<(), String> {
     let [byte] = bytes else { return Err("it is not one byte".to_owned()) };
-    into.fill(*byte);
+    into.fill(!*byte);
     Ok(())
 }
 
@@ -312,7 +312,7 @@ fn packed_reads<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         "hashes are of plain bytes"
     );
     assert!(results[1].is_err());
-    assert_eq!((packed, data.as_ref()[0]), (Some(1), b'x'), "what was read is packed together");
+    assert_eq!((packed, data.as_ref()[0]), (Some(1), !b'x'), "what was read is packed together");
     let (results, data, packed) = read(vec![same_piece, other_piece]);
     assert!(results.iter().all(Result::is_ok));
     assert_eq!((packed, &data.as_ref()[5000..5003]), (None, &other[..]), "it stands there as it was read");
@@ -327,12 +327,12 @@ fn packed_writes<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         let puts = vec![put.clone(), Put { at: at("d/second"), settle: None, ..put }];
         files.each(Operation::Write { puts, data, hash, packed: Some(packed_as) })
     };
-    assert_eq!(write("d/good", b"y", 3000), [Ok(()), Ok(())]);
+    assert_eq!(write("d/good", &[!b'y'], 3000), [Ok(()), Ok(())]);
     let why_not = |results: Vec<Result<(), Fault>>| results.iter().map(why).collect::<Vec<_>>();
     let refused = [Some(Why::Mismatch); 2];
-    assert_eq!(why_not(write("d/bad", b"yy", 3000)), refused, "it cannot be unpacked");
-    assert_eq!(why_not(write("d/bad", b"z", 3000)), refused, "it is something else");
-    assert_eq!(why_not(write("d/bad", b"y", BLOCK + 1)), refused, "it is more than a block");
+    assert_eq!(why_not(write("d/bad", &[!b'y'; 2], 3000)), refused, "it cannot be unpacked");
+    assert_eq!(why_not(write("d/bad", b"y", 3000)), refused, "it is something else");
+    assert_eq!(why_not(write("d/bad", &[!b'y'], BLOCK + 1)), refused, "it is more than a block");
     assert_eq!(files.content("d/good"), vec![b'y'; 3000]);
     assert_eq!((files.look("d/bad"), files.look("d/bad.part")), (None, None), "nothing is written unchecked");
 }
