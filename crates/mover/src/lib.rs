@@ -19,6 +19,7 @@ pub mod hash;
 pub mod journal;
 pub mod name;
 mod ours;
+pub mod packing;
 pub mod report;
 pub mod sink;
 pub mod source;

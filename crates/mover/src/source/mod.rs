@@ -14,6 +14,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
+use crate::packing::{Compress, Packer, Tried};
 use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
@@ -70,8 +71,10 @@ pub struct SourceOptions {
     pub policy: Policy,
     /// Operations that read, at a time.
     pub reads: usize,
-    /// Most bytes of data a second.
+    /// Most bytes of data a second, as they go to the sink.
     pub limit: Option<u64>,
+    /// Whether data is packed for its way. The sink must take packed data, unless it is [`Compress::None`].
+    pub compress: Compress,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -90,6 +93,8 @@ struct File {
     sent: u64,
     /// Whether the sink asked for its hash.
     summed: bool,
+    /// What is known of packing it, if it has many blocks.
+    tried: Tried,
 }
 
 /// The source of a transfer.
@@ -107,6 +112,7 @@ pub struct Source<B> {
     links: HashMap<(u64, u64), (Name, u64)>,
     cutter: Cutter,
     reading: Reading,
+    packer: Packer,
     sums: Sums<FileNumber>,
     accounts: Accounts,
     said_end: bool,
@@ -130,6 +136,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             links: HashMap::new(),
             cutter: Cutter::new(options.policy.clone())?,
             reading: Reading::new(&options),
+            packer: Packer::new(options.compress, options.limit),
             sums: Sums::default(),
             accounts: Accounts::new(options.accounts),
             said_end: false,
@@ -171,8 +178,16 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Kind::File(content) = &inode.kind {
             let identity = found.seen.identity();
             let content = content.clone();
-            let file =
-                File { path, name: name.clone(), identity, content, wanted: None, sent: 0, summed: false };
+            let file = File {
+                path,
+                name: name.clone(),
+                identity,
+                content,
+                wanted: None,
+                sent: 0,
+                summed: false,
+                tried: Tried::default(),
+            };
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
@@ -345,7 +360,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Looked(found) => {
                 self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
-            Outcome::Read { results, data } => self.read(ticket, results, data),
+            Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
             Outcome::Summed(outcome) => self.summed(ticket, outcome),
             Outcome::Each(_) | Outcome::Opened(_) => {}
         }
@@ -396,6 +411,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
                     self.give_up(Reason::Protocol, &error.to_string());
                 }
             }
+            Event::Sent(bytes) => self.packer.way.went(bytes as u64),
             Event::Closed(why) => {
                 self.give_up(Reason::Other, &format!("the link to the sink is gone: {why}"))
             }
@@ -403,6 +419,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
     }
 
     fn poll(&mut self, now: Duration) -> Option<Command<B>> {
+        self.packer.way.look(now);
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
             self.scan_on();
             self.tell_on();

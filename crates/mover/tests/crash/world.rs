@@ -5,6 +5,7 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// Packets with data that may be on their way, or be written.
 const BUFFERS: usize = 6;
+
+/// Time that a step takes: so data goes out at some 100 MB/s, and packing pays.
+const EACH: Duration = Duration::from_millis(1);
 
 /// What ends a run early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,7 @@ pub struct Wish {
     pub in_place: bool,
     pub checksum: bool,
     pub manifest: bool,
+    pub compress: Compress,
 }
 
 impl Wish {
@@ -49,6 +54,7 @@ impl Wish {
             in_place: false,
             checksum: false,
             manifest: false,
+            compress: Compress::None,
         }
     }
 
@@ -62,6 +68,7 @@ impl Wish {
             delete: chance.once_in(3),
             ignore_times: !checksum && chance.once_in(8),
             in_place: chance.once_in(6),
+            compress: [Compress::None, Compress::Auto, Compress::Zstd][chance.below(3) as usize],
         }
     }
 }
@@ -91,6 +98,10 @@ pub struct World {
     pub change_at: Option<u64>,
     /// Whether all goes in order, and nothing is delayed.
     pub in_order: bool,
+    /// The sink does not take packed data.
+    pub takes_plain: bool,
+    /// What comes of data on its way: its first bytes are turned.
+    pub spoils: bool,
     seed: u64,
     chance: Chance,
     runs: u8,
@@ -111,9 +122,9 @@ impl<C: Core<Vec<u8>>> Side<C> {
     }
 
     /// Takes what the core wants; gives what it sends.
-    fn poll(&mut self) -> Vec<Packet<Vec<u8>>> {
+    fn poll(&mut self, now: Duration) -> Vec<Packet<Vec<u8>>> {
         let mut sent = Vec::new();
-        while let Some(command) = self.core.poll(Duration::ZERO) {
+        while let Some(command) = self.core.poll(now) {
             match command {
                 Command::Submit(ticket, operation) => self.pending.push((ticket, operation)),
                 Command::Send(packet) => sent.push(packet),
@@ -136,7 +147,19 @@ impl World {
     pub fn new(source: Disk, sink: Disk, seed: u64) -> Self {
         let before = sink.tree();
         let chance = Chance::new(seed ^ 0x5555);
-        Self { source, sink, before, change_at: None, in_order: false, seed, chance, runs: 0, boots: 1 }
+        Self {
+            source,
+            sink,
+            before,
+            change_at: None,
+            in_order: false,
+            takes_plain: false,
+            spoils: false,
+            seed,
+            chance,
+            runs: 0,
+            boots: 1,
+        }
     }
 
     fn sides(&mut self, wish: &Wish) -> Sides {
@@ -156,6 +179,7 @@ impl World {
             policy,
             reads: 4,
             limit: None,
+            compress: wish.compress,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
@@ -175,6 +199,7 @@ impl World {
             in_place: wish.in_place,
             sync: wish.sync,
             hash: wish.hash,
+            packed: wish.compress != Compress::None && !self.takes_plain,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");
@@ -187,7 +212,8 @@ impl World {
         let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
-            let (to_sink, to_source) = (source.poll(), sink.poll());
+            let now = EACH * step as u32;
+            let (to_sink, to_source) = (source.poll(now), sink.poll(now));
             packets += (to_sink.len() + to_source.len()) as u64;
             if !cut {
                 sink.inbox.extend(to_sink);
@@ -275,7 +301,14 @@ impl World {
                 sink.core.handle(Event::Done(ticket, self.sink.run(operation)));
             }
             2 => source.inbox.pop_front().into_iter().for_each(|it| source.core.handle(Event::Received(it))),
-            _ => sink.inbox.pop_front().into_iter().for_each(|it| sink.core.handle(Event::Received(it))),
+            _ => sink.inbox.pop_front().into_iter().for_each(|mut it| {
+                if let Some((bytes, length)) = &mut it.data {
+                    source.core.handle(Event::Sent(*length));
+                    let turned = if self.spoils { 4 } else { 0 };
+                    bytes.iter_mut().take(turned).for_each(|byte| *byte ^= 0xff);
+                }
+                sink.core.handle(Event::Received(it));
+            }),
         }
         true
     }

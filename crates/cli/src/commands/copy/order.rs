@@ -2,7 +2,7 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
-use super::how::{Fsync, Hash, Placement};
+use super::how::{Compress, Fsync, Hash, Placement};
 use super::lists::{self, Listed};
 use super::place::Site;
 use super::planned::{self, Planned};
@@ -54,6 +54,9 @@ pub struct Order {
     hash: u8,
     fsync: u8,
     limit: Option<u64>,
+    /// An older numaio does not say it, and does not hear it.
+    #[serde(default)]
+    pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
     transfer: [u8; 16],
@@ -100,6 +103,7 @@ impl Order {
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit,
+            compress: args.how.compress,
             placement: args.how.placement,
             threads: args.how.threads,
             transfer: random::bytes()
@@ -187,6 +191,7 @@ impl Order {
             policy: Policy::of_blocks(),
             reads: 2 * site.threads,
             limit: self.limit,
+            compress: self.compress.kind(),
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
@@ -222,6 +227,7 @@ impl Order {
             in_place: self.in_place,
             sync: self.sync(),
             hash: self.hash().kind(),
+            packed: self.compress != Compress::None,
             transfer: TransferId(transfer),
         };
         Ok((site, options))
