@@ -253,6 +253,22 @@ fn a_host_of_ssh_copies_to_a_daemon_by_itself() {
     same(&user.home, "src", &daemon.home.0.join("data/there"));
 }
 
+#[test]
+fn words_of_the_other_side_do_nothing_to_a_terminal() {
+    let home = Home::new();
+    home.file("f", "x");
+    for answer in
+        [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"one_file":true,"door":{"Err":"\u001b[31mred"}}}"#]
+    {
+        let ssh =
+            home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let mut command = home.command_by(&[], &["copy", "-v", "--retry", "0", "f", "h:g"]);
+        let said = Said::of(command.env("NUMAIO_SSH", ssh).output().expect("numaio"));
+        assert!(said.err.contains("[31mred") && !said.err.contains('\u{1b}'), "{}", said.err);
+    }
+}
+
 /// What numaio copy asks the other side for, as ssh would have brought it there.
 fn asked(user: &User, args: &[&str]) -> String {
     let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >asked\n");

@@ -20,7 +20,7 @@ use numaio_mover::packing::Compress;
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
-use numaio_mover::wire::Side;
+use numaio_mover::wire::{Side, Text};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -146,11 +146,12 @@ impl Remote<'_> {
         reached.say(&Call { ask, offer })?;
         let (one_file, door, packs) = match reached.answer() {
             Some(Answer::Ready { one_file, door, packs }) => (one_file, door, packs),
-            Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
+            Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
             None => return Ok(Err(reached.silent(&host))),
         };
         let lanes = ours.map(|ours| {
-            let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()))?;
+            let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
+            let opened = opened.map_err(|why| harmless(&why))?;
             ours.reach(&reached.believed(opened), reached.name())
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
@@ -196,6 +197,11 @@ impl Remote<'_> {
         show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));
         Ok(())
     }
+}
+
+/// Words of the other side, without what a terminal would obey.
+fn harmless(words: &str) -> String {
+    Text::new(words).as_str().to_owned()
 }
 
 fn end(show: Show, totals: &Totals) -> Result<ExitCode, Failure> {

@@ -108,6 +108,8 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
 }
 
 fn admit(common: &Common, house: &Arc<House>, told: &Arc<Told>, socket: TcpStream, caller: SocketAddr) {
+    // A socket of IPv6 tells an address of IPv4 as one of IPv6.
+    let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
     let seat = match Seat::take(house, caller.ip(), &told.config) {
         Ok(seat) => seat,
         // Closing it costs least.
