@@ -49,6 +49,7 @@ pub fn sink_side() -> Sink<Vec<u8>> {
         delete: true,
         filter: Filter::default(),
         rehearse: false,
+        tell: true,
         alias: None,
         in_place: false,
         sync: Sync::None,

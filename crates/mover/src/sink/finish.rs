@@ -6,7 +6,7 @@ use super::{Sink, Sync};
 use crate::entry::{Entry, Inode, Mode, Object};
 use crate::name::Name;
 use crate::ours::JOURNAL;
-use crate::report::{Action, Ended};
+use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
@@ -132,9 +132,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn say_end(&mut self) {
-        let totals = &self.talk.totals;
-        let end = End { entries: totals.moved, failed: totals.failed, bytes: totals.bytes };
-        self.talk.send(&Frame::End(end));
+        let Totals { moved, failed, bytes, size, resumed, unchanged, removed, .. } = self.talk.totals;
+        self.tell_on();
+        self.talk.send(&Frame::End(End { entries: moved, failed, bytes, size, resumed, unchanged, removed }));
         self.talk.ended = Some(Ended::Done);
     }
 
@@ -172,7 +172,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 object: Made::HardLink(FilePath::new(0, to.as_bytes())),
                 attributes: Attributes::default(),
             });
-            errands.push(Errand { name, number: None, action: Some(Action::Made) });
+            errands.push(Errand { name, number: None, action: Some(Action::Made), bytes: 0 });
         }
         if self.options.rehearse {
             return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 xattrs: keep.xattrs.then(xattrs),
             };
             all.push((FilePath::new(0, name.as_bytes()), attributes));
-            errands.push(Errand { name, number: None, action: None });
+            errands.push(Errand { name, number: None, action: None, bytes: 0 });
         }
         let ticket = self.talk.submit(Operation::Adorn(all));
         self.errands.began(ticket, errands);
@@ -259,7 +259,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 && *component != *JOURNAL
             {
                 paths.push(FilePath::new(0, name.as_bytes()));
-                errands.push(Errand { name, number: None, action: Some(Action::Removed) });
+                errands.push(Errand { name, number: None, action: Some(Action::Removed), bytes: 0 });
             }
         }
         if let Some(removing) = &mut self.finish.removing {
@@ -277,5 +277,5 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
 /// For what is done to the whole, of which only failure is told.
 fn at_the_root() -> Errand {
-    Errand { name: Name::root(), number: None, action: None }
+    Errand { name: Name::root(), number: None, action: None, bytes: 0 }
 }

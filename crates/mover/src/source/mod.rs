@@ -14,7 +14,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
-use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::report::{reason, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
     About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
@@ -290,10 +290,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return Err(WireError::Value("an answer that wants no byte"));
         }
         file.wanted = Some(job.bytes());
-        let whole = job.bytes();
-        self.talk.totals.size += whole;
-        let name = file.name.clone();
-        self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes: whole });
+        self.talk.totals.size += job.bytes();
         self.reading.push(&mut self.cutter, job);
         Ok(())
     }
@@ -318,8 +315,11 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
                 Frame::There(there) => self.talk.reports.push(Report::There(there)),
+                Frame::Did(did) => self.talk.reports.push(Report::Did(did)),
                 Frame::End(end) if self.said_end => {
-                    (self.talk.totals.moved, self.talk.totals.bytes) = (end.entries, end.bytes);
+                    let End { entries: moved, bytes, size, resumed, unchanged, removed, .. } = end;
+                    let totals = self.talk.totals;
+                    self.talk.totals = Totals { moved, bytes, size, resumed, unchanged, removed, ..totals };
                     self.talk.ended = Some(Ended::Done);
                 }
                 _ => return Err(WireError::Value("a frame that a sink does not send")),
@@ -378,7 +378,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.said_end = true;
             let totals = &self.talk.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);
-            self.talk.send(&Frame::End(End { entries, failed, bytes }));
+            self.talk.send(&Frame::End(End { entries, failed, bytes, ..End::default() }));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
+use crate::report::Action;
 use crate::testing;
 use proptest::prelude::*;
 
@@ -140,6 +141,11 @@ fn frame() -> impl Strategy<Value = Frame> {
     let problem = (about, side(), reason, any::<String>()).prop_map(|(about, side, reason, words)| {
         Frame::Problem(Problem { about, side, reason, text: Text::new(&words) })
     });
+    let action = proptest::sample::select(&Action::ALL[..]);
+    let did = (action, testing::name(), any::<u64>()).prop_map(|(action, name, bytes)| {
+        let bytes = if action == Action::Copied { bytes } else { 0 };
+        Frame::Did(Did { name, action, bytes })
+    });
     prop_oneof![
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
@@ -148,9 +154,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
             .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
+        1 => did,
         1 => problem,
     ]
 }
+
+/// The end of every stream here.
+const END: End =
+    End { entries: 1, failed: 2, bytes: u64::MAX, size: 3, resumed: 4, unchanged: 5, removed: u64::MAX };
 
 fn hello_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -168,7 +179,7 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
         }
     }
     if ended {
-        Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX }).encode(&mut bytes);
+        Frame::End(END).encode(&mut bytes);
     }
     bytes
 }
@@ -291,9 +302,12 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
     assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
     assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
-    assert_eq!(said(&[5, 31]), long(31, 30));
+    assert_eq!(said(&[5, 71]), long(71, 70));
     assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[9]), WireError::Kind(9));
+    assert_eq!(said(&[10]), WireError::Kind(10));
+    assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::Value("what was done"));
+    assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
+    assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Short("a count of bytes"));
     assert_eq!(said(&[7, 43]), long(43, 42));
     assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::Value("a file without a name"));
     assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
@@ -483,7 +497,9 @@ fn the_example_of_the_specification_is_true() {
     Frame::Sum(Sum { file: number(4), digest }).encode(&mut written);
     let name = Name::new(*b"data.txt").expect("a name");
     Frame::There(There { name, digest }).encode(&mut written);
-    Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
+    let name = Name::new(*b"old").expect("a name");
+    Frame::Did(Did { name, action: Action::Removed, bytes: 0 }).encode(&mut written);
+    Frame::End(End { entries: 4, failed: 1, bytes: 4_101, ..End::default() }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));
 }
@@ -498,7 +514,7 @@ proptest! {
     ) {
         let bytes = stream(&frames, true);
         let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
-        prop_assert_eq!(decoded.pop(), Some(Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX })));
+        prop_assert_eq!(decoded.pop(), Some(Frame::End(END)));
         prop_assert_eq!(&decoded, &frames);
         let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.length() } else { 0 });
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());
@@ -534,7 +550,7 @@ proptest! {
     #[test]
     fn nothing_makes_it_panic_or_grow(
         junk in proptest::collection::vec(any::<u8>(), 0..300),
-        kind in 0u8..7,
+        kind in 0u8..11,
         length in 0usize..300,
     ) {
         let mut bytes = hello_bytes();

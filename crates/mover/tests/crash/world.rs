@@ -8,7 +8,7 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
-use numaio_mover::wire::TransferId;
+use numaio_mover::wire::{Did, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -171,6 +171,7 @@ impl World {
             delete: wish.delete,
             filter: Filter::default(),
             rehearse: false,
+            tell: true,
             alias: None,
             in_place: wish.in_place,
             sync: wish.sync,
@@ -185,6 +186,7 @@ impl World {
     pub fn run(&mut self, wish: &Wish, crash: Option<(u64, Crash)>) -> Ended {
         let (mut source, mut sink) = self.sides(wish);
         let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut told, mut heard_of) = (Vec::new(), Vec::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
             let (to_sink, to_source) = (source.poll(), sink.poll());
@@ -193,10 +195,13 @@ impl World {
                 sink.inbox.extend(to_sink);
                 source.inbox.extend(to_source);
             }
-            heard.extend(source.core.reports().iter().filter_map(there));
+            let reports = source.core.reports();
+            heard.extend(reports.iter().filter_map(there));
+            heard_of.extend(reports.into_iter().filter_map(did));
             let reports = sink.core.reports();
             failures.extend(reports.iter().filter_map(failure));
             manifest.extend(reports.iter().filter_map(there));
+            told.extend(reports.into_iter().filter_map(did));
             if sink.core.ended().is_some() && (cut || source.core.ended().is_some()) {
                 break;
             }
@@ -229,7 +234,8 @@ impl World {
         self.source.process_ends();
         self.sink.process_ends();
         let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
-        assert!(!done || cut || manifest == heard, "seed {}: both sides know it", self.seed);
+        let both_know = || manifest == heard && told == heard_of && count(&source.core) == count(&sink.core);
+        assert!(!done || cut || both_know(), "seed {}: both sides know it", self.seed);
         Ended { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
     }
 
@@ -307,8 +313,20 @@ fn turn_bytes(disk: &mut Disk, seconds: i64) {
 fn failure(report: &Report) -> Option<String> {
     match report {
         Report::Problem(problem) => Some(format!("{problem:?}")),
-        Report::Moved { .. } | Report::There(_) => None,
+        Report::Did(_) | Report::There(_) => None,
     }
+}
+
+fn did(report: Report) -> Option<Did> {
+    match report {
+        Report::Did(did) => Some(did),
+        _ => None,
+    }
+}
+
+/// What both sides count alike; each has problems of its own.
+fn count(core: &impl Core<Vec<u8>>) -> Totals {
+    Totals { failed: 0, ..core.totals() }
 }
 
 fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {
