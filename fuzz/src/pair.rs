@@ -28,6 +28,7 @@ pub fn source_side() -> Source<Vec<u8>> {
         hash: HashKind::Xxh3,
         policy: Policy::of_blocks(),
         reads: 4,
+        by_address: true,
         limit: None,
         transfer: TRANSFER,
     };

@@ -259,7 +259,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
         let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
-        let details = Details { xattrs: self.options.keep.xattrs, holes: false };
+        let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
         let look = self.talk.submit(Operation::Look { at, details });
         self.works.push_back(Work { first, entries, found: None, look });
         Ok(())

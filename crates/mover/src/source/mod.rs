@@ -1,5 +1,6 @@
 //! The side where the files are: scans, tells of entries, and sends what the sink wants.
 
+mod placing;
 mod reading;
 mod scan;
 
@@ -22,6 +23,7 @@ use crate::wire::{
 use numaio_machine::port::{
     Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
 };
+use placing::Placing;
 use reading::Reading;
 use scan::{Met, Scan};
 use std::collections::HashMap;
@@ -70,6 +72,9 @@ pub struct SourceOptions {
     pub policy: Policy,
     /// Operations that read, at a time.
     pub reads: usize,
+    /// Files lie on a disk with a head: they are read in the order in which they lie there, as far as it is known,
+    /// not in that of their inodes.
+    pub by_address: bool,
     /// Most bytes of data a second.
     pub limit: Option<u64>,
     /// How names of users and groups are looked up; none leaves them out.
@@ -106,6 +111,7 @@ pub struct Source<B> {
     /// Files with several names: file system and inode, the name that was sent, and how many are to come.
     links: HashMap<(u64, u64), (Name, u64)>,
     cutter: Cutter,
+    placing: Placing,
     reading: Reading,
     sums: Sums<FileNumber>,
     accounts: Accounts,
@@ -129,6 +135,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             files: HashMap::new(),
             links: HashMap::new(),
             cutter: Cutter::new(options.policy.clone())?,
+            placing: Placing::default(),
             reading: Reading::new(&options),
             sums: Sums::default(),
             accounts: Accounts::new(options.accounts),
@@ -291,7 +298,10 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         file.wanted = Some(job.bytes());
         self.talk.totals.size += job.bytes();
-        self.reading.push(&mut self.cutter, job);
+        match self.options.by_address {
+            true => self.placing.push(job),
+            false => self.reading.push(&mut self.cutter, job),
+        }
         Ok(())
     }
 
@@ -342,6 +352,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Listed(listing) => {
                 self.scan.listed(ticket, listing).into_iter().for_each(|met| self.meet(met));
             }
+            Outcome::Looked(found) if self.placed(ticket, &found) => {}
             Outcome::Looked(found) => {
                 self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
@@ -407,6 +418,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
             self.scan_on();
             self.tell_on();
             self.sums.go_on(&mut self.talk);
+            self.place_on();
             self.read_on(now);
             self.end_if_done();
         }

@@ -48,7 +48,7 @@ impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
         Self {
-            details: Details { xattrs: options.xattrs, holes: true },
+            details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
             met: (origins.len() > 1).then(HashSet::new),
             stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),

@@ -177,6 +177,7 @@ impl Order {
             hash: self.hash().kind(),
             policy: Policy::of_blocks(),
             reads: 2 * site.threads,
+            by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
