@@ -2,6 +2,7 @@
 
 use super::errands::Errand;
 use super::judge::Held;
+use super::told::Told;
 use super::{Sink, Sync};
 use crate::entry::{Entry, Inode, Mode, Object};
 use crate::name::Name;
@@ -11,7 +12,6 @@ use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
 };
-use std::collections::HashSet;
 
 /// Names of one listing of a directory in which things may be removed.
 const NAMES: usize = 512;
@@ -42,10 +42,10 @@ pub(super) struct Finish {
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
     pub to_begin: Vec<Held>,
-    /// Hashes of the names that the source told, if what it did not tell is removed.
-    told: HashSet<u64>,
-    /// The same of directories.
-    told_directories: HashSet<u64>,
+    /// Names that the source told, if what it did not tell is removed.
+    told: Told,
+    /// Those that are directories.
+    told_directories: Told,
     removing: Option<Removing>,
     listing: Option<(Ticket, Name)>,
     /// Links that are looked at.
@@ -76,21 +76,17 @@ impl Finish {
     /// The source told of something that is no directory.
     pub fn tell(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.insert(hash(name));
+            self.told.add(name);
         }
     }
 
     /// The source told of a directory.
     pub fn tell_directory(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.insert(hash(name));
-            self.told_directories.insert(hash(name));
+            self.told.add(name);
+            self.told_directories.add(name);
         }
     }
-}
-
-fn hash(name: &Name) -> u64 {
-    twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
@@ -244,17 +240,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return self.talk.problem(About::Name(directory), reason, &fault.text);
             }
         };
-        let told_all = self.finish.told_directories.contains(&hash(&directory));
+        let told_all = self.finish.told_directories.has(&directory);
         let mut stack = Vec::new();
         stack.extend(listing.more.map(|more| (directory.clone(), Some(more))));
         let (mut paths, mut errands) = (Vec::new(), Vec::new());
         for (component, found) in listing.found {
             let Ok(name) = directory.join(&component) else { continue };
             let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
-            if is_directory && self.finish.told_directories.contains(&hash(&name)) {
+            if is_directory && self.finish.told_directories.has(&name) {
                 stack.push((name, None));
             } else if told_all
-                && !self.finish.told.contains(&hash(&name))
+                && !self.finish.told.has(&name)
                 && self.options.filter.takes(&name, is_directory)
                 && *component != *JOURNAL
             {

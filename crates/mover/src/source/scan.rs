@@ -50,7 +50,7 @@ impl Scan {
         Self {
             details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
-            met: (origins.len() > 1).then(HashSet::new),
+            met: may_meet_twice(origins).then(HashSet::new),
             stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
         }
@@ -154,5 +154,35 @@ impl Scan {
     }
 }
 
+/// Whether two origins may hold the same name: one of them is the other one, or lies below it.
+fn may_meet_twice(origins: &[Origin]) -> bool {
+    let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
+    let is_below = |name: &Name| {
+        let mut above = std::iter::successors(name.parent(), Name::parent);
+        names.contains(&None) || above.any(|above| names.contains(&Some(&above)))
+    };
+    names.len() < origins.len() || names.iter().any(|name| name.is_some_and(is_below))
+}
+
 /// A step that was taken from the stack.
 pub(super) struct Begun(Step);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_remembered_only_where_one_may_come_twice() {
+        let twice = |names: &[&str]| {
+            let only = |name: &&str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
+            let origin = |name| Origin { root: 0, only: only(name), enter: true };
+            may_meet_twice(&names.iter().map(origin).collect::<Vec<_>>())
+        };
+        for names in [&[""][..], &["a"], &["a", "b"], &["a/b", "a/c"], &["a", "ab"]] {
+            assert!(!twice(names), "{names:?}");
+        }
+        for names in [&["", ""][..], &["", "a"], &["a", "a"], &["a/b/c", "x", "a"], &["b", "a", "a/b"]] {
+            assert!(twice(names), "{names:?}");
+        }
+    }
+}
