@@ -10,7 +10,7 @@ use crate::name::{misleads, Name, NameError};
 use crate::report::Action;
 use numaio_machine::port::{Digest, BLOCK};
 
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod bytes;
 mod decoder;
 mod frame;

@@ -238,7 +238,7 @@ fn memory_does_not_grow_with_files_but_for_what_is_said() {
     if let Some(files) = std::env::var("NUMAIO_FILES").ok().and_then(|text| text.parse().ok()) {
         for case in CASES {
             let (few, all) = (measured(case, files / 4), measured(case, files));
-            let each = (all - few) as f64 / (files - files / 4) as f64;
+            let each = all.saturating_sub(few) as f64 / (files - files / 4) as f64;
             let mib = all as f64 / f64::from(1 << 20);
             let _ = writeln!(
                 std::io::stderr(),

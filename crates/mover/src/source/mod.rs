@@ -1,5 +1,6 @@
 //! The side where the files are: scans, tells of entries, and sends what the sink wants.
 
+mod links;
 mod placing;
 mod reading;
 mod scan;
@@ -20,6 +21,7 @@ use crate::sums::Sums;
 use crate::wire::{
     About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
 };
+use links::Links;
 use numaio_machine::port::{
     Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
 };
@@ -108,8 +110,7 @@ pub struct Source<B> {
     next: FileNumber,
     answered: u64,
     files: HashMap<u64, File>,
-    /// Files with several names: file system and inode, the name that was sent, and how many are to come.
-    links: HashMap<(u64, u64), (Name, u64)>,
+    links: Links,
     cutter: Cutter,
     placing: Placing,
     reading: Reading,
@@ -133,7 +134,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             next: first,
             answered: 0,
             files: HashMap::new(),
-            links: HashMap::new(),
+            links: Links::default(),
             cutter: Cutter::new(options.policy.clone())?,
             placing: Placing::default(),
             reading: Reading::new(&options),
@@ -195,17 +196,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         if seen.links < 2 || seen.kind == FileKind::Directory {
             return None;
         }
-        let key = (seen.volume, seen.inode);
-        let Some((first, left)) = self.links.get_mut(&key) else {
-            self.links.insert(key, (name.clone(), seen.links - 1));
-            return None;
-        };
-        let first = first.clone();
-        *left -= 1;
-        if *left == 0 {
-            self.links.remove(&key);
-        }
-        Some(Object::HardLink(first))
+        self.links.first((seen.volume, seen.inode), name).map(Object::HardLink)
     }
 
     fn tell(&mut self, entry: Entry) {

@@ -358,7 +358,9 @@ fn entries_have_one_form_and_stay_inside() {
     assert_eq!(said_of(&named(0x80, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 2, b'.', b'.']), WireError::Name(NameError::Dots));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 2, b'.', b'.']), WireError::Name(NameError::Dots));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 0]), WireError::Value("a hard link to the root"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::Value("a prefix of a name"));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
     assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
@@ -378,9 +380,9 @@ fn entries_have_one_form_and_stay_inside() {
 
 #[test]
 fn a_batch_of_too_many_is_refused() {
-    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 1, b'x'])
+    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 0, 1, b'x'])
         .flatten()
-        .chain(std::iter::repeat_n([4, 1, 0, 1, b'x'], MAX_BATCH).flatten())
+        .chain(std::iter::repeat_n([4, 1, 0, 1, 0], MAX_BATCH).flatten())
         .collect();
     let mut bytes = hello_bytes();
     super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
