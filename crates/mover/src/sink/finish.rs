@@ -2,10 +2,10 @@
 
 use super::errands::Errand;
 use super::judge::Held;
-use super::told::Told;
 use super::{Sink, Sync};
 use crate::entry::{Entry, Inode, Mode, Object};
 use crate::name::Name;
+use crate::name_set::NameSet;
 use crate::ours::JOURNAL;
 use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
@@ -43,9 +43,9 @@ pub(super) struct Finish {
     /// Work that waits for the journal.
     pub to_begin: Vec<Held>,
     /// Names that the source told, if what it did not tell is removed.
-    told: Told,
+    told: NameSet<6>,
     /// Those that are directories.
-    told_directories: Told,
+    told_directories: NameSet<6>,
     removing: Option<Removing>,
     listing: Option<(Ticket, Name)>,
     /// Links that are looked at.

@@ -6,7 +6,6 @@ mod finish;
 mod judge;
 mod notes;
 mod sums;
-mod told;
 
 use crate::accounts::{Account, Accounts, Lookup};
 use crate::drive::{Command, Core, Talk};

@@ -3,6 +3,7 @@
 
 use super::{Origin, SourceOptions};
 use crate::name::Name;
+use crate::name_set::NameSet;
 use crate::ours::is_ours;
 use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
@@ -40,8 +41,8 @@ pub(super) struct Scan {
     /// What is still to do; the last one first.
     stack: Vec<Step>,
     under_way: BTreeMap<Ticket, Step>,
-    /// Hashes of the names that were met; kept if one name may be met twice.
-    met: Option<HashSet<u128>>,
+    /// The names that were met; kept if one may be met twice.
+    met: Option<NameSet<14>>,
 }
 
 impl Scan {
@@ -50,7 +51,7 @@ impl Scan {
         Self {
             details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
-            met: may_meet_twice(origins).then(HashSet::new),
+            met: may_meet_twice(origins).then(NameSet::default),
             stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
         }
@@ -149,8 +150,7 @@ impl Scan {
 
     /// Whether a name is met for the first time. Two origins may hold the same name; the first one counts.
     pub fn is_new(&mut self, name: &Name) -> bool {
-        let hash = || twox_hash::XxHash3_128::oneshot(name.as_bytes());
-        self.met.as_mut().is_none_or(|met| met.insert(hash()))
+        self.met.as_mut().is_none_or(|met| met.add(name))
     }
 }
 
