@@ -87,6 +87,10 @@ pub enum Command {
     Copy(crate::commands::copy::CopyArgs),
     /// Show transfers that run and ran, end them, and go on with those that were cut
     Jobs(crate::commands::jobs::JobsArgs),
+    /// Run a daemon: named directories that others copy to and from, without ssh
+    Serve(crate::commands::serve::ServeArgs),
+    /// Make a key by which daemons know you, or by which a daemon is known
+    Keygen(crate::commands::keygen::KeygenArgs),
     /// Be the side of a transfer on another host
     #[command(hide = true)]
     Peer(crate::commands::copy::peer::PeerArgs),

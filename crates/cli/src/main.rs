@@ -8,6 +8,7 @@ mod failure;
 mod input;
 mod interleave;
 mod jobs;
+mod keys;
 mod machine;
 mod output;
 mod progress;

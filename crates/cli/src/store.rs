@@ -1,4 +1,4 @@
-//! Where documents are kept: `$XDG_STATE_HOME/numaio` (XDG Base Directory Specification).
+//! Where documents are kept: `$XDG_STATE_HOME/numaio` (XDG Base Directory Specification); and where files of a user's own are.
 
 use crate::failure::{self, Failure};
 use std::fs::{self, File, OpenOptions};
@@ -7,10 +7,17 @@ use std::path::{Path, PathBuf};
 
 /// The folder of our state; none if there is neither XDG_STATE_HOME nor HOME.
 pub fn state_dir() -> Option<PathBuf> {
+    base_dir("XDG_STATE_HOME", ".local/state")
+}
+
+/// The folder of what a user decides; none if there is neither XDG_CONFIG_HOME nor HOME.
+pub fn config_dir() -> Option<PathBuf> {
+    base_dir("XDG_CONFIG_HOME", ".config")
+}
+
+fn base_dir(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_STATE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
-        .map(|dir| dir.join("numaio"))
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home))).map(|dir| dir.join("numaio"))
 }
 
 /// Writes a file whole or not at all: under a temporary name, on disk, then renamed.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
 
 /// Ctrl-C, a service manager's stop, and a terminal or connection that is gone.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -23,6 +24,21 @@ pub fn install() -> io::Result<()> {
     Ok(())
 }
 
+/// As [`install`], for a service: SIGHUP does not stop it, but makes [`hung_up`] true, each time.
+///
+/// # Errors
+/// The kernel's.
+pub fn install_for_service() -> io::Result<()> {
+    install()?;
+    disposition(libc::SIGHUP, Some(note_hang_up as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
+    Ok(())
+}
+
+/// Whether SIGHUP came since it was asked last.
+pub fn hung_up() -> bool {
+    HUNG_UP.swap(false, Ordering::Relaxed)
+}
+
 /// Whether someone asked to stop.
 pub fn interrupted() -> bool {
     ASKED.load(Ordering::Relaxed)
@@ -40,6 +56,11 @@ extern "C" fn note(_: libc::c_int) {
         // An error cannot be told here; the flag is set all the same.
         drop(disposition(signal, Some(libc::SIG_DFL)));
     }
+}
+
+/// As [`note`].
+extern "C" fn note_hang_up(_: libc::c_int) {
+    HUNG_UP.store(true, Ordering::Relaxed);
 }
 
 /// Gives what a signal does; sets it first to `handler`, if there is one.

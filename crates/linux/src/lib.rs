@@ -2,10 +2,11 @@
 //!
 //! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
 //! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings
-//! ([`Kernel`]), GPUs ([`cuda`]), other programs, signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! ([`Kernel`]), GPUs ([`cuda`]), other programs, confinement of this one ([`confine`]), signals ([`interrupt`]) and the terminal's width ([`terminal`]).
 
 pub mod accounts;
 pub mod affinity;
+pub mod confine;
 mod control;
 pub mod copy;
 pub mod cuda;
@@ -27,6 +28,7 @@ pub mod terminal;
 #[cfg(test)]
 mod tests;
 mod tool;
+pub mod wait;
 
 pub use kernel::Kernel;
 pub use root::Root;

@@ -1,4 +1,4 @@
-//! Asking a process of ours to end, and waiting until it has.
+//! Asking a process of ours to end, and waiting until it has; starting this program anew.
 
 use crate::Root;
 use numaio_machine::process;
@@ -6,6 +6,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 /// A process that runs, held so that another one with its number, once it is gone, is never taken for it
@@ -29,12 +30,28 @@ impl Running {
         Ok((process::began(root, pid) == Some(began)).then_some(Self(held)))
     }
 
+    /// A child that was not waited for yet, so no other process has its number.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn child(child: &Child) -> io::Result<Self> {
+        Ok(Self(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?))
+    }
+
     /// Asks it to end, as Ctrl-C does: by SIGTERM, since what runs in the background may have SIGINT ignored.
     ///
     /// # Errors
     /// The kernel's: it may be another user's.
     pub fn interrupt(&self) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
+    }
+
+    /// Ends it at once.
+    ///
+    /// # Errors
+    /// The kernel's: it may be another user's.
+    pub fn kill(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, Signal::KILL)?)
     }
 
     /// Waits for its end; tells whether it came in time.
@@ -48,6 +65,16 @@ impl Running {
             ready => Ok(ready? > 0),
         }
     }
+}
+
+/// Whether this process may do all that root may.
+pub fn is_super_user() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// This program, also if its file was replaced meanwhile (proc_pid_exe(5)).
+pub fn this_program() -> Command {
+    Command::new("/proc/self/exe")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod foretelling;
 mod generate;
 pub mod irq;
 pub mod jobs;
+pub mod keygen;
 pub mod latency;
 mod matrix;
 mod measuring;
@@ -23,6 +24,7 @@ mod replayed;
 mod replayed_io;
 pub mod report;
 pub mod run;
+pub mod serve;
 pub mod status;
 pub mod stream;
 mod topology;
@@ -43,6 +45,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Bench(command) => bench::run(&args.common, command),
         Command::Copy(command) => copy::run(&args.common, command),
         Command::Jobs(command) => jobs::run(&args.common, command),
+        Command::Serve(command) => serve::run(&args.common, command),
+        Command::Keygen(command) => keygen::run(&args.common, command),
         Command::Peer(_) => copy::peer::run(),
         Command::Record(command) => record::run(&args.common, command),
         Command::Compare(command) => compare::run(&args.common, command),

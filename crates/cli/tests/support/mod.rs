@@ -40,7 +40,11 @@ impl Home {
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
-        command.env_remove("NO_COLOR").current_dir(&self.0).stdin(Stdio::null());
+        command
+            .env_remove("NO_COLOR")
+            .env_remove("XDG_CONFIG_HOME")
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
         command
     }
 

@@ -73,7 +73,7 @@ fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 /// The same for kernels before 5.6 and sandboxes without openat2(2). Names have no `..`.
-fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut at: Option<OwnedFd> = None;
     for component in name.split(|&byte| byte == b'/') {
         if matches!(component, b"" | b"." | b"..") {

@@ -36,7 +36,7 @@ pub fn read(file: &OwnedFd, room: &mut [u8], offset: u64, size: u64) -> bool {
 /// # Errors
 /// The kernel's.
 pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
-    if offset >= WRITE_FROM && fits(bytes, offset) {
+    if is_written_past_the_cache(offset) && fits(bytes, offset) {
         match past_the_cache(file, || rustix::io::pwrite(file, bytes, offset)) {
             Ok(count) if count == bytes.len() => return Ok(()),
             // What the cache would take, too, and lose later.
@@ -47,6 +47,16 @@ pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
         }
     }
     write_all(file, bytes, offset)
+}
+
+/// Whether what is written from an offset on goes past the page cache, if it can.
+pub fn is_written_past_the_cache(offset: u64) -> bool {
+    offset >= WRITE_FROM
+}
+
+/// Whether a directory's file system has nothing but a page cache.
+pub fn is_in_memory(directory: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(directory).is_ok_and(|stat| crate::io::is_memory(stat.f_type))
 }
 
 fn fits(bytes: &[u8], offset: u64) -> bool {

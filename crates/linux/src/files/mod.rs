@@ -5,6 +5,7 @@
 //! component never follows one either.
 
 mod attributes;
+mod base;
 mod beneath;
 mod direct;
 mod fault;
@@ -18,13 +19,14 @@ mod remove;
 mod sum;
 mod write;
 
+pub use base::{Base, Directory};
+
 use beneath::Beneath;
 use list::Listings;
-use numaio_machine::port::{Operation, Outcome};
+use numaio_machine::port::{FilePath, Operation, Outcome, Part};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, CWD};
+use rustix::fs::Mode;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -32,6 +34,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<OwnedFd>,
+    /// Which of them lie in memory.
+    in_memory: Vec<bool>,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
@@ -44,19 +48,19 @@ impl Roots {
     /// # Errors
     /// The kernel's, and which path.
     pub fn open(paths: &[&Path]) -> Result<Self, (std::path::PathBuf, io::Error)> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |path: &&Path| {
-            let opened = rustix::fs::openat(CWD, path.as_os_str().as_bytes(), flags, Mode::empty());
-            opened.map_err(|error| (path.to_path_buf(), error.into()))
-        };
-        let user = rustix::process::geteuid();
-        Ok(Self {
-            roots: paths.iter().map(open).collect::<Result<_, _>>()?,
+        Base::Host.roots(paths)
+    }
+
+    /// Directories that are open.
+    fn of(roots: Vec<OwnedFd>) -> Self {
+        Self {
+            in_memory: roots.iter().map(direct::is_in_memory).collect(),
+            roots,
             listings: Listings::default(),
             journal: Mutex::new(None),
-            super_user: user.is_root(),
-            user: user.as_raw(),
-        })
+            super_user: crate::process::is_super_user(),
+            user: rustix::process::geteuid().as_raw(),
+        }
     }
 
     /// Whether this process may do all that root may.
@@ -108,6 +112,16 @@ impl Roots {
             Operation::Record(record) => Outcome::Each(vec![self.record(&mut beneath, &record)]),
             Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
         }
+    }
+
+    /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
+    /// thread do that at a time, and others would wait for it turning in circles.
+    pub(crate) fn alone<'a, B>(&self, operation: &'a Operation<B>) -> Option<&'a FilePath> {
+        let Operation::Write { puts, .. } = operation else { return None };
+        let [put] = &puts[..] else { return None };
+        let in_memory = *self.in_memory.get(put.at.root as usize)?;
+        let is_cached = |part: &Part| in_memory || !direct::is_written_past_the_cache(part.offset);
+        put.parts.iter().any(is_cached).then_some(&put.at)
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {

@@ -9,8 +9,8 @@ mod slices;
 pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
-pub(crate) use disk::run as disk;
 pub use disk::{best_method, facts, Facts};
+pub(crate) use disk::{is_memory, run as disk};
 
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};

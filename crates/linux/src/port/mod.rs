@@ -51,6 +51,7 @@ pub struct Crew {
 /// A port over threads that block.
 #[derive(Debug)]
 pub struct FilePort {
+    roots: Arc<Roots>,
     work: Arc<Work>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
@@ -95,8 +96,9 @@ impl FilePort {
         link: Link,
     ) -> io::Result<Self> {
         let work = Arc::new(Work::new(&setting.crews, setting.share));
-        let mut port = Self { work: work.clone(), events, link: Some(link), workers: Vec::new() };
         let roots = Arc::new(setting.roots);
+        let mut port =
+            Self { roots: roots.clone(), work: work.clone(), events, link: Some(link), workers: Vec::new() };
         let crews = setting.crews.iter().enumerate();
         let workers = crews.flat_map(|crew| std::iter::repeat_n(crew, crew.1.threads.max(1)));
         for (index, (number, crew)) in workers.enumerate() {
@@ -105,10 +107,10 @@ impl FilePort {
             let run = move || {
                 // A thread that may not run there runs elsewhere: slower, and not wrong.
                 mask.into_iter().for_each(|mask| drop(mask.apply()));
-                while let Some(task) = work.next(number) {
-                    let (owner, began) = (task.owner(), Instant::now());
+                while let Some(mut task) = work.next(number) {
+                    let (begun, began) = (task.begun(), Instant::now());
                     let outcome = roots.run(task.operation, || pool.take());
-                    work.ended(number, owner, began.elapsed());
+                    work.ended(number, begun, began.elapsed());
                     if done.send(Event::Done(task.ticket, outcome)).is_err() {
                         return;
                     }
@@ -124,7 +126,8 @@ impl Port for FilePort {
     type Buffer = Slab;
 
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
-        self.work.add(ticket, operation);
+        let alone = self.roots.alone(&operation).cloned();
+        self.work.add(ticket, operation, alone);
     }
 
     fn send(&mut self, packet: Packet<Slab>) {

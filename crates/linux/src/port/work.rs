@@ -6,7 +6,7 @@
 
 use super::{Crew, Slab};
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::{Operation, Ticket};
+use numaio_machine::port::{FilePath, Operation, Ticket};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,11 +43,21 @@ pub(super) struct Task {
     pub ticket: Ticket,
     pub operation: Operation<Slab>,
     owner: Option<usize>,
+    alone: Option<FilePath>,
+}
+
+/// What is to be told of a task when it is done.
+#[derive(Debug)]
+pub(super) struct Begun {
+    owner: Option<usize>,
+    alone: Option<FilePath>,
 }
 
 #[derive(Debug)]
 struct Queue {
     waiting: VecDeque<Task>,
+    /// Files that somebody is alone in.
+    taken: Vec<FilePath>,
     closed: bool,
     crews: Vec<Place>,
     share: Share,
@@ -82,14 +92,15 @@ impl Work {
             took: vec![Took::default(); crews.len()],
         };
         let crews = crews.iter().map(place).collect();
-        let queue = Queue { waiting: VecDeque::new(), closed: false, crews, share };
+        let queue = Queue { waiting: VecDeque::new(), taken: Vec::new(), closed: false, crews, share };
         Self { queue: Mutex::new(queue), ready: Condvar::new() }
     }
 
-    pub fn add(&self, ticket: Ticket, operation: Operation<Slab>) {
+    /// Adds an operation, during which none other that is `alone` in the same file runs.
+    pub fn add(&self, ticket: Ticket, operation: Operation<Slab>, alone: Option<FilePath>) {
         let mut queue = self.queue();
         let owner = queue.owner(&operation);
-        queue.waiting.push_back(Task { ticket, operation, owner });
+        queue.waiting.push_back(Task { ticket, operation, owner, alone });
         drop(queue);
         // Who wakes may leave it to the crew that it belongs to.
         match owner {
@@ -119,9 +130,15 @@ impl Work {
     }
 
     /// Notes what a thread of a crew took for something.
-    pub fn ended(&self, crew: usize, owner: Option<usize>, time: Duration) {
-        let Some(owner) = owner else { return };
+    pub fn ended(&self, crew: usize, begun: Begun, time: Duration) {
+        if begun.owner.is_none() && begun.alone.is_none() {
+            return;
+        }
         let mut queue = self.queue();
+        if let Some(file) = begun.alone {
+            queue.taken.retain(|taken| *taken != file);
+        }
+        let Some(owner) = begun.owner else { return };
         let took = queue.crews.get_mut(crew).and_then(|place| place.took.get_mut(owner));
         if let Some(took) = took {
             // The newer half counts, so that a device that turns slow is seen.
@@ -147,9 +164,9 @@ impl Work {
 }
 
 impl Task {
-    /// The crew whose work it is; none if it is anybody's.
-    pub fn owner(&self) -> Option<usize> {
-        self.owner
+    /// To be given back when it is done.
+    pub fn begun(&mut self) -> Begun {
+        Begun { owner: self.owner, alone: self.alone.take() }
     }
 }
 
@@ -164,12 +181,15 @@ impl Queue {
     /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
     fn take(&mut self, crew: usize) -> Option<Task> {
         let mut first = self.waiting.iter().take(LOOK_AHEAD);
-        let own = first.position(|task| task.owner.is_none_or(|owner| owner == crew));
+        let is_free = |task: &Task| task.alone.as_ref().is_none_or(|file| !self.taken.contains(file));
+        let own = first.position(|task| task.owner.is_none_or(|owner| owner == crew) && is_free(task));
         let chosen = own.or_else(|| {
             let from = (self.share)(&self.loads(crew), crew)?;
-            self.waiting.iter().position(|task| task.owner == Some(from))
+            self.waiting.iter().position(|task| task.owner == Some(from) && is_free(task))
         })?;
-        self.waiting.remove(chosen)
+        let task = self.waiting.remove(chosen)?;
+        self.taken.extend(task.alone.clone());
+        Some(task)
     }
 
     fn loads(&self, idle: usize) -> Vec<Load> {
@@ -201,6 +221,10 @@ mod tests {
         Operation::Write { puts: Vec::new(), data: Some(pool.take()), hash: |_| Default::default() }
     }
 
+    fn of(owner: usize) -> Begun {
+        Begun { owner: Some(owner), alone: None }
+    }
+
     fn tickets(work: &Work, crew: usize, count: usize) -> Vec<Ticket> {
         (0..count).filter_map(|_| work.queue().take(crew)).map(|task| task.ticket).collect()
     }
@@ -212,8 +236,8 @@ mod tests {
         [0, 1, 0]
             .iter()
             .enumerate()
-            .for_each(|(ticket, at)| work.add(ticket as u64, write(&crews[*at].pool)));
-        work.add(3, Operation::Sync { root: 0 });
+            .for_each(|(ticket, at)| work.add(ticket as u64, write(&crews[*at].pool), None));
+        work.add(3, Operation::Sync { root: 0 }, None);
         assert_eq!(tickets(&work, 1, 4), [1, 3, 0, 2]);
     }
 
@@ -221,7 +245,7 @@ mod tests {
     fn work_of_others_is_taken_only_where_it_is_said() {
         let crews = crews();
         let work = Work::new(&crews, |_, _| None);
-        work.add(0, write(&crews[0].pool));
+        work.add(0, write(&crews[0].pool), None);
         assert!(tickets(&work, 1, 1).is_empty());
         assert_eq!(tickets(&work, 0, 1), [0]);
     }
@@ -234,15 +258,30 @@ mod tests {
             let known = [(1, Some(4.0), Some(0.5)), (0, Some(20.0), Some(10.0))];
             (idle == 1 && rates.eq(known)).then_some(0)
         });
-        work.add(0, write(&crews[0].pool));
-        work.ended(0, Some(0), SECOND / 2);
-        work.ended(1, Some(0), 2 * SECOND);
-        work.ended(1, Some(1), SECOND / 10);
+        work.add(0, write(&crews[0].pool), None);
+        work.ended(0, of(0), SECOND / 2);
+        work.ended(1, of(0), 2 * SECOND);
+        work.ended(1, of(1), SECOND / 10);
         assert_eq!(tickets(&work, 1, 1), [0]);
         // A device that turns slow is seen.
-        (0..1000).for_each(|_| work.ended(0, Some(0), 10 * SECOND));
+        (0..1000).for_each(|_| work.ended(0, of(0), 10 * SECOND));
         let load = work.queue().loads(0)[0];
         assert!(load.per_second.is_some_and(|rate| (0.199..0.21).contains(&rate)), "{load:?}");
+    }
+
+    #[test]
+    fn one_worker_at_a_time_is_alone_in_a_file() {
+        let crew = Crew { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let work = Work::new(std::slice::from_ref(&crew), |_, _| None);
+        let files = ["a", "a", "b", "", "a"]
+            .map(|name| (!name.is_empty()).then(|| FilePath::new(0, name.as_bytes())));
+        for (ticket, file) in files.into_iter().enumerate() {
+            work.add(ticket as u64, write(&crew.pool), file);
+        }
+        let mut first = work.queue().take(0).expect("a task");
+        assert_eq!((first.ticket, tickets(&work, 0, 5)), (0, vec![2, 3]));
+        work.ended(0, first.begun(), SECOND);
+        assert_eq!(tickets(&work, 0, 5), [1]);
     }
 
     #[test]
@@ -250,8 +289,8 @@ mod tests {
         let crew = Crew { threads: 1, cpus: None, pool: Pool::placed(2, Some(NodeId(0))) };
         let other = Pool::placed(1, Some(NodeId(5)));
         let work = Work::new(std::slice::from_ref(&crew), |_, _| None);
-        work.add(0, write(&other));
-        work.add(1, write(&crew.pool));
+        work.add(0, write(&other), None);
+        work.add(1, write(&crew.pool), None);
         assert_eq!(tickets(&work, 0, 2), [0, 1]);
     }
 }

@@ -1,4 +1,5 @@
-//! Data connections beside ssh: what both sides say of them through ssh, and how they come about.
+//! Data connections beside ssh or the control channel of a daemon: what both sides say of them there, and how they come
+//! about.
 
 use super::net::{DataSecurity, NetArgs};
 use numaio_linux::port::net::{connect, Door, Keys, Lane, Lock, Secret, MOST_LANES};
@@ -28,6 +29,14 @@ pub struct Offer {
     word: Word,
 }
 
+impl Offer {
+    /// What a daemon leaves of it for one of its users.
+    pub fn limit(&mut self, streams: u16, ports: Option<(u16, u16)>) {
+        self.streams = self.streams.min(streams);
+        self.ports = ports.or(self.ports);
+    }
+}
+
 /// By what the sides know each other.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
@@ -45,6 +54,13 @@ pub struct Opened {
     key: Option<Vec<u8>>,
     /// Its own address, as far as its ssh knows.
     address: Option<IpAddr>,
+}
+
+impl Opened {
+    /// It is not asked where it is: data connections go where the control channel goes.
+    pub fn without_address(self) -> Self {
+        Self { address: None, ..self }
+    }
 }
 
 /// What was chosen when the connections were tried.
@@ -70,13 +86,13 @@ enum Half {
 }
 
 impl Ours {
-    /// Fresh keys for one transfer.
-    pub fn new(args: &NetArgs) -> io::Result<Self> {
+    /// Fresh keys for one transfer, which has no more connections than the other side allows.
+    pub fn new(args: &NetArgs, most_streams: u16) -> io::Result<Self> {
         let half = match args.data_security {
             DataSecurity::Tls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams: args.streams, half })
+        Ok(Self { streams: args.streams.min(most_streams).max(1), half })
     }
 
     /// To be told through ssh.

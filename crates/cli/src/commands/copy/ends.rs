@@ -1,5 +1,6 @@
 //! Where files come from and go to, as it was typed.
 
+use super::address::{Address, SCHEME};
 use crate::failure::Failure;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,18 +8,45 @@ use std::os::unix::ffi::OsStrExt;
 /// One path of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The other host, as for ssh; none for this one.
-    pub host: Option<String>,
+    /// The other host; none for this one.
+    pub host: Option<Host>,
     /// The path there.
     pub path: Vec<u8>,
 }
 
+/// Another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// As for ssh.
+    Ssh(String),
+    /// A root of a daemon.
+    Daemon(Address),
+}
+
+impl Host {
+    /// How it is called in messages.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Ssh(host) => host.clone(),
+            Self::Daemon(address) => address.place(),
+        }
+    }
+}
+
 impl End {
-    /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file.
+    /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with
+    /// `numaio://` is at a daemon.
     pub fn of(text: &OsStr) -> Result<Self, Failure> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
             return Err(Failure::usage("a path is empty").hint("the present directory is ."));
+        }
+        if let Some(rest) = bytes.strip_prefix(SCHEME) {
+            let (address, path) = Address::parse(rest).map_err(|why| {
+                Failure::usage(format!("{}: {why}", text.to_string_lossy()))
+                    .hint("write numaio://[USER@]HOST[:PORT]/ROOT/PATH")
+            })?;
+            return Ok(Self { host: Some(Host::Daemon(address)), path });
         }
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
         let Some(colon) = first.iter().position(|&byte| byte == b':') else {
@@ -35,22 +63,20 @@ impl End {
             b"" => b".".to_vec(),
             [b':', ..] => {
                 return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
-                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH"));
+                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH, and daemons of numaio: numaio://HOST/ROOT/PATH"));
             }
             path => path.to_vec(),
         };
-        Ok(Self { host: Some(host.to_owned()), path })
+        Ok(Self { host: Some(Host::Ssh(host.to_owned())), path })
     }
 
     /// The host of all of them.
-    pub fn same_host(ends: &[Self]) -> Result<Option<String>, Failure> {
+    pub fn same_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
         let host = ends.first().and_then(|end| end.host.clone());
         match ends.iter().all(|end| end.host == host) {
             true => Ok(host),
-            false => {
-                Err(Failure::usage("the sources are on different hosts")
-                    .hint("copy from one after the other"))
-            }
+            false => Err(Failure::usage("the sources are on different hosts, or in different roots of one")
+                .hint("copy from one after the other")),
         }
     }
 }
@@ -63,13 +89,16 @@ mod tests {
     fn a_colon_before_a_slash_ends_a_host() {
         let end = |text: &str| {
             let end = End::of(OsStr::new(text)).ok()?;
-            Some((end.host, String::from_utf8(end.path).ok()?))
+            Some((end.host.map(|host| host.shown()), String::from_utf8(end.path).ok()?))
         };
         assert_eq!(end("a/b:c"), Some((None, "a/b:c".into())));
         assert_eq!(end("./b:c"), Some((None, "./b:c".into())));
         assert_eq!(end("h:b"), Some((Some("h".into()), "b".into())));
         assert_eq!(end("u@h:"), Some((Some("u@h".into()), ".".into())));
-        for bad in ["", ":a", "-oProxyCommand=x:a", "h::m", "a b:c"] {
+        assert_eq!(end("numaio://h/r/a"), Some((Some("h:6862".into()), "a".into())));
+        assert_eq!(end("numaio:a"), Some((Some("numaio".into()), "a".into())));
+        assert_eq!(end("./numaio://h/r"), Some((None, "./numaio://h/r".into())));
+        for bad in ["", "numaio://", "numaio://h", ":a", "-oProxyCommand=x:a", "h::m", "a b:c"] {
             assert_eq!(end(bad), None, "{bad}");
         }
     }

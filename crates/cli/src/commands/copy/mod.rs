@@ -1,11 +1,16 @@
 //! `numaio copy`: files from one place to another, checked on the way.
 
+mod address;
 mod again;
 mod bootstrap;
 mod channel;
+mod daemon;
 mod ends;
 mod event;
+mod far;
 mod filters;
+mod guarded;
+pub mod hello;
 mod how;
 mod lists;
 mod local;
@@ -24,10 +29,12 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
+pub use address::PORT as DAEMON_PORT;
 use clap::Args as ClapArgs;
-use ends::End;
+use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
+pub use net::ports;
 use net::NetArgs;
 use numaio_machine::units::parse_size;
 use order::Order;
@@ -43,8 +50,8 @@ pub const SOME_FAILED: u8 = 3;
 /// Move files: bulk, small and mixed, near their devices, checked by hashes.
 ///
 /// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync. Either side may be
-/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). A file whose size and time are
-/// the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
+/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
+/// numaio://HOST/ROOT/PATH, where numaio serve runs. A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
 /// its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
@@ -182,6 +189,7 @@ Examples:
   numaio copy -r run1 run2 host:results/   two directories to another host
   numaio copy host:file .                  a file from there
   numaio copy -a one:data/ two:data        from one host to another; the data does not come by here
+  numaio copy -r run1 numaio://host/in/    to the root named in of a daemon, without ssh
 
 Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
 there; 130 interrupted, to be continued by the same command.";
@@ -219,7 +227,11 @@ fn carry_out(
         (None, None) => local::run(common, args, order),
         (Some(host), None) => Remote { common, args, order, host: &host, is_source: false }.run(),
         (None, Some(host)) => Remote { common, args, order, host, is_source: true }.run(),
-        (Some(host), Some(_)) => third::run(common, args, order, (&host, to)),
+        (Some(Host::Ssh(host)), Some(_)) => third::run(common, args, order, (&host, to)),
+        (Some(Host::Daemon(_)), Some(_)) => {
+            Err(Failure::usage("a daemon sends nothing to another host by itself")
+                .hint("run numaio copy on one of the two hosts, or copy to here first"))
+        }
     }
 }
 

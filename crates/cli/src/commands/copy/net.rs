@@ -1,7 +1,8 @@
 //! Options of how data gets to another host.
 
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_linux::port::net::MOST_LANES;
+use numaio_linux::port::net::{PublicKey, MOST_LANES};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One connection is for what the sink says.
@@ -10,7 +11,7 @@ const MOST_STREAMS: i64 = MOST_LANES as i64 - 1;
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "To and from another host")]
 pub struct NetArgs {
-    /// Send data through ssh, not over TCP connections of its own
+    /// Send data through ssh, or the one connection to a daemon, not over TCP connections of its own
     #[arg(long, conflicts_with_all = ["data_port", "data_security", "streams"])]
     pub tunnel: bool,
     /// How data is protected outside of ssh: tls encrypts it, none only proves who is there
@@ -23,6 +24,12 @@ pub struct NetArgs {
     /// TCP connections for data
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
     pub streams: u16,
+    /// Your key for daemons, if it is not ~/.config/numaio/key; numaio keygen makes one
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The key of a daemon that you were told by who runs it; it is remembered, so once is enough
+    #[arg(long, value_name = "KEY")]
+    pub trust: Option<PublicKey>,
     /// How long to try again by itself after the connection was lost; 0 does not
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry: u32,
@@ -42,7 +49,8 @@ pub enum DataSecurity {
     None,
 }
 
-fn ports(text: &str) -> Result<(u16, u16), String> {
+/// A port, or the first and last of several.
+pub fn ports(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     match (port(first), port(last)) {

@@ -9,6 +9,7 @@ use super::planned::{self, Planned};
 use super::{path_of, CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
+use numaio_linux::files::Base;
 use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
 use numaio_mover::accounts::{Account, Lookup};
@@ -20,8 +21,10 @@ use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::PathBuf;
+
+/// Most threads that another user may ask a daemon for.
+const MOST_THREADS: u32 = 64;
 
 /// Version of an order; it goes with that of the protocol.
 pub const VERSION: u32 = 1;
@@ -59,6 +62,9 @@ pub struct Order {
     /// What the other side is not told; none there.
     #[serde(skip)]
     pub here: Option<Here>,
+    /// Where the paths of this side begin.
+    #[serde(skip)]
+    base: Base,
 }
 
 /// What counts for the side in this process alone.
@@ -106,7 +112,15 @@ impl Order {
                 shown: args.shown,
                 plans: planned::read(common, &args.how.plan)?,
             }),
+            base: Base::Host,
         })
+    }
+
+    /// What a daemon leaves of it for one of its users: paths are below a root, and data is sent no faster.
+    pub fn confine(&mut self, base: Base, bytes_per_second: Option<u64>) {
+        self.base = base;
+        self.limit = [self.limit, bytes_per_second].into_iter().flatten().min();
+        self.threads = self.threads.map(|threads| threads.clamp(1, MOST_THREADS));
     }
 
     fn hash(&self) -> Hash {
@@ -156,9 +170,7 @@ impl Order {
     /// Whether the only source is a single file, which may get another name.
     pub fn is_one_file(&self) -> bool {
         match &self.from[..] {
-            [path] if self.listed.is_none() => {
-                fs::symlink_metadata(path_of(path)).is_ok_and(|found| !found.is_dir())
-            }
+            [path] if self.listed.is_none() => self.base.is_single(&path_of(path)),
             _ => false,
         }
     }
@@ -166,7 +178,7 @@ impl Order {
     /// The side with the files.
     pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;
-        let site = Site::new(&roots, Side::Source, self)?;
+        let site = Site::new(&roots, Side::Source, self, &self.base)?;
         let options = SourceOptions {
             origins,
             recursive: self.recursive,
@@ -188,7 +200,7 @@ impl Order {
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site, SinkOptions), Failure> {
         let (root, alias) = self.destination(one_file)?;
-        let site = Site::new(root.as_slice(), Side::Sink, self)?;
+        let site = Site::new(root.as_slice(), Side::Sink, self, &self.base)?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot());
@@ -225,8 +237,7 @@ impl Order {
     /// not there, and nothing is to be changed.
     fn destination(&self, one_file: bool) -> Result<(Vec<PathBuf>, Option<Name>), Failure> {
         let path = path_of(&self.to);
-        let is_directory = fs::metadata(&path).is_ok_and(|found| found.is_dir());
-        if is_directory {
+        if self.base.is_directory(&path) {
             return Ok((vec![path], None));
         }
         if one_file && !self.to.ends_with(b"/") {
@@ -234,14 +245,14 @@ impl Order {
             let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
             return Ok((vec![path_of(&origin.root)], origin.only));
         }
-        if path.symlink_metadata().is_ok() {
+        if self.base.is_there(&path) {
             return Err(Failure::new(format!("{} is no directory", path.display()))
                 .hint("name a directory, or one that is not there yet"));
         }
         if self.rehearse {
             return Ok((Vec::new(), None));
         }
-        fs::create_dir(&path).map_err(|error| Failure::file(&path, error))?;
+        self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
         Ok((vec![path], None))
     }
 }

@@ -1,17 +1,21 @@
-//! `numaio peer`: the side of a transfer on another host, started over ssh. It hears on its standard input what to do, and
-//! data goes over connections of its own, or over its standard streams.
+//! The side of a transfer on another host: `numaio peer`, which ssh starts, or a session of a daemon. It hears on its control
+//! channel (its standard streams, or the connection to the daemon) what to do, and data goes over connections of its own, or
+//! over the same channel.
 
 use super::channel::{directed, open, Choice, Offer, Opened};
+use super::far::{From, To};
+use super::guarded::Guarded;
 use super::order::{Order, VERSION};
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
+use numaio_linux::files::Base;
 use numaio_linux::port::net::Door;
 use numaio_linux::port::{Ends, FilePort, Setting};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::report::Ended;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
-use numaio_mover::wire::Reason;
+use numaio_mover::wire::{Reason, Side};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -73,84 +77,143 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// The side that a peer is to be.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Source(_) => Side::Source,
+            Self::Sink(..) => Side::Sink,
+        }
+    }
+}
+
+/// What one of its users may ask a daemon for.
+#[derive(Debug)]
+pub struct Terms {
+    /// Where paths begin.
+    pub base: Base,
+    pub side: Side,
+    pub streams: u16,
+    /// First and last port for data.
+    pub ports: Option<(u16, u16)>,
+    pub bytes_per_second: Option<u64>,
+    /// Whether files may be made that run with the rights of their owner.
+    pub set_id: bool,
+}
+
+impl Terms {
+    fn apply(&self, call: &mut Call) -> Result<(), Failure> {
+        if call.ask.side() != self.side {
+            return Err(Failure::new("another direction was asked for than at first"));
+        }
+        let (Ask::Source(order) | Ask::Sink(order, _)) = &mut call.ask;
+        order.confine(self.base.clone(), self.bytes_per_second);
+        if let Some(offer) = &mut call.offer {
+            offer.limit(self.streams, self.ports);
+        }
+        Ok(())
+    }
+}
+
+/// What the one who calls says, and what it hears.
+struct Streams {
+    from: From,
+    to: To,
+}
+
+/// The side that ssh starts.
 pub fn run() -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
-    let mut from = BufReader::new(io::stdin());
-    let call: Call = match hear(&mut from) {
-        Ok(call) => call,
-        Err(error) => {
-            return refuse(&Failure::new(format!("this is not what numaio copy asks for: {error}")))
+    let ends = Ends { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
+    // The other side was told why not, and tells its user.
+    Ok(match attend(ends, None) {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(_) | Err(_) => ExitCode::FAILURE,
+    })
+}
+
+/// Hears what to do, and does it; on the terms of a daemon, if there are some.
+///
+/// # Errors
+/// Why it was not begun; the other side was told.
+pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
+    let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
+    let call = called(&mut streams, terms);
+    let call = streams.told(call)?;
+    match &call.ask {
+        Ask::Source(order) => {
+            let (site, options) = streams.told(order.source())?;
+            let source = streams.told(Source::new(options).map_err(Failure::new))?;
+            let way = Way::agree(call.offer.as_ref(), order.is_one_file(), streams)?;
+            through(source, way.port(site.setting(), true)?, terms)
         }
-    };
+        Ask::Sink(order, one_file) => {
+            let (site, options) = streams.told(order.sink(*one_file))?;
+            let way = Way::agree(call.offer.as_ref(), *one_file, streams)?;
+            through(Sink::new(options), way.port(site.setting(), false)?, terms)
+        }
+    }
+}
+
+/// What is asked for, and may be.
+fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure> {
+    let mut call: Call = streams
+        .hear()
+        .map_err(|error| Failure::new(format!("this is not what numaio copy asks for: {error}")))?;
     let theirs = call.ask.order().numaio_copy;
     if theirs != VERSION {
-        return refuse(&Failure::new(format!(
+        return Err(Failure::new(format!(
             "the other numaio speaks version {theirs}, and this one {VERSION}"
         )));
     }
-    match serve(&call, from) {
-        Ok(ended) => Ok(if ended == Ended::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-        Err(failure) => refuse(&failure),
+    terms.map_or(Ok(()), |terms| terms.apply(&mut call))?;
+    Ok(call)
+}
+
+impl Streams {
+    /// One line of the other side.
+    fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut line = String::new();
+        self.from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
     }
-}
 
-/// One line of the other side.
-fn hear<T: DeserializeOwned>(from: &mut BufReader<io::Stdin>) -> io::Result<T> {
-    let mut line = String::new();
-    from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
-}
+    fn answer(&mut self, answer: &Answer) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(answer).map_err(Failure::new)?;
+        line.push('\n');
+        self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(Failure::new)
+    }
 
-/// The other side tells its user.
-fn refuse(failure: &Failure) -> Result<ExitCode, Failure> {
-    answer(&Answer::Refused(failure.message.clone()))?;
-    Ok(ExitCode::FAILURE)
-}
-
-fn answer(answer: &Answer) -> Result<(), Failure> {
-    let mut line = serde_json::to_string(answer).map_err(Failure::new)?;
-    line.push('\n');
-    let mut out = io::stdout();
-    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Failure::new)
-}
-
-fn serve(call: &Call, from: BufReader<io::Stdin>) -> Result<Ended, Failure> {
-    match &call.ask {
-        Ask::Source(order) => {
-            let (site, options) = order.source()?;
-            let source = Source::new(options).map_err(Failure::new)?;
-            let way = Way::agree(call.offer.as_ref(), order.is_one_file(), from)?;
-            through(source, way.port(site.setting(), true)?)
+    /// The other side tells its user what failed.
+    fn told<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &done {
+            self.answer(&Answer::Refused(failure.message.clone()))?;
         }
-        Ask::Sink(order, one_file) => {
-            let (site, options) = order.sink(*one_file)?;
-            let way = Way::agree(call.offer.as_ref(), *one_file, from)?;
-            through(Sink::new(options), way.port(site.setting(), false)?)
-        }
+        done
     }
 }
 
 /// How data gets to the other side.
 enum Way {
-    Streams(BufReader<io::Stdin>),
-    Lanes(Door, BufReader<io::Stdin>),
+    Streams(Streams),
+    Lanes(Door, Streams),
 }
 
 impl Way {
     /// Says that all is ready, and hears which way was chosen.
-    fn agree(offer: Option<&Offer>, one_file: bool, mut from: BufReader<io::Stdin>) -> Result<Self, Failure> {
+    fn agree(offer: Option<&Offer>, one_file: bool, mut streams: Streams) -> Result<Self, Failure> {
         let (door, opened) = match offer.map(open) {
             None => (None, None),
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        answer(&Answer::Ready { one_file, door: opened })?;
+        streams.answer(&Answer::Ready { one_file, door: opened })?;
         if offer.is_none() {
-            return Ok(Self::Streams(from));
+            return Ok(Self::Streams(streams));
         }
-        match (hear(&mut from), door) {
-            (Ok(Choice::Tunnel), _) => Ok(Self::Streams(from)),
-            (Ok(Choice::Lanes), Some(door)) => Ok(Self::Lanes(door, from)),
+        match (streams.hear(), door) {
+            (Ok(Choice::Tunnel), _) => Ok(Self::Streams(streams)),
+            (Ok(Choice::Lanes), Some(door)) => Ok(Self::Lanes(door, streams)),
             (Ok(Choice::Lanes), None) => Err(Failure::new("there is no door for data connections")),
             (Err(_), _) => Err(Failure::new("the other side left before the transfer began")),
         }
@@ -160,16 +223,15 @@ impl Way {
     fn port(self, setting: Setting, is_source: bool) -> Result<(FilePort, Arc<OnceLock<Instant>>), Failure> {
         let left = Arc::new(OnceLock::new());
         let port = match self {
-            Self::Streams(from) => {
-                FilePort::over(setting, Ends { from: Box::new(from), to: Box::new(io::stdout()) })
-            }
-            Self::Lanes(door, mut from) => {
+            Self::Streams(Streams { from, to }) => FilePort::over(setting, Ends { from: Box::new(from), to }),
+            Self::Lanes(door, Streams { mut from, to }) => {
                 let lanes = door.lanes().map_err(Failure::new)?;
                 let left = left.clone();
                 // Nothing is said there any more; its end means that nobody waits for us.
                 thread::spawn(move || {
                     drop(io::copy(&mut from, &mut io::sink()));
                     left.get_or_init(Instant::now);
+                    drop(to);
                 });
                 FilePort::over_lanes(setting, directed(lanes, is_source))
             }
@@ -180,8 +242,11 @@ impl Way {
 
 fn through<C: Core<numaio_linux::port::Slab>>(
     mut core: C,
-    (mut port, left): (FilePort, Arc<OnceLock<Instant>>),
+    (port, left): (FilePort, Arc<OnceLock<Instant>>),
+    terms: Option<&Terms>,
 ) -> Result<Ended, Failure> {
+    let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
+    let mut port = Guarded::new(port, limit, set_id);
     let began = Instant::now();
     drive(
         &mut core,
@@ -194,7 +259,7 @@ fn through<C: Core<numaio_linux::port::Slab>>(
                 core.stop(Reason::Cancelled, "it was interrupted");
             }
             if left.get().is_some_and(|left| left.elapsed() > GRACE) {
-                core.stop(Reason::Cancelled, "ssh was closed");
+                core.stop(Reason::Cancelled, "the control channel was closed");
             }
         },
     );

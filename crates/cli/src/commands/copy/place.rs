@@ -9,7 +9,7 @@ use crate::commands::placing::{self, NearArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
-use numaio_linux::files::Roots;
+use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::{Crew, Load, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
@@ -53,9 +53,11 @@ struct Placed {
 }
 
 impl Site {
-    pub fn new(roots: &[PathBuf], side: Side, order: &Order) -> Result<Self, Failure> {
+    pub fn new(roots: &[PathBuf], side: Side, order: &Order, base: &Base) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let roots = Roots::open(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
+        let roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
+        let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
+        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let placed = placed(&paths, side, order)?;
         let threads = placed.crews.iter().map(|crew| crew.threads).sum();
         let crews: Vec<Crew> = placed.crews.iter().map(|crew| crew.set_up(threads)).collect();

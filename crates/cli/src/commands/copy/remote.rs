@@ -1,16 +1,16 @@
-//! One side on another host, reached by the system's ssh.
+//! One side on another host.
 
 use super::again::{wait, Again, Watched};
-use super::bootstrap;
-use super::channel::{directed, Choice, Lookup, Ours};
+use super::channel::{directed, Choice, Ours};
+use super::ends::Host;
+use super::far::{From, Reached, To, Via, Way};
 use super::order::Order;
-use super::peer::{Answer, Ask, Call, LONGEST_LINE};
+use super::peer::{Answer, Ask, Call};
 use super::place::Site;
 use super::show::Show;
 use super::{exit, CopyArgs};
 use crate::args::Common;
 use crate::failure::{Failure, INTERRUPTED};
-use crate::ssh::{self, Started};
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::Lane;
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
@@ -19,20 +19,15 @@ use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
-use serde::Serialize;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, ChildStdout, ExitCode};
-use std::time::{Duration, Instant};
-
-/// How long the other side may take to end when we are done.
-const LAST: Duration = Duration::from_secs(10);
+use std::process::ExitCode;
+use std::time::Instant;
 
 /// A transfer with one side on another host.
 pub struct Remote<'a> {
     pub common: &'a Common,
     pub args: &'a CopyArgs,
     pub order: &'a Order,
-    pub host: &'a str,
+    pub host: &'a Host,
     /// Whether the source is on this host.
     pub is_source: bool,
 }
@@ -49,26 +44,26 @@ enum Tried {
 
 /// The other side, which waits for the first packet.
 struct Far {
-    started: Started,
+    via: Via,
     link: Link,
     /// Whether its source is a single file.
     one_file: bool,
 }
 
-/// How data gets there. The streams of ssh stay open beside data connections: their end would be that of the transfer.
+/// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
 enum Link {
     Tunnel(Ends),
-    Lanes(Lanes, ChildStdin, BufReader<ChildStdout>),
+    Lanes(Lanes, To, From),
 }
 
 impl Remote<'_> {
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        let numaio = bootstrap::numaio(self.args, &ssh::program(), self.host)?;
+        let way = Way::find(self.host, self.args)?;
         let mut show = Show::new(self.common, self.args);
         let mut again = Again::new(self.args.net.retry());
         loop {
-            let why = match self.attempt(&mut show, &numaio)? {
+            let why = match self.attempt(&mut show, &way)? {
                 Tried::Over(totals) => return end(show, &again.sum(totals)),
                 Tried::Lost(totals) => {
                     again.lost(totals);
@@ -80,15 +75,15 @@ impl Remote<'_> {
             let pause = again.pause().filter(|_| !interrupted());
             let Some(pause) = pause else { return end(show, &again.total()) };
             let seconds = pause.as_secs_f64();
-            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host));
+            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host.shown()));
             wait(pause);
         }
     }
 
-    /// Tries once, with the numaio of the other host that is named.
-    fn attempt(&self, show: &mut Show, numaio: &str) -> Result<Tried, Failure> {
+    /// Tries once.
+    fn attempt(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
         if !self.is_source {
-            let far = match self.start(show, numaio, Ask::Source(self.order.clone()))? {
+            let far = match self.start(show, way, Ask::Source(self.order.clone()))? {
                 Ok(far) => far,
                 Err(failure) => return Ok(Tried::Unreachable(failure)),
             };
@@ -97,7 +92,7 @@ impl Remote<'_> {
         }
         let (site, options) = self.order.source()?;
         let source = Source::new(options).map_err(Failure::new)?;
-        match self.start(show, numaio, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+        match self.start(show, way, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
             Ok(far) => self.through(show, source, site, far),
             Err(failure) => Ok(Tried::Unreachable(failure)),
         }
@@ -123,7 +118,7 @@ impl Remote<'_> {
         let ours = if self.is_source { Side::Source } else { Side::Sink };
         drop(port);
         drop(streams);
-        drop(far.started);
+        far.via.end();
         Ok(match show.is_lost(ours, closed) {
             true => Tried::Lost(core.totals()),
             false => Tried::Over(core.totals()),
@@ -131,80 +126,66 @@ impl Remote<'_> {
     }
 
     /// The numaio on the other host, ready to begin; or why it was not reached.
-    fn start(&self, show: &Show, numaio: &str, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
-        let (args, host) = (self.args, self.host);
-        let program = ssh::program();
-        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
-        let lookup = ours.as_ref().map(|_| Lookup::begin(&program, host));
-        let command = ssh::command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = Started::begin(command, LAST, ssh::INSTALL)?;
-        let (Some(mut to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
-            return Err(Failure::new("the other side has no streams"));
+    fn start(&self, show: &Show, way: &Way<'_>, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
+        let (args, host) = (self.args, self.host.shown());
+        let mut reached = match way.reach(args, ask.side())? {
+            Ok(reached) => reached,
+            Err(failure) => return Ok(Err(failure)),
         };
+        let streams = reached.most_streams();
+        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net, streams));
+        let ours = ours.transpose().map_err(Failure::new)?;
         let offer = ours.as_ref().map(|ours| ours.offer(args.net.data_port));
-        say(&mut to, &Call { ask, offer })?;
-        let mut from = BufReader::new(from);
-        let mut line = String::new();
-        let _ = from.by_ref().take(LONGEST_LINE).read_line(&mut line);
-        let (one_file, door) = match serde_json::from_str(&line) {
-            Ok(Answer::Ready { one_file, door }) => (one_file, door),
-            Ok(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
-            Err(_) => {
-                drop(to);
-                let failure = Failure::new(format!("no numaio answers on {host}"));
-                return Ok(Err(bootstrap::hinted(failure, host, started.status())));
-            }
+        reached.say(&Call { ask, offer })?;
+        let (one_file, door) = match reached.answer() {
+            Some(Answer::Ready { one_file, door }) => (one_file, door),
+            Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
+            None => return Ok(Err(reached.silent(&host))),
         };
-        let lanes = ours.zip(lookup).map(|(ours, lookup)| {
+        let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()))?;
-            ours.reach(&opened, lookup.name())
+            ours.reach(&reached.believed(opened), reached.name())
         });
-        let link = self.agree(show, lanes, to, from)?;
-        Ok(Ok(Far { started, link, one_file }))
+        let (via, link) = self.agree(show, way, lanes, reached)?;
+        Ok(Ok(Far { via, link, one_file }))
     }
 
     /// Says which way data goes, if there was a choice.
     fn agree(
         &self,
         show: &Show,
+        way: &Way<'_>,
         lanes: Option<Result<Vec<Box<dyn Lane>>, String>>,
-        mut to: ChildStdin,
-        from: BufReader<ChildStdout>,
-    ) -> Result<Link, Failure> {
+        mut reached: Reached,
+    ) -> Result<(Via, Link), Failure> {
         match lanes {
             None => {}
             Some(Ok(lanes)) => {
-                say(&mut to, &Choice::Lanes)?;
-                return Ok(Link::Lanes(directed(lanes, self.is_source), to, from));
+                reached.say(&Choice::Lanes)?;
+                let link = Link::Lanes(directed(lanes, self.is_source), reached.to, reached.from);
+                return Ok((reached.via, link));
             }
             Some(Err(why)) => {
-                self.fall_back(show, &why)?;
-                say(&mut to, &Choice::Tunnel)?;
+                self.fall_back(show, way, &why)?;
+                reached.say(&Choice::Tunnel)?;
             }
         }
-        Ok(Link::Tunnel(Ends { from: Box::new(from), to: Box::new(to) }))
+        let ends = Ends { from: Box::new(reached.from), to: reached.to };
+        Ok((reached.via, Link::Tunnel(ends)))
     }
 
-    /// Data goes through ssh, unless a port was asked for.
-    fn fall_back(&self, show: &Show, why: &str) -> Result<(), Failure> {
-        let host = self.host;
+    /// Data goes through the control channel, unless a port was asked for.
+    fn fall_back(&self, show: &Show, way: &Way<'_>, why: &str) -> Result<(), Failure> {
+        let (host, channel) = (self.host.shown(), way.channel());
         if self.args.net.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
-            return Err(
-                failure.hint("let the port through the firewall, or send data through ssh by --tunnel")
-            );
+            return Err(failure.hint(format!(
+                "let the port through the firewall, or send data through {channel} by --tunnel"
+            )));
         }
-        show.remark(&format!("no data connection to {host} ({why}): data goes through ssh"));
+        show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));
         Ok(())
     }
-}
-
-/// A line for the other side. Who cannot take it says why by its exit status.
-fn say(to: &mut ChildStdin, what: &impl Serialize) -> Result<(), Failure> {
-    let mut line = serde_json::to_string(what).map_err(Failure::new)?;
-    line.push('\n');
-    let _ = to.write_all(line.as_bytes());
-    Ok(())
 }
 
 fn end(show: Show, totals: &Totals) -> Result<ExitCode, Failure> {

@@ -7,6 +7,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
+use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
@@ -78,7 +79,7 @@ impl Show {
 
     /// Looks at a side: what happened, how far it is, and whether to stop it.
     pub fn look<B: AsRef<[u8]>>(&mut self, core: &mut impl Core<B>) {
-        if numaio_linux::interrupt::interrupted() {
+        if interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }
         let reports = core.reports();
@@ -153,7 +154,7 @@ impl Show {
     pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
         let Some(problem) = &self.given_up else { return false };
         let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
-        (is_link || problem.reason == Reason::Cancelled) && !numaio_linux::interrupt::interrupted()
+        (is_link || problem.reason == Reason::Cancelled) && !interrupted()
     }
 
     /// Why the transfer was given up.
@@ -254,8 +255,8 @@ impl Show {
             return Err(failure);
         }
         match self.given_up.take() {
-            // The other numaio was told by its event.
-            Some(problem) if problem.reason != Reason::Cancelled && !self.attached => Err(given_up(&problem)),
+            // Who interrupted it here knows why, and another numaio was told by its event.
+            Some(problem) if !interrupted() && !self.attached => Err(given_up(&problem)),
             Some(_) => Ok((self.failed, true)),
             None => Ok((self.failed, false)),
         }

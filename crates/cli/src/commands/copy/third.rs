@@ -1,7 +1,7 @@
 //! Both sides on other hosts: the numaio there copies, and tells us what happens.
 
 use super::bootstrap;
-use super::ends::End;
+use super::ends::{End, Host};
 use super::event::Event;
 use super::order::Order;
 use super::show::Show;
@@ -55,10 +55,11 @@ pub fn run(
     drop(words.join());
     let Some(end) = end? else { return Err(no_end(host, status)) };
     let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
-    let (failed, given_up) = show.end(&end.totals)?;
+    let ended = show.end(&end.totals);
     if cancelled && !interrupted() {
         return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(super::show::GO_ON));
     }
+    let (failed, given_up) = ended?;
     Ok(exit(failed, given_up))
 }
 
@@ -69,14 +70,15 @@ fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsStri
     words.extend(args.typed.options.iter().cloned());
     words.push("--".into());
     words.extend(order.from.iter().map(|path| local(path)));
-    words.push(match &to.host {
-        Some(other) if other != host => {
-            let mut word = OsString::from(format!("{other}:"));
-            word.push(OsString::from_vec(to.path.clone()));
-            word
-        }
+    let begin = match &to.host {
+        Some(Host::Ssh(other)) if other != host => format!("{other}:"),
+        Some(Host::Daemon(address)) => address.to_string(),
         // There it is no other host.
-        _ => local(&to.path),
+        _ => String::new(),
+    };
+    words.push(match &begin[..] {
+        "" => local(&to.path),
+        begin => OsString::from_vec([begin.as_bytes(), &to.path].concat()),
     });
     words
 }

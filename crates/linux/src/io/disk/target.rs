@@ -3,7 +3,7 @@
 use numaio_machine::probe::ProbeError;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use numaio_machine::workload::{DiskPath, IoWorkload};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, FsWord, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
@@ -11,9 +11,9 @@ use std::os::fd::AsFd;
 /// Sectors that are assumed where the kernel tells nothing.
 const SECTOR_BYTES: u64 = 512;
 /// `include/uapi/linux/magic.h`
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 /// As above.
-const RAMFS_MAGIC: i64 = 0x8584_58f6;
+const RAMFS_MAGIC: FsWord = 0x8584_58f6;
 
 /// What a disk or a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,13 +50,18 @@ pub fn facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<Facts, Errno> {
         (false, FileType::RegularFile) => u64::try_from(stat.st_size).unwrap_or(0),
         _ => 0,
     };
-    let kind = rustix::fs::fstatfs(file)?.f_type as i64;
+    let kind = rustix::fs::fstatfs(file)?.f_type;
     Ok(Facts {
         is_device,
         bytes,
         sector_bytes: sector.filter(|bytes| bytes.is_power_of_two()).unwrap_or(SECTOR_BYTES),
-        in_memory: !is_device && matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC),
+        in_memory: !is_device && is_memory(kind),
     })
+}
+
+/// Whether a file system of this kind (statfs(2), `f_type`) lies in memory.
+pub fn is_memory(kind: FsWord) -> bool {
+    matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC)
 }
 
 impl Facts {

@@ -6,7 +6,9 @@
 //! are in `docs/protocol.md`.
 
 mod connect;
+pub mod control;
 mod door;
+mod key;
 mod plain;
 mod records;
 #[cfg(test)]
@@ -16,6 +18,7 @@ mod tls;
 
 pub use connect::connect;
 pub use door::Door;
+pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use tls::Keys;
 
@@ -99,7 +102,7 @@ pub enum NetError {
     #[error("no answer within the time limit")]
     Late,
     /// Somebody else is there.
-    #[error("whoever is there does not have the key that came through ssh")]
+    #[error("whoever is there does not have the key that came through the control channel")]
     Stranger,
     /// The other side closed the connection, as it does if our key is not the one that it knows.
     #[error("the other side closed the connection before it let us in")]
@@ -160,7 +163,11 @@ impl Lock {
 /// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). There is no
 /// `TCP_USER_TIMEOUT`, since that also ends a connection whose reader waits for its disk for so long.
 fn ready(lane: Box<dyn Lane>) -> Result<Box<dyn Lane>, NetError> {
-    let socket = lane.socket();
+    settle(lane.socket())?;
+    Ok(lane)
+}
+
+fn settle(socket: &TcpStream) -> io::Result<()> {
     socket.set_read_timeout(None)?;
     socket.set_write_timeout(None)?;
     socket.set_nodelay(true)?;
@@ -170,6 +177,5 @@ fn ready(lane: Box<dyn Lane>) -> Result<Box<dyn Lane>, NetError> {
         sockopt::set_tcp_keepcnt(socket, PROBES)?;
         sockopt::set_socket_keepalive(socket, true)
     };
-    set().map_err(io::Error::from)?;
-    Ok(lane)
+    Ok(set()?)
 }

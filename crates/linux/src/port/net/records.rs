@@ -1,6 +1,8 @@
 //! The records of TLS over a socket, by the interface of rustls that leaves buffers to its user: its other one reads 4 KiB
 //! at a time.
 
+mod carry;
+
 use super::timed::{why, Timed};
 use super::tls::refused;
 use super::{Lane, NetError};

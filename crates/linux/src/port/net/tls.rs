@@ -2,13 +2,14 @@
 //! through the control channel, and takes nobody else than who has the private half of the key that it was told.
 //!
 //! There are no certificates: no names, dates and authorities that would have to be checked. No session is resumed, and
-//! nothing is sent before the handshake is over on both sides.
+//! nothing is sent before the handshake is over on both sides. A control channel to a daemon is made in the same way, with
+//! keys that are kept ([`super::control`]).
 
+use super::key::{KEY_BYTES, PRIVATE_HEAD};
 use super::records::Tls;
 use super::timed::Timed;
 use super::{Lane, NetError};
-use ring::rand::SystemRandom;
-use ring::signature::Ed25519KeyPair;
+use crate::random;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring::{cipher_suite, default_provider, kx_group, sign::any_eddsa_type};
@@ -24,9 +25,9 @@ use rustls::{
 };
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// The key of one side, made for one transfer.
+/// The key of one side: made for one transfer, or kept.
 pub struct Keys(Arc<CertifiedKey>);
 
 impl fmt::Debug for Keys {
@@ -41,9 +42,16 @@ impl Keys {
     /// # Errors
     /// The kernel's, if it has no random numbers.
     pub fn fresh() -> io::Result<Self> {
-        let none = |_| io::Error::other("no key can be made");
-        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(none)?;
-        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8.as_ref())).map_err(io::Error::other)?;
+        Self::from_private(&random::bytes()?)
+    }
+
+    /// The one with this private half (RFC 8032, section 5.1.5), which is any bytes that nobody can guess.
+    ///
+    /// # Errors
+    /// None is foreseen.
+    pub(super) fn from_private(private: &[u8; KEY_BYTES]) -> io::Result<Self> {
+        let pkcs8 = [PRIVATE_HEAD, private].concat();
+        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(&pkcs8[..])).map_err(io::Error::other)?;
         let public = key.public_key().ok_or_else(|| io::Error::other("a key has no public half"))?;
         let public = CertificateDer::from(public.as_ref().to_vec());
         Ok(Self(Arc::new(CertifiedKey::new(vec![public], key))))
@@ -70,16 +78,42 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites, kx_groups, ..default_provider() })
 }
 
-/// Takes the one key that it was told, and no other.
-#[derive(Debug)]
-struct Pinned {
-    key: Vec<u8>,
+type Takes = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+/// Decides whose key is taken.
+pub struct Guard {
+    takes: Box<Takes>,
+    /// The key that came, taken or not.
+    came: OnceLock<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
+}
+
+impl Guard {
+    /// Takes the public keys of which `takes` says so, as SubjectPublicKeyInfo in DER.
+    pub fn new(takes: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { takes: Box::new(takes), came: OnceLock::new(), provider: provider() })
+    }
+
+    /// Takes one key, and no other.
+    fn pinned(key: &[u8]) -> Arc<Self> {
+        let key = key.to_vec();
+        Self::new(move |came| came == key)
+    }
+
+    /// The key of the other side, if it showed one. It is proven to be its own when the handshake is over.
+    pub fn came(&self) -> Option<&[u8]> {
+        self.came.get().map(Vec::as_slice)
+    }
+
     fn look(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
-        match key.as_ref() == self.key && others.is_empty() {
+        let came = self.came.get_or_init(|| key.as_ref().to_vec());
+        match came == key.as_ref() && others.is_empty() && (self.takes)(key.as_ref()) {
             true => Ok(()),
             false => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
         }
@@ -101,7 +135,7 @@ fn only_tls13() -> Error {
     Error::General("only TLS 1.3 is spoken".to_owned())
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for Guard {
     fn verify_server_cert(
         &self,
         key: &CertificateDer<'_>,
@@ -140,7 +174,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-impl ClientCertVerifier for Pinned {
+impl ClientCertVerifier for Guard {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -186,20 +220,7 @@ impl ClientCertVerifier for Pinned {
 /// # Errors
 /// [`NetError`] if the other side does not have the key, or does not speak TLS.
 pub fn call(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
-    let provider = provider();
-    let pinned = Arc::new(Pinned { key: peer.to_vec(), provider: provider.clone() });
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])
-        .map_err(refused)?
-        .dangerous()
-        .with_custom_certificate_verifier(pinned)
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
-    config.resumption = Resumption::disabled();
-    config.enable_sni = false;
-    // Keys have no names.
-    let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
-    let connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(refused)?;
-    Ok(Box::new(Tls::begin(connection, timed)?))
+    Ok(Box::new(Tls::begin(client(own, Guard::pinned(peer))?, timed)?))
 }
 
 /// The side that is connected to.
@@ -207,16 +228,33 @@ pub fn call(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, 
 /// # Errors
 /// As of [`call`].
 pub fn answer(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
-    let provider = provider();
-    let pinned = Arc::new(Pinned { key: peer.to_vec(), provider: provider.clone() });
-    let mut config = ServerConfig::builder_with_provider(provider)
+    Ok(Box::new(Tls::begin(server(own, Guard::pinned(peer))?, timed)?))
+}
+
+/// The handshake of the side that connects.
+pub fn client(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedClientConnection, NetError> {
+    let mut config = ClientConfig::builder_with_provider(guard.provider.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(refused)?
-        .with_client_cert_verifier(pinned)
+        .dangerous()
+        .with_custom_certificate_verifier(guard)
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    // Keys have no names.
+    let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
+    UnbufferedClientConnection::new(Arc::new(config), name).map_err(refused)
+}
+
+/// The handshake of the side that is connected to.
+pub fn server(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedServerConnection, NetError> {
+    let mut config = ServerConfig::builder_with_provider(guard.provider.clone())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(refused)?
+        .with_client_cert_verifier(guard)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.0.clone())));
     config.send_tls13_tickets = 0;
-    let connection = UnbufferedServerConnection::new(Arc::new(config)).map_err(refused)?;
-    Ok(Box::new(Tls::begin(connection, timed)?))
+    UnbufferedServerConnection::new(Arc::new(config)).map_err(refused)
 }
 
 /// What rustls refused, in our words.

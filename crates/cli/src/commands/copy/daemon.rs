@@ -1,0 +1,135 @@
+//! A daemon on another host, reached by TLS: its key is one that was trusted before, and ours tells it who we are.
+
+use super::address::Address;
+use super::far::{Reached, Via};
+use super::hello::{Greeting, Hello, LONGEST};
+use super::net::NetArgs;
+use crate::failure::Failure;
+use crate::keys::{self, Known};
+use numaio_linux::port::net::control::{self, Control, NoControl};
+use numaio_linux::port::net::PublicKey;
+use numaio_mover::wire::{Side, Text};
+use std::io::{self, BufReader};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long it may take to reach an address, and then to open the channel.
+const REACH: Duration = Duration::from_secs(10);
+/// How long the daemon may take to answer: it starts a process.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A session of a daemon, which is to be that side; or why it was not reached.
+///
+/// # Errors
+/// It was reached, and another try would end no otherwise.
+pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
+    let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
+    let mut trusted = Trusted::read(address, net.trust)?;
+    let socket = match connect(address) {
+        Ok(socket) => socket,
+        Err(error) => return Ok(Err(unreachable(address, &error))),
+    };
+    let keys = trusted.keys.clone();
+    let mut channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
+        Ok(channel) => channel,
+        Err(NoControl::OtherKey(key)) => return Err(trusted.refused(key)),
+        Err(NoControl::Net(error)) => {
+            let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.place));
+            return Ok(Err(failure));
+        }
+    };
+    trusted.remember(channel.peer())?;
+    let greeting = greet(&mut channel, &Hello::new(address.user.clone(), &address.root, side));
+    let streams = match greeting {
+        Ok(Greeting::Welcome { streams }) => streams,
+        Ok(Greeting::Refused(why)) => return Err(told(address, &why)),
+        Ok(Greeting::Busy(why)) => return Ok(Err(told(address, &why))),
+        Err(error) => return Ok(Err(unreachable(address, &error))),
+    };
+    let at = socket.peer_addr().map_err(Failure::new)?.ip();
+    let (ends, carrier) = channel.carry().map_err(Failure::new)?;
+    let via = Via::Daemon { at: at.to_string(), streams, carrier };
+    Ok(Ok(Reached { to: ends.to, from: BufReader::new(ends.from), via }))
+}
+
+/// Any of the addresses of the host.
+fn connect(address: &Address) -> io::Result<TcpStream> {
+    let mut why = io::Error::from(io::ErrorKind::NotFound);
+    for at in (address.host.as_str(), address.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&at, REACH) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
+}
+
+fn unreachable(address: &Address, error: &io::Error) -> Failure {
+    Failure::new(format!("no numaio daemon answers at {}: {error}", address.place()))
+        .hint("numaio serve runs one; without it HOST:PATH goes through ssh")
+}
+
+fn greet(channel: &mut Control, hello: &Hello) -> io::Result<Greeting> {
+    channel.say(&serde_json::to_string(hello)?)?;
+    Ok(serde_json::from_str(&channel.hear(LONGEST, ANSWER)?)?)
+}
+
+/// What the daemon says to people.
+fn told(address: &Address, why: &str) -> Failure {
+    Failure::new(format!("{}: {}", address.place(), Text::new(why).as_str()))
+}
+
+/// Keys that the daemon may have.
+struct Trusted {
+    place: String,
+    known: Known,
+    /// Those that are known.
+    keys: Vec<PublicKey>,
+    /// Whether the only one is that which was typed.
+    is_typed: bool,
+}
+
+impl Trusted {
+    fn read(address: &Address, typed: Option<PublicKey>) -> Result<Self, Failure> {
+        let (place, known) = (address.place(), Known::read()?);
+        let mut keys = known.keys(&place)?;
+        let is_typed = keys.is_empty() && typed.is_some();
+        if is_typed {
+            keys.extend(typed);
+        }
+        Ok(Self { place, known, keys, is_typed })
+    }
+
+    /// It was the one that was typed, and showed that it has it.
+    fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
+        match self.is_typed {
+            true => self.known.add(&self.place, key),
+            false => Ok(()),
+        }
+    }
+
+    /// Whoever is there has another key.
+    fn refused(&self, key: PublicKey) -> Failure {
+        let Self { place, known, keys, is_typed } = self;
+        let path = known.path.display();
+        match keys.first() {
+            None => Failure::new(format!("the daemon at {place} is not known; whoever answers there has the key {key}"))
+                .hint(format!("if who runs it says that this is its key, add --trust {key} this once")),
+            Some(typed) if *is_typed => {
+                Failure::new(format!("whoever answers at {place} has the key {key}, and not {typed} of --trust"))
+                    .hint("ask who runs it for its key; nothing was sent")
+            }
+            Some(known) => Failure::new(format!(
+                "THE KEY OF {place} IS ANOTHER ONE: it is {key}, and was {known}. Somebody may be between, or the \
+                 daemon got a new key"
+            ))
+            .hint(format!(
+                "ask who runs it; if it has a new one, take the line of {place} out of {path}, and add --trust {key} \
+                 this once"
+            )),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A numaio on another host: how it is reached, how it hears and answers.
+
+use super::address::Address;
+use super::bootstrap;
+use super::channel::{Lookup, Opened};
+use super::ends::Host;
+use super::peer::{Answer, LONGEST_LINE};
+use super::{daemon, CopyArgs};
+use crate::failure::Failure;
+use crate::ssh::{self, Started};
+use numaio_linux::port::net::control::Carrier;
+use numaio_mover::wire::Side;
+use serde::Serialize;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
+
+/// How long the other side may take to end when we are done.
+const LAST: Duration = Duration::from_secs(10);
+
+/// What it says.
+pub type From = BufReader<Box<dyn Read + Send>>;
+/// What it hears.
+pub type To = Box<dyn Write + Send>;
+
+/// One that was reached, which waits to be asked for a transfer.
+pub struct Reached {
+    pub to: To,
+    pub from: From,
+    pub via: Via,
+}
+
+/// What it was reached by. It is ended when this is dropped.
+pub enum Via {
+    Ssh {
+        started: Started,
+        /// The address that ssh goes to; none if data is to go through ssh.
+        lookup: Option<Lookup>,
+    },
+    Daemon {
+        /// Its address.
+        at: String,
+        /// Most data connections that it allows.
+        streams: u16,
+        carrier: Carrier,
+    },
+}
+
+/// Who is to be reached, and by what.
+pub enum Way<'a> {
+    /// The numaio of that name on a host of ssh.
+    Ssh { host: &'a str, numaio: String },
+    /// A daemon.
+    Daemon(&'a Address),
+}
+
+impl<'a> Way<'a> {
+    /// Finds what is to be started; it may be brought there first.
+    pub fn find(host: &'a Host, args: &CopyArgs) -> Result<Self, Failure> {
+        match host {
+            Host::Ssh(host) => {
+                Ok(Self::Ssh { host, numaio: bootstrap::numaio(args, &ssh::program(), host)? })
+            }
+            Host::Daemon(address) => Ok(Self::Daemon(address)),
+        }
+    }
+
+    /// Reaches it, to be that side; or tells why it was not reached.
+    ///
+    /// # Errors
+    /// Another try would end no otherwise.
+    pub fn reach(&self, args: &CopyArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
+        let (host, numaio) = match self {
+            Self::Ssh { host, numaio } => (host, numaio),
+            Self::Daemon(address) => return daemon::reach(address, &args.net, side),
+        };
+        let program = ssh::program();
+        let lookup = (!args.net.tunnel).then(|| Lookup::begin(&program, host));
+        let command = ssh::command(program, host, numaio, &["peer", "--copy"]);
+        let mut started = Started::begin(command, LAST, ssh::INSTALL)?;
+        let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
+            return Err(Failure::new("the other side has no streams"));
+        };
+        let (to, from): (To, Box<dyn Read + Send>) = (Box::new(to), Box::new(from));
+        Ok(Ok(Reached { to, from: BufReader::new(from), via: Via::Ssh { started, lookup } }))
+    }
+
+    /// What data goes through if it has no connections of its own.
+    pub fn channel(&self) -> &'static str {
+        match self {
+            Self::Ssh { .. } => "ssh",
+            Self::Daemon(_) => "the daemon's control connection",
+        }
+    }
+}
+
+impl Reached {
+    /// A line for the other side. Who cannot take it says why by its exit status.
+    pub fn say(&mut self, what: &impl Serialize) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(what).map_err(Failure::new)?;
+        line.push('\n');
+        let _ = self.to.write_all(line.as_bytes());
+        Ok(())
+    }
+
+    /// What it answers to being asked for a transfer; none if it is no numaio, or gone.
+    pub fn answer(&mut self) -> Option<Answer> {
+        let mut line = String::new();
+        let _ = self.from.by_ref().take(LONGEST_LINE).read_line(&mut line);
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Why there was no answer.
+    pub fn silent(self, host: &str) -> Failure {
+        drop(self.to);
+        let failure = Failure::new(format!("no numaio answers on {host}"));
+        match self.via {
+            Via::Ssh { mut started, .. } => bootstrap::hinted(failure, host, started.status()),
+            Via::Daemon { .. } => failure.hint("the daemon there ended the session; its log tells why"),
+        }
+    }
+
+    /// Most data connections from the source to the sink.
+    pub fn most_streams(&self) -> u16 {
+        match &self.via {
+            Via::Ssh { .. } => u16::MAX,
+            Via::Daemon { streams, .. } => *streams,
+        }
+    }
+
+    /// What is believed of where it waits for data connections: a daemon may be anybody's, and leads nowhere else.
+    pub fn believed(&self, opened: Opened) -> Opened {
+        match &self.via {
+            Via::Ssh { .. } => opened,
+            Via::Daemon { .. } => opened.without_address(),
+        }
+    }
+
+    /// The address or name at which data connections are tried.
+    pub fn name(&mut self) -> Option<String> {
+        match &mut self.via {
+            Via::Ssh { lookup, .. } => lookup.take()?.name(),
+            Via::Daemon { at, .. } => Some(at.clone()),
+        }
+    }
+}
+
+impl Via {
+    /// Ends what it was reached by, when all was said.
+    pub fn end(self) {
+        match self {
+            Self::Ssh { started, .. } => drop(started),
+            Self::Daemon { carrier, .. } => drop(carrier),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What a daemon is told by its file: where it listens, which roots it has, and who may do what in them.
+
+mod fields;
+#[cfg(test)]
+mod tests;
+
+pub use fields::{Fault, Spot};
+
+use crate::commands::copy::ports;
+use crate::keys;
+use fields::{Fields, Page};
+use numaio_linux::port::net::{PublicKey, MOST_LANES};
+use numaio_machine::units::parse_size;
+use numaio_mover::wire::Side;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Stands for every user that there is.
+const EVERYBODY: &str = "*";
+/// One connection is for what the sink says.
+const MOST_STREAMS: u32 = MOST_LANES as u32 - 1;
+
+/// A file without faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub listen: Vec<Spot<SocketAddr>>,
+    /// File of the daemon's own key.
+    pub key: Spot<PathBuf>,
+    /// Ports for data, first and last; any that is free without it.
+    pub data_ports: Option<(u16, u16)>,
+    /// Whether it may run as root.
+    pub as_root: bool,
+    /// How long sessions may go on when the daemon is to end.
+    pub stop: Duration,
+    pub limits: Limits,
+    pub roots: BTreeMap<String, Root>,
+    pub users: BTreeMap<String, User>,
+}
+
+/// Limits for everybody together, also for those whom nobody knows yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Of one address, or of one network of 64 bits of IPv6.
+    pub per_address: usize,
+    /// How long a connection may take until it is known whose it is.
+    pub opening: Duration,
+}
+
+/// A directory, and who may do what in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    pub path: Spot<PathBuf>,
+    read: Vec<String>,
+    write: Vec<String>,
+}
+
+/// Somebody who may come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub keys: Vec<PublicKey>,
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Data connections of a session from the source to the sink.
+    pub streams: u16,
+    /// Bytes of data a second of each session.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Config {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// All faults, in the order of their lines.
+    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        let page = Page::new(text);
+        let table = page.table();
+        let config = Self::read(Fields::outermost(&page, &table));
+        let faults = page.faults();
+        if faults.is_empty() {
+            Ok(config)
+        } else {
+            Err(faults)
+        }
+    }
+
+    fn read(mut fields: Fields<'_, '_>) -> Self {
+        let listen = addresses(&mut fields);
+        let key = fields.wanted("key", "key is missing: the file that numaio keygen FILE makes", absolute);
+        let data_ports = fields.parsed("data_ports", ports).map(|ports| ports.value);
+        let as_root = fields.flag("as_root");
+        let stop = Duration::from_secs(fields.number("stop_seconds", 0..=86_400, 60).into());
+        let limits = Limits::read(fields.table("limits"));
+        let users = users(&mut fields);
+        let roots: BTreeMap<_, _> = fields
+            .tables("root")
+            .into_iter()
+            .map(|(name, fields)| Root::read(name, fields, &users))
+            .collect();
+        if roots.is_empty() && !fields.has("root") {
+            fields.fault(fields.line(), "there is no root: write [root.NAME] and a path below it");
+        }
+        fields.end();
+        Self { listen, key, data_ports, as_root, stop, limits, roots, users }
+    }
+
+    /// Faults of what the file names: files that cannot be read, roots that are not there.
+    pub fn look(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if let Err(failure) = keys::read(&self.key.value) {
+            faults.push(Fault { line: self.key.line, text: format!("key: {}", failure.message) });
+        }
+        for (name, root) in &self.roots {
+            if let Err(error) = std::fs::read_dir(&root.path.value) {
+                let path = root.path.value.display();
+                faults.push(Fault { line: root.path.line, text: format!("root {name:?}: {path}: {error}") });
+            }
+        }
+        faults.sort();
+        faults
+    }
+
+    /// Whose key it is.
+    pub fn user(&self, key: PublicKey) -> Option<(&str, &User)> {
+        let found = self.users.iter().find(|(_, user)| user.keys.contains(&key));
+        found.map(|(name, user)| (name.as_str(), user))
+    }
+}
+
+impl Limits {
+    fn read(fields: Option<Fields<'_, '_>>) -> Self {
+        let mut limits = Self { connections: 64, per_address: 16, opening: Duration::from_secs(10) };
+        let Some(mut fields) = fields else { return limits };
+        limits.connections = fields.number("connections", 1..=4096, 64) as usize;
+        limits.per_address = fields.number("per_address", 1..=4096, 16) as usize;
+        limits.opening = Duration::from_secs(fields.number("opening_seconds", 1..=600, 10).into());
+        fields.end();
+        limits
+    }
+}
+
+impl Root {
+    fn read(name: &str, mut fields: Fields<'_, '_>, users: &BTreeMap<String, User>) -> (String, Self) {
+        is_name(name, &fields);
+        let path = fields.wanted("path", "path is missing: the directory", absolute);
+        let mut names = |field| -> Vec<String> {
+            let names = fields.texts(field);
+            for Spot { value, line } in &names {
+                if *value != EVERYBODY && !users.contains_key(*value) {
+                    fields.fault(*line, &format!("{field}: there is no [user.{value}]"));
+                }
+            }
+            names.into_iter().map(|name| name.value.to_owned()).collect()
+        };
+        let (read, write) = (names("read"), names("write"));
+        if read.is_empty() && write.is_empty() {
+            fields.fault(
+                fields.line(),
+                "nobody may use it: name users in read, write or both; \"*\" is everybody",
+            );
+        }
+        fields.end();
+        (name.to_owned(), Self { path, read, write })
+    }
+
+    /// Whether anybody may write to it.
+    pub fn is_written(&self) -> bool {
+        !self.write.is_empty()
+    }
+
+    /// Whether a user may take files from here (the daemon is their source), or put them here (it is their sink).
+    pub fn allows(&self, user: &str, side: Side) -> bool {
+        let list = match side {
+            Side::Source => &self.read,
+            Side::Sink => &self.write,
+        };
+        list.iter().any(|name| name == EVERYBODY || name == user)
+    }
+}
+
+fn addresses(fields: &mut Fields<'_, '_>) -> Vec<Spot<SocketAddr>> {
+    let texts = fields.texts("listen");
+    if texts.is_empty() {
+        let default = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, crate::commands::copy::DAEMON_PORT));
+        return vec![Spot { value: default, line: 1 }];
+    }
+    let mut addresses = Vec::new();
+    for Spot { value, line } in texts {
+        match value.parse() {
+            Ok(value) => addresses.push(Spot { value, line }),
+            Err(_) => fields.fault(
+                line,
+                &format!(
+                    "listen: {value:?} is no address with a port, as \"192.0.2.1:6862\" or \"[::]:6862\""
+                ),
+            ),
+        }
+    }
+    addresses
+}
+
+fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
+    let mut users = BTreeMap::new();
+    let mut owners: BTreeMap<PublicKey, &str> = BTreeMap::new();
+    for (name, mut fields) in fields.tables("user") {
+        is_name(name, &fields);
+        let mut keys = Vec::new();
+        for Spot { value, line } in fields.texts("keys") {
+            match value.parse::<PublicKey>() {
+                Err(error) => fields.fault(line, &format!("keys: {error}")),
+                Ok(key) => {
+                    if let Some(other) = owners.insert(key, name).filter(|other| *other != name) {
+                        fields.fault(line, &format!("keys: this one is of user {other:?} too"));
+                    }
+                    keys.push(key);
+                }
+            }
+        }
+        if keys.is_empty() {
+            fields.fault(fields.line(), "keys is missing: what numaio keygen printed for this user");
+        }
+        let size = fields.parsed("bytes_per_second", |text| match parse_size(text)? {
+            0 => Err("0 would move nothing; leave it out for no limit".to_owned()),
+            size => Ok(size),
+        });
+        let user = User {
+            keys,
+            sessions: fields.number("sessions", 1..=4096, 4) as usize,
+            streams: fields.number("streams", 1..=MOST_STREAMS, 8) as u16,
+            bytes_per_second: size.map(|size| size.value),
+        };
+        fields.end();
+        users.insert(name.to_owned(), user);
+    }
+    users
+}
+
+/// Names stand in addresses and in messages.
+fn is_name(name: &str, fields: &Fields<'_, '_>) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name.starts_with(['.', '-']) {
+        fields.fault(fields.line(), "a name has letters of ASCII, digits, and _ - . within, 64 at most");
+    }
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    match Path::new(text).is_absolute() {
+        true => Ok(text.into()),
+        false => Err(format!("{text:?} does not begin with a slash")),
+    }
+}

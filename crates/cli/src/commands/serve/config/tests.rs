@@ -1,0 +1,127 @@
+use super::*;
+
+const KEY: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+const OTHER: &str = "ed25519:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
+
+/// Faults as they are shown.
+fn faults(text: &str) -> Vec<String> {
+    let text = text.replace("KEY", KEY).replace("OTHER", OTHER);
+    let faults = Config::parse(&text).expect_err("faults");
+    faults.into_iter().map(|Fault { line, text }| format!("{line}: {text}")).collect()
+}
+
+#[test]
+fn what_is_left_out_is_as_documented() {
+    let text = format!("key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n");
+    let config = Config::parse(&text).expect("no faults");
+    assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
+    assert_eq!((config.data_ports, config.as_root, config.stop.as_secs()), (None, false, 60));
+    let Limits { connections, per_address, opening } = config.limits;
+    assert_eq!((connections, per_address, opening.as_secs()), (64, 16, 10));
+    let user = &config.users["u"];
+    assert_eq!((user.sessions, user.streams, user.bytes_per_second), (4, 8, None));
+    let root = &config.roots["r"];
+    assert!(root.allows("u", Side::Source) && !root.allows("u", Side::Sink));
+    let key = KEY.parse().expect("a key");
+    assert_eq!(config.user(key).map(|(name, _)| name), Some("u"));
+    assert!(config.user(OTHER.parse().expect("a key")).is_none());
+}
+
+#[test]
+fn every_fault_is_told_with_its_line() {
+    let text = "\
+listen = [\"nonsense\", \"0.0.0.0:1\", 7]
+key = \"relative\"
+data_ports = \"9-1\"
+as_root = \"yes\"
+stop_seconds = -1
+colour = \"blue\"
+[limits]
+connections = 0
+opening_seconds = 1.5
+[root.\"a/b\"]
+path = \"/r\"
+read = [\"u\", \"nobody\", 3]
+[root.r]
+write = []
+[user.u]
+keys = [\"KEY\", \"short\"]
+streams = 99
+bytes_per_second = \"fast\"
+[user.v]
+keys = \"KEY\"
+sessions = 0x10
+[user.w]
+";
+    let wanted = [
+        "1: listen is a list of texts in quotes",
+        "1: listen: \"nonsense\" is no address with a port, as \"192.0.2.1:6862\" or \"[::]:6862\"",
+        "2: key: \"relative\" does not begin with a slash",
+        "3: data_ports: a port is a number from 1 to 65535; several are written FIRST-LAST",
+        "4: as_root is true or false",
+        "5: stop_seconds is a whole number from 0 to 86400",
+        "6: \"colour\" is not known here; there are listen, key, data_ports, as_root, stop_seconds, limits, user, root",
+        "8: limits: connections is a whole number from 1 to 4096",
+        "9: limits: opening_seconds is a whole number from 1 to 600",
+        "10: root \"a/b\": a name has letters of ASCII, digits, and _ - . within, 64 at most",
+        "12: root \"a/b\": read is a list of texts in quotes",
+        "12: root \"a/b\": read: there is no [user.nobody]",
+        "13: root \"r\": nobody may use it: name users in read, write or both; \"*\" is everybody",
+        "13: root \"r\": path is missing: the directory",
+        "16: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits",
+        "17: user \"u\": streams is a whole number from 1 to 32",
+        "18: user \"u\": bytes_per_second: \"fast\" is no size; write it as 131072, 128K, 1.5GiB or 2TB",
+        "20: user \"v\": keys: this one is of user \"u\" too",
+        "22: user \"w\": keys is missing: what numaio keygen printed for this user",
+    ];
+    assert_eq!(faults(text), wanted);
+}
+
+#[test]
+fn what_is_no_toml_is_told() {
+    for (text, line) in
+        [("key = \"/k\"\n[root\n", "2: "), ("key = \"/k\"\nkey = \"/l\"\n", "2: "), ("= 1\n", "1: ")]
+    {
+        let told = faults(text);
+        assert!(told.iter().any(|fault| fault.starts_with(line)), "{text}: {told:?}");
+    }
+    assert_eq!(
+        faults(""),
+        [
+            "1: key is missing: the file that numaio keygen FILE makes",
+            "1: there is no root: write [root.NAME] and a path below it"
+        ]
+    );
+    assert!(faults("root = 1\nuser = []\n").iter().any(|fault| fault == "1: root is a table"));
+}
+
+#[test]
+fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
+    let page = include_str!("../../../../../../docs/serve.md");
+    let example =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    for end in (0..example.len()).step_by(7).filter(|&end| example.is_char_boundary(end)) {
+        drop(Config::parse(&example[..end]));
+        for damage in ["\"", "[", "=", "\u{0}", "\n", "9", "ä"] {
+            let text = format!("{}{damage}{}", &example[..end], &example[end..]);
+            if let Err(faults) = Config::parse(&text) {
+                let lines = text.lines().count() + 1;
+                assert!(
+                    !faults.is_empty() && faults.iter().all(|fault| (1..=lines).contains(&fault.line)),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documentation_shows_a_file_without_faults() {
+    let page = include_str!("../../../../../../docs/serve.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!examples.is_empty());
+    for example in examples {
+        assert_eq!(Config::parse(example).map(drop), Ok(()), "{example}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What a daemon and its sessions say to each other: one line of JSON each, over a socket that is the session's standard input.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// What a session is told first.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The text of the daemon's file.
+    pub config: String,
+    /// Who calls.
+    pub caller: String,
+}
+
+/// What a session asks when it knows whose it is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub user: String,
+}
+
+/// Whether the session may go on; else why not.
+pub type Verdict = Result<(), String>;
+
+/// Longest line of a daemon, and of a session.
+pub const LONGEST_START: usize = 64 << 20;
+pub const LONGEST_REQUEST: usize = 4 << 10;
+
+/// Says a line.
+pub fn say(mut to: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(what)?;
+    line.push('\n');
+    to.write_all(line.as_bytes())
+}
+
+/// Hears a line of at most so many bytes, within so long; none if the other side has ended.
+pub fn hear<T: DeserializeOwned>(
+    mut from: &UnixStream,
+    most: usize,
+    limit: Duration,
+) -> io::Result<Option<T>> {
+    let deadline = Instant::now() + limit;
+    let mut line = Vec::new();
+    let mut buffer = vec![0; most.min(64 << 10)];
+    while line.last() != Some(&b'\n') {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        if line.len() >= most {
+            return Err(io::Error::other("a line is too long"));
+        }
+        from.set_read_timeout(Some(left))?;
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(None),
+            Ok(count) => line.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}

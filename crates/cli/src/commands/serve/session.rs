@@ -1,0 +1,169 @@
+//! A session: a process for one connection. It finds out whose it is, enters the root that is asked for, confines itself to
+//! it, and then is the side of a transfer that ssh would start.
+
+use super::config::{Config, Root, User};
+use super::desk::{hear, say, Request, Start, Verdict, LONGEST_START};
+use super::log;
+use crate::args::Common;
+use crate::commands::copy::hello::{Greeting, Hello, LONGEST};
+use crate::commands::copy::peer::{attend, Terms};
+use crate::failure::Failure;
+use crate::keys;
+use numaio_linux::confine::{confine, Confined, Rights};
+use numaio_linux::files::Base;
+use numaio_linux::interrupt;
+use numaio_linux::port::net::control::{answer, Control};
+use numaio_mover::report::Ended;
+use numaio_mover::wire::{Side, Text};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the daemon may take to answer; it is the same machine.
+const DESK: Duration = Duration::from_secs(60);
+
+/// What is to be done for whom.
+struct Admitted<'a> {
+    user: &'a str,
+    limits: &'a User,
+    root: &'a str,
+    side: Side,
+}
+
+/// Serves the connection that is standard output; standard input leads to the daemon.
+pub fn run(common: &Common) -> Result<ExitCode, Failure> {
+    interrupt::install().map_err(Failure::new)?;
+    let desk = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Failure::new)?);
+    let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::new)?);
+    let start: Option<Start> = hear(&desk, LONGEST_START, DESK)
+        .map_err(|error| Failure::new(format!("a session is started by numaio serve: {error}")))?;
+    let Some(Start { config, caller }) = start else { return Ok(ExitCode::FAILURE) };
+    let config = Config::parse(&config).map_err(|_| Failure::new("the daemon's file has faults"))?;
+    let done = serve(common, &config, &caller, (&desk, &socket));
+    Ok(match done {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(Ended::Failed) => ExitCode::FAILURE,
+        Err(failure) => {
+            log(common, &format!("{caller}: {}", Text::new(&failure.message).as_str()));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn serve(
+    common: &Common,
+    config: &Config,
+    caller: &str,
+    (desk, socket): (&UnixStream, &TcpStream),
+) -> Result<Ended, Failure> {
+    let own = keys::read(&config.key.value)?.keys().map_err(Failure::new)?;
+    // Before anything of a stranger is read.
+    let roots: Vec<(Base, Rights)> = config.roots.values().filter_map(of_root).collect();
+    let rules: Vec<_> =
+        roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
+    confine(&rules).map_err(Failure::new)?;
+    // It is the daemon that ends it in time; this counts when there is none any more.
+    let limit = 2 * config.limits.opening;
+    let mut channel =
+        answer(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
+    let hello = channel.hear(LONGEST, limit).map_err(Failure::new)?;
+    let entered = enter(config, desk, &channel, &hello);
+    let greeting = match &entered {
+        Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
+        Err(No::Refused(why)) => Greeting::Refused(why.clone()),
+        Err(No::Busy(why)) => Greeting::Busy(why.clone()),
+    };
+    channel.say(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
+    let (admitted, terms, confined) = match entered {
+        Ok(entered) => entered,
+        Err(No::Refused(why) | No::Busy(why)) => {
+            channel.close();
+            return Err(Failure::new(format!("refused: {why}")));
+        }
+    };
+    let Admitted { user, root, side, .. } = admitted;
+    let does = if side == Side::Source { "reads" } else { "writes to" };
+    let without = match confined {
+        Confined::Wholly => "",
+        Confined::Partly => ", confined by an older Landlock",
+        Confined::Not => ", without Landlock",
+    };
+    let process = std::process::id();
+    log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
+    let (ends, carrier) = channel.carry().map_err(Failure::new)?;
+    let ended = attend(ends, Some(&terms));
+    drop(carrier);
+    if let Ok(ended) = &ended {
+        let how = if *ended == Ended::Done { "done" } else { "given up" };
+        log(common, &format!("{caller}: {user} {does} {root}: {how}"));
+    }
+    ended
+}
+
+/// A root, and what is done in it at the most; none if it is not there.
+fn of_root(root: &Root) -> Option<(Base, Rights)> {
+    let rights = if root.is_written() { Rights::Write } else { Rights::Read };
+    Some((Base::below(&root.path.value).ok()?, rights))
+}
+
+/// Why somebody is not served.
+enum No {
+    /// Never.
+    Refused(String),
+    /// Not now.
+    Busy(String),
+}
+
+/// Finds out whose the channel is, and enters the root. From then on this process reaches nothing else.
+fn enter<'c>(
+    config: &'c Config,
+    desk: &UnixStream,
+    channel: &Control,
+    hello: &str,
+) -> Result<(Admitted<'c>, Terms, Confined), No> {
+    let admitted = admit(config, channel, hello).map_err(No::Refused)?;
+    let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
+    say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
+    let verdict: Option<Verdict> = hear(desk, LONGEST, DESK).map_err(|error| broken(&error))?;
+    verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(No::Busy)?;
+    let root = &config.roots[admitted.root];
+    let entered = Base::below(&root.path.value).map_err(|error| broken(&error))?;
+    let directory = entered.directory().ok_or_else(|| broken(&"no root was entered"))?;
+    let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
+    let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;
+    let terms = Terms {
+        side: admitted.side,
+        streams: admitted.limits.streams,
+        ports: config.data_ports,
+        bytes_per_second: admitted.limits.bytes_per_second,
+        set_id: config.as_root,
+        base: entered,
+    };
+    Ok((admitted, terms, confined))
+}
+
+/// Whether what is asked for may be; else why not.
+fn admit<'c>(config: &'c Config, channel: &Control, hello: &str) -> Result<Admitted<'c>, String> {
+    let key = channel.peer();
+    let (user, limits) =
+        config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
+    let hello: Hello =
+        serde_json::from_str(hello).map_err(|_| "this is no hello of numaio copy".to_owned())?;
+    if let Some(other) = hello.user.as_deref().filter(|other| *other != user) {
+        return Err(format!("the key is that of {user}, not of {other}"));
+    }
+    let side = hello.side();
+    let found = config.roots.get_key_value(&hello.root).filter(|(_, root)| {
+        // Whoever may do nothing in it does not learn that it is there.
+        [Side::Source, Side::Sink].into_iter().any(|side| root.allows(user, side))
+    });
+    let (root, rights) = found.ok_or_else(|| format!("there is no root {:?} for {user}", hello.root))?;
+    match (rights.allows(user, side), side) {
+        (true, _) => Ok(Admitted { user, limits, root, side }),
+        (false, Side::Source) => Err(format!("{user} may not read from {root}, only write to it")),
+        (false, Side::Sink) => Err(format!("{user} may not write to {root}, only read from it")),
+    }
+}

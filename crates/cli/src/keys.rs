@@ -1,0 +1,142 @@
+//! Keys by which users and daemons know each other: files that nobody else may read, and the keys of daemons that were
+//! seen before, as ssh has them.
+
+use crate::failure::{self, Failure};
+use crate::store;
+use numaio_linux::port::net::{PrivateKey, PublicKey};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Most bytes of the file of a key.
+const LONGEST_KEY: u64 = 4 << 10;
+/// Most bytes of the file of known daemons.
+const LONGEST_KNOWN: u64 = 4 << 20;
+
+/// The file of a user's key: the one that was named, or that in the folder of what users decide.
+pub fn file(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    match named {
+        Some(path) => Ok(path.to_owned()),
+        None => Ok(folder()?.join("key")),
+    }
+}
+
+fn folder() -> Result<PathBuf, Failure> {
+    let none = || Failure::new("there is no folder for keys: neither HOME nor XDG_CONFIG_HOME is set");
+    store::config_dir().ok_or_else(none)
+}
+
+/// Reads a key that nobody else can read.
+pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
+    let unread = |error: io::Error| {
+        let failure = Failure::file(path, &error);
+        match error.kind() {
+            io::ErrorKind::NotFound => failure.hint("numaio keygen makes a key"),
+            _ => failure,
+        }
+    };
+    let mut file = File::open(path).map_err(unread)?;
+    let found = file.metadata().map_err(unread)?;
+    if found.mode() & 0o077 != 0 {
+        let mode = found.mode() & 0o777;
+        return Err(Failure::file(path, format!("others may use this key: its mode is {mode:03o}"))
+            .hint("chmod 600 it; if others could have read it, make a new one"));
+    }
+    let text = text(&mut file, LONGEST_KEY).map_err(unread)?;
+    let lines: Vec<&str> = lines(&text).map(|(_, line)| line).collect();
+    match lines[..] {
+        [line] => line.parse().map_err(|error| Failure::file(path, error)),
+        _ => Err(Failure::file(path, "it is no key of numaio")),
+    }
+}
+
+/// The public half.
+pub fn public(key: &PrivateKey) -> Result<PublicKey, Failure> {
+    let keys = key.keys().map_err(Failure::new)?;
+    PublicKey::from_der(keys.public()).ok_or_else(|| Failure::new("the key has no public half"))
+}
+
+/// Makes a key in a file of its own, which is not there yet.
+pub fn make(path: &Path) -> Result<PublicKey, Failure> {
+    let key = PrivateKey::fresh().map_err(Failure::new)?;
+    let public = public(&key)?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| failure::unwritten(folder, &error))?;
+    }
+    let text =
+        format!("# Whoever has this is you. The public half, for others:\n# {public}\n{}\n", key.text());
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all())).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::file(path, "it is there already").hint(
+                "numaio keygen --public prints its public half; a key that is lost to others is known nowhere any more",
+            ),
+            _ => failure::unwritten(path, &error),
+        },
+    )?;
+    Ok(public)
+}
+
+/// Daemons that were trusted before: lines of a host with its port, and a key.
+#[derive(Debug)]
+pub struct Known {
+    pub path: PathBuf,
+    text: String,
+}
+
+impl Known {
+    /// What is known; nothing if there is no file.
+    pub fn read() -> Result<Self, Failure> {
+        let path = folder()?.join("known_hosts");
+        let text = match File::open(&path).and_then(|mut file| text(&mut file, LONGEST_KNOWN)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(|error| Failure::file(&path, error))?,
+        };
+        Ok(Self { path, text })
+    }
+
+    /// Keys of a host with its port.
+    pub fn keys(&self, host: &str) -> Result<Vec<PublicKey>, Failure> {
+        let mut keys = Vec::new();
+        for (number, line) in lines(&self.text) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let wrong = || Failure::file(&self.path, format!("line {number} is no HOST:PORT and KEY"));
+            let [name, key] = words[..] else { return Err(wrong()) };
+            let key = key.parse().map_err(|_| wrong())?;
+            if name == host {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// From now on this is a key of that host.
+    pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Failure> {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.text.push_str(&format!("{host} {key}\n"));
+        if let Some(folder) = self.path.parent() {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| failure::unwritten(folder, &error))?;
+        }
+        store::write_file(&self.path, self.text.as_bytes())
+    }
+}
+
+/// Lines that say something, with their numbers.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn text(file: &mut File, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > most {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
+}

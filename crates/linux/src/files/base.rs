@@ -1,0 +1,201 @@
+//! Where paths that people name begin: on this machine, or below a directory out of which nothing leads.
+
+use super::beneath::walk;
+use super::Roots;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, CWD};
+use rustix::io::Errno;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
+const TRIES: usize = 16;
+
+/// Where paths begin.
+#[derive(Debug, Clone, Default)]
+pub enum Base {
+    /// They are those of this machine, as any program takes them.
+    #[default]
+    Host,
+    /// They are below a directory. Links and `..` on the way may not lead out of it, and it is not left by any other way.
+    Below(Arc<Directory>),
+}
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub struct Directory {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Base {
+    /// Below a directory of this machine.
+    ///
+    /// # Errors
+    /// The kernel's, if it is not there or is no directory.
+    pub fn below(path: &Path) -> io::Result<Self> {
+        let file = Self::Host.find(path, OFlags::DIRECTORY)?;
+        Ok(Self::Below(Arc::new(Directory { file, path: path.to_owned() })))
+    }
+
+    /// The directory that it is below; none for this machine.
+    pub fn directory(&self) -> Option<&Directory> {
+        match self {
+            Self::Host => None,
+            Self::Below(directory) => Some(directory),
+        }
+    }
+
+    /// Whether a path is that of a directory, or of a link to one.
+    pub fn is_directory(&self, path: &Path) -> bool {
+        self.find(path, OFlags::DIRECTORY).is_ok()
+    }
+
+    /// Whether there is something, and be it a link that leads nowhere.
+    pub fn is_there(&self, path: &Path) -> bool {
+        self.kind(path).is_ok()
+    }
+
+    /// Whether there is something else than a directory; a link is one of these.
+    pub fn is_single(&self, path: &Path) -> bool {
+        self.kind(path).is_ok_and(|kind| kind != FileType::Directory)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
+        let found = rustix::fs::fstat(self.find(path, OFlags::NOFOLLOW)?)?;
+        Ok(FileType::from_raw_mode(found.st_mode))
+    }
+
+    /// Makes a directory in one that is there.
+    ///
+    /// # Errors
+    /// The kernel's; the path leads out.
+    pub fn make_directory(&self, path: &Path) -> io::Result<()> {
+        let Self::Below(_) = self else { return std::fs::create_dir(path) };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let parent = self.find(parent, OFlags::DIRECTORY)?;
+        Ok(rustix::fs::mkdirat(parent, name.as_bytes(), Mode::from_raw_mode(0o777))?)
+    }
+
+    /// Opens directories, to read and write below them.
+    ///
+    /// # Errors
+    /// The kernel's, and which path.
+    pub fn roots(&self, paths: &[&Path]) -> Result<Roots, (PathBuf, io::Error)> {
+        let open =
+            |path: &&Path| self.find(path, OFlags::DIRECTORY).map_err(|error| (path.to_path_buf(), error));
+        Ok(Roots::of(paths.iter().map(open).collect::<Result<_, _>>()?))
+    }
+
+    /// The path on this machine.
+    pub fn on_host(&self, path: &Path) -> PathBuf {
+        match self {
+            Self::Host => path.to_owned(),
+            Self::Below(directory) => directory.path.join(path),
+        }
+    }
+
+    fn find(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+        let found = match self {
+            Self::Host => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+            Self::Below(directory) => find_below(directory.as_fd(), path.as_os_str().as_bytes(), flags),
+        };
+        found.map_err(|errno| match errno {
+            Errno::XDEV => io::Error::other("it leads out of the root"),
+            errno => errno.into(),
+        })
+    }
+}
+
+/// By openat2(2) with `RESOLVE_BENEATH`; links that stay below are followed.
+fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return walk_below(root, path, flags),
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// The same for kernels before 5.6 and sandboxes without openat2(2): no link on the way is followed, and there is no `..`.
+fn walk_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    if path.starts_with(b"/") {
+        return Err(Errno::XDEV);
+    }
+    let names: Vec<&[u8]> =
+        path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
+    match names.is_empty() {
+        true => rustix::fs::openat(root, ".", flags, Mode::empty()),
+        false => walk(root, &names.join(&b'/'), flags | OFlags::NOFOLLOW),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_leads_out() {
+        let dir = std::env::temp_dir().join(format!("numaio-base-{}", std::process::id()));
+        let (root, outside) = (dir.join("root"), dir.join("outside"));
+        std::fs::create_dir_all(root.join("a/b")).expect("directories");
+        std::fs::create_dir_all(&outside).expect("a directory");
+        symlink(&outside, root.join("absolute")).expect("a link");
+        symlink("../../outside", root.join("a/relative")).expect("a link");
+        symlink("a/b", root.join("inside")).expect("a link");
+        symlink("/proc/self/root", root.join("magic")).expect("a link");
+        let base = Base::below(&root).expect("a root");
+        let held = rustix::fs::open(&root, OFlags::PATH, Mode::empty()).expect("a root");
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        for (path, opens, walks) in [
+            ("", true, true),
+            (".", true, true),
+            ("a//b/", true, true),
+            ("./a/./b", true, true),
+            ("a/../a/b", true, false),
+            ("inside", true, false),
+            ("..", false, false),
+            ("a/../..", false, false),
+            ("/", false, false),
+            ("absolute", false, false),
+            ("a/relative", false, false),
+            ("magic", false, false),
+            ("inside/../../../outside", false, false),
+            ("none", false, false),
+        ] {
+            assert_eq!(base.is_directory(Path::new(path)), opens, "{path}");
+            assert_eq!(
+                walk_below(held.as_fd(), path.as_bytes(), flags).is_ok(),
+                walks,
+                "{path} without openat2"
+            );
+            assert_eq!(base.roots(&[Path::new(path)]).is_ok(), opens, "{path}");
+        }
+        for bad in ["../new", "absolute/new", "a/relative/new", "..", "/new", "magic/tmp/new"] {
+            assert!(base.make_directory(Path::new(bad)).is_err(), "{bad}");
+        }
+        assert!(base.make_directory(Path::new("a/new/")).is_ok() && root.join("a/new").is_dir());
+        assert!(std::fs::read_dir(&outside).expect("a directory").next().is_none());
+        let (link, out) = (Path::new("absolute"), Path::new("absolute/."));
+        assert!(base.is_single(link) && base.is_there(link) && !base.is_there(out));
+        assert!(!base.is_there(Path::new("../outside")) && !base.is_single(Path::new("a")));
+        assert_eq!(base.on_host(Path::new("a")), root.join("a"));
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

@@ -1,0 +1,279 @@
+//! The control channel of a daemon: a TLS connection whose two ends know each other by keys that are kept. It is opened
+//! as data connections are ([`super::tls`]), says some lines, and then carries two streams.
+
+use super::key::PublicKey;
+use super::records::{Records, Tls};
+use super::timed::Timed;
+use super::tls::{client, server, Guard, Keys};
+use super::{settle, Lane, NetError};
+use crate::port::Ends;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long the last bytes may take, and the other side to say that it has ended too.
+const LAST: Duration = Duration::from_secs(10);
+
+/// What comes after the lines.
+trait Carried: Lane {
+    fn carry(self: Box<Self>, local: &UnixStream) -> io::Result<()>;
+}
+
+impl<C: Records> Carried for Tls<C> {
+    fn carry(self: Box<Self>, local: &UnixStream) -> io::Result<()> {
+        (*self).carry(local)
+    }
+}
+
+/// An open channel.
+pub struct Control {
+    lane: Box<dyn Carried>,
+    peer: PublicKey,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no channel.
+#[derive(Debug, thiserror::Error)]
+pub enum NoControl {
+    /// The other side has this key, which is not taken.
+    #[error("whoever is there has the key {0}")]
+    OtherKey(PublicKey),
+    /// Another reason.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+impl From<io::Error> for NoControl {
+    fn from(error: io::Error) -> Self {
+        Self::Net(error.into())
+    }
+}
+
+/// Opens a channel to a daemon of whose key `takes` says that it is the right one.
+///
+/// # Errors
+/// [`NoControl`] if it has another one, or does not open it within `limit`.
+pub fn call(
+    socket: &TcpStream,
+    own: &Keys,
+    takes: impl Fn(PublicKey) -> bool + Send + Sync + 'static,
+    limit: Duration,
+) -> Result<Control, NoControl> {
+    let guard = Guard::new(move |der| PublicKey::from_der(der).is_some_and(&takes));
+    let opened = client(own, guard.clone()).and_then(|client| Tls::begin(client, Timed::new(socket, limit)));
+    match (opened, key_of(&guard)) {
+        (Ok(tls), Some(peer)) => Ok(Control { lane: Box::new(tls), peer }),
+        (Err(NetError::Stranger), Some(other)) => Err(NoControl::OtherKey(other)),
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), None) => Err(NetError::Stranger.into()),
+    }
+}
+
+/// Opens a channel to whoever calls, and tells its key, which is its own.
+///
+/// # Errors
+/// [`NetError`] if it has none, or does not open the channel within `limit`.
+pub fn answer(socket: &TcpStream, own: &Keys, limit: Duration) -> Result<Control, NetError> {
+    let guard = Guard::new(|der| PublicKey::from_der(der).is_some());
+    let tls = Tls::begin(server(own, guard.clone())?, Timed::new(socket, limit))?;
+    let peer = key_of(&guard).ok_or(NetError::Stranger)?;
+    Ok(Control { lane: Box::new(tls), peer })
+}
+
+fn key_of(guard: &Arc<Guard>) -> Option<PublicKey> {
+    PublicKey::from_der(guard.came()?)
+}
+
+impl Control {
+    /// The key of the other side, which has shown that it has the private half.
+    pub fn peer(&self) -> PublicKey {
+        self.peer
+    }
+
+    /// Waits for a line, which is given without its end.
+    ///
+    /// # Errors
+    /// The kernel's; the line is longer than `most` bytes, or no UTF-8; nothing came for `limit`.
+    pub fn hear(&mut self, most: usize, limit: Duration) -> io::Result<String> {
+        self.lane.socket().set_read_timeout(Some(limit))?;
+        let mut line = Vec::new();
+        loop {
+            let mut byte = [0];
+            // What was decrypted is kept by the connection, so a byte at a time costs little.
+            self.lane.read_exact(&mut byte)?;
+            match byte {
+                [b'\n'] => return String::from_utf8(line).map_err(io::Error::other),
+                [byte] if line.len() < most => line.push(byte),
+                _ => return Err(io::Error::other("a line is too long")),
+            }
+        }
+    }
+
+    /// Says a line, whose end is added.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        self.lane.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Says that nothing follows.
+    pub fn close(mut self) {
+        // Who is gone needs not be told.
+        drop(self.lane.close());
+    }
+
+    /// From now on it is two streams.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn carry(self) -> io::Result<(Ends, Carrier)> {
+        settle(self.lane.socket())?;
+        let socket = self.lane.socket().try_clone()?;
+        let (ours, local) = UnixStream::pair()?;
+        let (said, over) = channel();
+        Builder::new().name("control".to_owned()).spawn(move || {
+            // A cut is seen by both as an end of the streams.
+            drop(self.lane.carry(&local));
+            drop(local.shutdown(Shutdown::Both));
+            drop(said);
+        })?;
+        let ends = Ends { from: Box::new(ours.try_clone()?), to: Box::new(Half(ours)) };
+        Ok((ends, Carrier { over, socket }))
+    }
+}
+
+/// What carries the streams. When this is dropped the last bytes are sent, and the connection is closed.
+#[derive(Debug)]
+pub struct Carrier {
+    over: Receiver<()>,
+    socket: TcpStream,
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // The thread says that it is done by dropping its end.
+        let _ = self.over.recv_timeout(LAST);
+        drop(self.socket.shutdown(Shutdown::Both));
+    }
+}
+
+/// The stream to the other side: its end is told when it is dropped, though the one from there is still open.
+struct Half(UnixStream);
+
+impl Write for Half {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        drop(self.0.shutdown(Shutdown::Write));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A daemon's end and a caller's end of a connection, with the keys of both.
+    fn sockets() -> (TcpStream, TcpStream, Keys, Keys) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let caller = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+        let keys = || Keys::fresh().expect("a key");
+        (caller, listener.accept().expect("a caller").0, keys(), keys())
+    }
+
+    fn public(keys: &Keys) -> PublicKey {
+        PublicKey::from_der(keys.public()).expect("a key")
+    }
+
+    /// An open channel, as both ends have it.
+    fn channel() -> (Control, Control) {
+        let (caller, daemon, own, theirs) = sockets();
+        let (key, known) = (public(&own), public(&theirs));
+        let opened = thread::spawn(move || answer(&daemon, &theirs, LIMIT).expect("a caller"));
+        let called = call(&caller, &own, move |came| came == known, LIMIT).expect("a daemon");
+        let answered = opened.join().expect("a channel");
+        assert_eq!((called.peer(), answered.peer()), (known, key));
+        (called, answered)
+    }
+
+    #[test]
+    fn lines_are_heard_and_then_streams_flow_both_ways_at_once() {
+        let (mut near, mut far) = channel();
+        near.say("hello").expect("said");
+        // What follows a line at once is not lost.
+        near.say("first of the stream").expect("said");
+        assert_eq!(far.hear(64, LIMIT).expect("a line"), "hello");
+        far.say("welcome").expect("said");
+        assert_eq!(near.hear(64, LIMIT).expect("a line"), "welcome");
+        let sent: Vec<u8> = (0..5_000_000).map(|at: u32| (at * 7 + at / 251) as u8).collect();
+        let ends = [near.carry().expect("streams"), far.carry().expect("streams")];
+        let [got, other] = ends.map(|(Ends { mut from, mut to }, carrier)| {
+            let sent = sent.clone();
+            let writing = thread::spawn(move || to.write_all(&sent).expect("sent"));
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                from.read_to_end(&mut got).expect("an end in order");
+                writing.join().expect("sent");
+                drop(carrier);
+                got
+            })
+        });
+        assert!(got.join().expect("read") == sent);
+        let other = other.join().expect("read");
+        assert!(other.strip_prefix(b"first of the stream\n").is_some_and(|rest| rest == sent));
+    }
+
+    #[test]
+    fn whoever_is_gone_is_seen_to_be() {
+        let (near, far) = channel();
+        let socket = near.lane.socket().try_clone().expect("a socket");
+        let (Ends { mut from, to: _to }, _carrier) = far.carry().expect("streams");
+        socket.shutdown(Shutdown::Both).expect("cut");
+        let mut got = Vec::new();
+        drop(from.read_to_end(&mut got));
+        assert!(got.is_empty());
+    }
+
+    #[test]
+    fn a_daemon_with_another_key_is_told_by_it() {
+        let (caller, daemon, own, theirs) = sockets();
+        let key = public(&theirs);
+        thread::spawn(move || drop(answer(&daemon, &theirs, LIMIT)));
+        let refused = call(&caller, &own, |_| false, LIMIT).expect_err("another key");
+        assert!(matches!(refused, NoControl::OtherKey(other) if other == key), "{refused}");
+    }
+
+    #[test]
+    fn lines_have_limits() {
+        let (mut near, mut far) = channel();
+        near.say(&"x".repeat(65)).expect("said");
+        assert!(far.hear(64, LIMIT).is_err());
+        let (mut near, mut far) = channel();
+        near.lane.write_all(b"\xff\xfe\n").expect("said");
+        assert!(far.hear(64, LIMIT).is_err());
+        let (_near, mut far) = channel();
+        assert!(far.hear(64, Duration::from_millis(20)).is_err(), "nothing came");
+    }
+}
