@@ -68,10 +68,10 @@ def hand_on(ends, delay):
 
 
 class Path:
-    """Namespaces while they are needed. `round_trip` in seconds."""
+    """Namespaces while they are needed. `round_trip` in seconds; `rate` is what veth carries each way, as tc(8) has it."""
 
-    def __init__(self, round_trip):
-        self.round_trip, self.process = round_trip, None
+    def __init__(self, round_trip, rate=None):
+        self.round_trip, self.rate, self.process = round_trip, rate, None
 
     def __enter__(self):
         self.__exit__()
@@ -90,6 +90,9 @@ class Path:
         for name, address in ((NEAR, "10.87.0.2"), (FAR, LAN)):
             call("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "lan")
             call("ip", "-n", name, "link", "set", "lan", "up")
+            if self.rate:
+                call("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "lan", "root", "tbf", "rate", self.rate,
+                     "burst", "256k", "latency", "50ms")
             # As hosts on long paths are set up: windows for 95 ms.
             for way in ("tcp_rmem", "tcp_wmem"):
                 call("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv4.{way}=4096 1048576 268435456")

@@ -141,7 +141,8 @@ def network(binaries):
     for binary in binaries:
         name, path = numaio(binary)
         for option, security in ((["--data-security", "none"], "plain"), (["--data-security", "tls"], "TLS"),
-                                 (["--tunnel"], "ssh"), ([], "default")):
+                                 (["--tunnel"], "ssh"), ([], "default"), (["--compress", "zstd"], "default"),
+                                 (["--compress", "auto"], "default")):
             def client(run, path=path, option=option):
                 return [path, "copy", "-a", "--quiet", "--remote-numaio", path, *option,
                         f"{run.source}/", f"{run.address}:{run.to}/"]

@@ -13,6 +13,7 @@ use numaio_machine::{process, units};
 use numaio_mover::filter::{Action, Filter};
 use numaio_mover::journal::Replay;
 use numaio_mover::name::Name;
+use numaio_mover::packing;
 use numaio_mover::wire::{Decoder, Received, TransferId};
 use numaio_schema as schema;
 
@@ -20,10 +21,11 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("stream", stream),
     ("sink", sides::sink),
     ("source", sides::source),
+    ("packed", packed),
     ("journal", journal),
     ("rules", rules),
     ("tape", tape),
@@ -60,6 +62,29 @@ fn stream(input: &[u8]) {
     // The versions of a hello are those of its writer.
     let same = again.iter().zip(bytes).enumerate().filter(|(at, _)| !(8..12).contains(at));
     assert!(again.len() <= bytes.len() && same.into_iter().all(|(_, (one, other))| one == other));
+}
+
+/// A block that was packed, which says in two bytes what it was long. What it holds can be packed and unpacked again.
+fn packed(input: &[u8]) {
+    let Some((length, bytes)) = input.split_first_chunk() else { return };
+    let mut plain = vec![0; usize::from(u16::from_be_bytes(*length))];
+    let is_packed = packing::unpack(bytes, &mut plain).is_ok();
+    if !is_packed {
+        plain = bytes.to_vec();
+    }
+    let (mut again, mut other) = (vec![0; plain.len()], vec![0; plain.len()]);
+    if let Some(length) = packing::pack(&plain, &mut again) {
+        assert!(length < plain.len() && packing::unpack(&again[..length], &mut other).is_ok());
+        assert!(other == plain, "it is what it was");
+    }
+}
+
+/// What the target `packed` begins with.
+pub fn packed_seed() -> Vec<u8> {
+    let plain: Vec<u8> = (0..3_000u16).map(|index| (index / 7) as u8).collect();
+    let mut into = vec![0; plain.len()];
+    let length = packing::pack(&plain, &mut into).expect("it becomes smaller");
+    [&(plain.len() as u16).to_be_bytes()[..], &into[..length]].concat()
 }
 
 /// Bytes of a journal that was left.

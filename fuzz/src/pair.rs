@@ -6,6 +6,7 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -30,6 +31,7 @@ pub fn source_side() -> Source<Vec<u8>> {
         reads: 4,
         by_address: true,
         limit: None,
+        compress: Compress::Zstd,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")
@@ -55,6 +57,7 @@ pub fn sink_side() -> Sink<Vec<u8>> {
         in_place: false,
         sync: Sync::None,
         hash: HashKind::Xxh3,
+        packed: true,
         transfer: TRANSFER,
     })
 }

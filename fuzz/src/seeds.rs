@@ -9,9 +9,10 @@ fn main() -> std::io::Result<()> {
         return Ok(());
     };
     let directory = Path::new(&directory);
-    for (name, seed) in ["sink", "source", "stream"].into_iter().zip(numaio_fuzz::conversation()) {
+    let said = ["sink", "source", "stream"].into_iter().zip(numaio_fuzz::conversation());
+    for (name, seed) in said.chain([("packed", numaio_fuzz::packed_seed())]) {
         fs::create_dir_all(directory.join(name))?;
-        fs::write(directory.join(name).join("conversation"), seed)?;
+        fs::write(directory.join(name).join("seed"), seed)?;
     }
     Ok(())
 }

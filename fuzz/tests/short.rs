@@ -1,6 +1,6 @@
 //! Every target, for a short time and with the same inputs each time. A fuzzer with coverage goes further: `tools/fuzz`.
 
-use numaio_fuzz::{conversation, TARGETS};
+use numaio_fuzz::{conversation, packed_seed, TARGETS};
 use numaio_sim::mover::Chance;
 
 /// How often each seed is changed.
@@ -30,6 +30,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "sink" => vec![to_sink],
         "source" => vec![to_source],
         "stream" => vec![stream],
+        "packed" => vec![packed_seed()],
         "rules" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
         "kernel" => {
             vec![b"0-3,7,9-11".to_vec(), b"7f00 bind:0 anon=3 dirty=3 N0=3 kernelpagesize_kB=4".to_vec()]
@@ -42,6 +43,14 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .to_vec(),
         _ => vec![Vec::new(), b"{}".to_vec()],
     }
+}
+
+#[test]
+fn a_conversation_has_packed_data() {
+    let [to_sink, _, stream] = conversation();
+    // What a frame of zstd begins with (RFC 8878, section 3.1.1).
+    let is_packed = |bytes: &[u8]| bytes.windows(4).any(|part| part == [0x28, 0xb5, 0x2f, 0xfd]);
+    assert!(is_packed(&to_sink) && is_packed(&stream));
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn options() -> SinkOptions {
         in_place: false,
         sync: Sync::None,
         hash: HashKind::Xxh3,
+        packed: false,
         transfer: TransferId([1; 16]),
     }
 }

@@ -172,6 +172,30 @@ fn every_way_makes_the_same_trees_and_tls_hides_them() {
 }
 
 #[test]
+fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
+    /// What a frame of zstd begins with (RFC 8878, section 3.1.1).
+    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let home = home();
+    let between = Between::new(
+        &home,
+        Arc::new(|_, _, bytes| {
+            while let Some(at) = bytes.windows(4).position(|part| part == MAGIC) {
+                bytes[at] = 0;
+            }
+            true
+        }),
+    );
+    let ports = format!("{}-65535", between.port);
+    let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
+    let words = "big: the other side sent packed data that cannot be unpacked";
+    copy(&home, &args).failed(3, &[words, "(destination)"]);
+    assert!(home.0.join("there/empty").exists() && !home.0.join("there/big").exists());
+    ssh(&home, PLAIN);
+    copy(&home, &["--compress", "zstd", "src/", "host:there"]).ok();
+    same(&home, "there");
+}
+
+#[test]
 fn a_man_in_the_middle_with_another_key_is_refused() {
     let home = home();
     let key = |keys: &Keys| keys.public().to_vec();

@@ -2,7 +2,7 @@
 
 mod port;
 
-pub use port::{files, Files};
+pub use port::{files, packing, Files};
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};

@@ -20,6 +20,7 @@ pub mod journal;
 pub mod name;
 mod name_set;
 mod ours;
+pub mod packing;
 pub mod report;
 pub mod sink;
 pub mod source;

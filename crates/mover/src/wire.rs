@@ -119,7 +119,7 @@ pub struct Hello {
 pub enum Frame {
     /// Entries that a scan met.
     Batch(Batch),
-    /// As many bytes as its parts have follow this frame, outside of any frame.
+    /// As many bytes as its parts have, or as they were packed to, follow this frame, outside of any frame.
     Chunk(Chunk),
     /// All parts of a file were sent.
     Done(Done),
@@ -142,6 +142,7 @@ pub enum Frame {
 pub struct Chunk {
     hash: HashKind,
     parts: Vec<ChunkPart>,
+    packed: Option<u64>,
 }
 
 /// A part of a file and its hash.
@@ -169,11 +170,32 @@ impl Chunk {
                 most: MAX_PARTS as u64,
             });
         }
-        let chunk = Self { hash, parts };
+        let chunk = Self { hash, parts, packed: None };
         match chunk.length() {
             length if length > MAX_CHUNK => Err(WireError::Long { what: "a chunk", length, most: MAX_CHUNK }),
             _ => Ok(chunk),
         }
+    }
+
+    /// The same chunk, whose bytes go packed, all together, and are so many then.
+    ///
+    /// # Errors
+    /// [`WireError::Value`] unless there are fewer than before, and some.
+    pub fn packed_to(self, bytes: u64) -> Result<Self, WireError> {
+        match (1..self.length()).contains(&bytes) {
+            true => Ok(Self { packed: Some(bytes), ..self }),
+            false => Err(WireError::Value("the length of packed data")),
+        }
+    }
+
+    /// How many bytes it was packed to, if it is packed.
+    pub fn packed(&self) -> Option<u64> {
+        self.packed
+    }
+
+    /// How many bytes follow the frame.
+    pub fn follow(&self) -> u64 {
+        self.packed.unwrap_or(self.length())
     }
 
     /// How the parts were hashed.
@@ -186,7 +208,7 @@ impl Chunk {
         &self.parts
     }
 
-    /// Bytes of data of all parts.
+    /// Bytes of data of all parts, before packing.
     pub fn length(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.extent.length()))
     }

@@ -11,6 +11,7 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -155,6 +156,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         reads: 4,
         by_address: true,
         limit: None,
+        compress: Compress::None,
         transfer: TRANSFER,
     };
     let sink = SinkOptions {
@@ -175,6 +177,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         in_place: false,
         sync: Sync::None,
         hash: HashKind::Xxh3,
+        packed: false,
         transfer: TRANSFER,
     };
     (Source::new(source).expect("a policy"), Sink::new(sink))

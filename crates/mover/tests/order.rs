@@ -5,6 +5,7 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -28,6 +29,7 @@ fn source(by_address: bool) -> Source<Vec<u8>> {
         reads: 2,
         by_address,
         limit: None,
+        compress: Compress::None,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")
@@ -52,6 +54,7 @@ fn sink() -> Sink<Vec<u8>> {
         in_place: false,
         sync: Sync::None,
         hash: HashKind::None,
+        packed: false,
         transfer: TRANSFER,
     })
 }

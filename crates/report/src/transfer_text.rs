@@ -34,7 +34,11 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
         return text + &format!("; {} of data", size_for_people(totals.size));
     }
     let (data, rate) = (size_for_people(totals.bytes), totals.bytes as f64 / seconds.max(1e-9) / 1e9);
-    text + &format!("; {data} in {seconds:.2} s, {rate:.2} GB/s")
+    text += &format!("; {data} in {seconds:.2} s, {rate:.2} GB/s");
+    if totals.sent > 0 && totals.sent < totals.bytes {
+        text += &format!("; {} on the way", size_for_people(totals.sent));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -48,6 +52,8 @@ mod tests {
         let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s for what was found";
         assert_eq!(progress_text(&totals, 2.0), running);
         assert_eq!(transfer_text(&totals, 2.0, false), "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s");
+        let packed = JobTotals { sent: 100 << 20, ..totals };
+        assert!(transfer_text(&packed, 2.0, false).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
         let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
                     1 GiB in 2.00 s, 0.54 GB/s";

@@ -104,6 +104,10 @@ pub struct JobTotals {
     pub failed: u64,
     /// Bytes of data that were moved.
     pub bytes: u64,
+    /// Bytes of data as they went from one side to the other: fewer where they were packed, more where what came was of
+    /// no use.
+    #[serde(default)]
+    pub sent: u64,
     /// Bytes of data that a transfer before this one had moved, and that need not be moved again.
     pub resumed: u64,
 }

@@ -269,3 +269,12 @@ fn a_disk_does_to_files_what_a_port_does() {
         buffer: &|bytes| bytes.to_vec(),
     });
 }
+
+#[test]
+fn a_simulated_disk_packs_and_unpacks_as_a_port_does() {
+    let mut disk = numaio_sim::mover::Disk::default();
+    conformance::packing(conformance::Files {
+        run: &mut |operation| disk.run(operation),
+        buffer: &|bytes| bytes.to_vec(),
+    });
+}

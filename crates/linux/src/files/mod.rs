@@ -86,13 +86,14 @@ impl Roots {
             Operation::Look { at, details } => {
                 Outcome::Looked(at.iter().map(|at| self.look(&mut beneath, at, details)).collect())
             }
-            Operation::Read { pieces, hash } => {
+            // Packing is no matter of files: see `port::own`.
+            Operation::Read { pieces, hash, .. } => {
                 let mut data = buffer();
                 let results = read::read(&mut beneath, &pieces, hash, data.as_mut());
-                Outcome::Read { results, data }
+                Outcome::Read { results, data, packed: None }
             }
             Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
-            Operation::Write { puts, data, hash } => {
+            Operation::Write { puts, data, hash, .. } => {
                 let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
                 Outcome::Each(puts.iter().map(|put| self.write(&mut beneath, put, bytes, hash)).collect())
             }

@@ -93,7 +93,7 @@ impl LanesLink {
         for (index, mut lane) in to.into_iter().enumerate() {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
-                if let Err(error) = write_lane(&mut *lane, &queue) {
+                if let Err(error) = write_lane(&mut *lane, &queue, &shared.events) {
                     shared.end(&words(&error));
                 }
                 drop(said);
@@ -183,7 +183,11 @@ impl Shared {
     }
 }
 
-fn write_lane(lane: &mut dyn Lane, queue: &Mutex<(u64, Receiver<Packet<Slab>>)>) -> io::Result<()> {
+fn write_lane(
+    lane: &mut dyn Lane,
+    queue: &Mutex<(u64, Receiver<Packet<Slab>>)>,
+    events: &Sender<Event<Slab>>,
+) -> io::Result<()> {
     loop {
         let (number, packet) = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,7 +195,7 @@ fn write_lane(lane: &mut dyn Lane, queue: &Mutex<(u64, Receiver<Packet<Slab>>)>)
             queue.0 += 1;
             (queue.0 - 1, packet)
         };
-        write_packet(lane, &number.to_be_bytes(), &packet)?;
+        write_packet(lane, &number.to_be_bytes(), packet, events)?;
     }
     lane.close()
 }

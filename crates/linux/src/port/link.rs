@@ -69,10 +69,10 @@ impl Link {
 
     pub fn streams(ends: Ends, events: Sender<Event<Slab>>, pool: &Arc<Pool>) -> io::Result<Self> {
         let ((packets, queue), (said, over)) = (channel(), channel());
-        let failed = events.clone();
+        let told = events.clone();
         let write = move || {
-            if let Err(error) = write_packets(ends.to, &queue) {
-                drop(failed.send(Event::Closed(error.to_string())));
+            if let Err(error) = write_packets(ends.to, &queue, &told) {
+                drop(told.send(Event::Closed(error.to_string())));
             }
             drop(said);
         };
@@ -122,21 +122,36 @@ impl Drop for Link {
     }
 }
 
-fn write_packets(mut to: Box<dyn Write + Send>, queue: &Receiver<Packet<Slab>>) -> io::Result<()> {
+fn write_packets(
+    mut to: Box<dyn Write + Send>,
+    queue: &Receiver<Packet<Slab>>,
+    events: &Sender<Event<Slab>>,
+) -> io::Result<()> {
     while let Ok(packet) = queue.recv() {
-        write_packet(&mut *to, &[], &packet)?;
+        write_packet(&mut *to, &[], packet, events)?;
     }
     Ok(())
 }
 
-/// Writes a packet, with something in front of it.
-pub fn write_packet<W: Write + ?Sized>(to: &mut W, before: &[u8], packet: &Packet<Slab>) -> io::Result<()> {
+/// Writes a packet, with something in front of it, and tells when its data is on its way.
+pub fn write_packet<W: Write + ?Sized>(
+    to: &mut W,
+    before: &[u8],
+    packet: Packet<Slab>,
+    events: &Sender<Event<Slab>>,
+) -> io::Result<()> {
     let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
     let (frames, lengths) = (&packet.frames[..], [packet.frames.len(), data.len()]);
     let [frames_length, data_length] = lengths.map(|length| (length as u32).to_be_bytes());
     to.write_all(&[before, &frames_length, &data_length, frames].concat())?;
     to.write_all(data)?;
-    to.flush()
+    to.flush()?;
+    if let Some((slab, length)) = packet.data {
+        // First, so that who hears of it finds the buffer free.
+        drop(slab);
+        drop(events.send(Event::Sent(length)));
+    }
+    Ok(())
 }
 
 /// Reads a packet; an end before its first byte is `none`.
@@ -212,7 +227,10 @@ mod tests {
         to.send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) }).expect("sent");
         to.send(Packet { frames: b"x".to_vec(), data: None }).expect("sent");
         drop(to);
-        write_packets(Box::new(Shared(out.clone())), &queue).expect("written");
+        let (events, heard) = channel();
+        write_packets(Box::new(Shared(out.clone())), &queue, &events).expect("written");
+        drop(events);
+        assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
         let bytes = out.lock().expect("a lock").clone();
         let mut from = &bytes[..];
         let first = read_packet(&mut from, &pool, LinkError::Closed).expect("a packet");

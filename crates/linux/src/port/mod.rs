@@ -3,6 +3,7 @@
 mod lanes;
 mod link;
 pub mod net;
+mod own;
 mod pool;
 mod work;
 
@@ -17,6 +18,7 @@ use lanes::LanesLink;
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
+use own::Own;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
@@ -107,9 +109,10 @@ impl FilePort {
             let run = move || {
                 // A thread that may not run there runs elsewhere: slower, and not wrong.
                 mask.into_iter().for_each(|mask| drop(mask.apply()));
+                let own = Own::default();
                 while let Some(mut task) = work.next(number) {
                     let (begun, began) = (task.begun(), Instant::now());
-                    let outcome = roots.run(task.operation, || pool.take());
+                    let outcome = own.run(task.operation, |operation| roots.run(operation, || pool.take()));
                     work.ended(number, begun, began.elapsed());
                     if done.send(Event::Done(task.ticket, outcome)).is_err() {
                         return;

@@ -218,7 +218,12 @@ mod tests {
     }
 
     fn write(pool: &Arc<Pool>) -> Operation<Slab> {
-        Operation::Write { puts: Vec::new(), data: Some(pool.take()), hash: |_| Default::default() }
+        Operation::Write {
+            puts: Vec::new(),
+            data: Some(pool.take()),
+            hash: |_| Default::default(),
+            packed: None,
+        }
     }
 
     fn of(owner: usize) -> Begun {

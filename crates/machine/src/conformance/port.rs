@@ -5,7 +5,7 @@
 
 use crate::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Journal, Listing, Making, Object,
-    Operation, Outcome, Part, Put, ReadPiece, Record, Running, Settle, Stamp, Summing, Why,
+    Operation, Outcome, Part, Put, ReadPiece, Record, Running, Settle, Stamp, Summing, Unpacking, Why, BLOCK,
 };
 use std::collections::BTreeSet;
 
@@ -37,6 +37,17 @@ pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     removing(files);
     journal(files);
     assert_eq!(files.each(Operation::Sync { root: 0 }), [Ok(())]);
+}
+
+/// Checks that an implementation whose root 0 is an empty directory packs what it reads and unpacks what it writes.
+///
+/// # Panics
+/// At the first rule that is broken.
+pub fn packing<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
+    let files = &mut files;
+    files.make("d", Object::Directory).expect("a directory");
+    packed_reads(files);
+    packed_writes(files);
 }
 
 fn at(name: &str) -> FilePath {
@@ -92,7 +103,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 
     fn write(&mut self, put: Put, bytes: &[u8]) -> Result<(), Fault> {
         let data = Some((self.buffer)(bytes));
-        let written = self.each(Operation::Write { puts: vec![put], data, hash });
+        let written = self.each(Operation::Write { puts: vec![put], data, hash, packed: None });
         written.into_iter().next().expect("a result for each")
     }
 
@@ -113,8 +124,10 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 
     fn read(&mut self, pieces: Vec<ReadPiece>) -> (Vec<Result<Digest, Fault>>, Vec<u8>) {
         let room = pieces.iter().map(|piece| piece.length).sum();
-        match (self.run)(Operation::Read { pieces, hash }) {
-            Outcome::Read { results, data } => (results, data.as_ref().iter().copied().take(room).collect()),
+        match (self.run)(Operation::Read { pieces, hash, pack: None }) {
+            Outcome::Read { results, data, .. } => {
+                (results, data.as_ref().iter().copied().take(room).collect())
+            }
             _ => panic!("an outcome of another operation"),
         }
     }
@@ -263,6 +276,65 @@ fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(whole(files, "d", None, 1000), Err(Why::Changed), "a directory holds no bytes");
     files.make("d/summed", Object::Fifo).expect("a pipe");
     assert_eq!(whole(files, "d/summed", None, 1000), Err(Why::Changed), "a pipe is not waited for");
+}
+
+/// Packs bytes that are all the same: to one of them.
+fn pack(bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+    let (first, into) = (*bytes.first()?, into.first_mut()?);
+    *into = first;
+    bytes.iter().all(|byte| *byte == first).then_some(1)
+}
+
+fn unpack(bytes: &[u8], into: &mut [u8]) -> Result<(), String> {
+    let [byte] = bytes else { return Err("it is not one byte".to_owned()) };
+    into.fill(*byte);
+    Ok(())
+}
+
+fn packed_reads<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let (same, other) = ([b'x'; 5000], b"xyz");
+    let written = [("d/same", &same[..]), ("d/other", &other[..])];
+    written.iter().for_each(|(name, bytes)| files.file(name, bytes));
+    let (same_piece, other_piece) = (files.piece("d/same", 0, 5000), files.piece("d/other", 0, 3));
+    let beyond = ReadPiece { offset: 4999, length: 2, ..same_piece.clone() };
+    let mut read =
+        |pieces: Vec<ReadPiece>| match (files.run)(Operation::Read { pieces, hash, pack: Some(pack) }) {
+            Outcome::Read { results, data, packed } => {
+                (results, data, packed.and_then(|packed| packed.bytes))
+            }
+            _ => panic!("an outcome of another operation"),
+        };
+    let pieces = vec![same_piece.clone(), beyond, same_piece.clone()];
+    let (results, data, packed) = read(pieces);
+    assert_eq!(
+        (results[0].clone(), results[2].clone()),
+        (Ok(hash(&same)), Ok(hash(&same))),
+        "hashes are of plain bytes"
+    );
+    assert!(results[1].is_err());
+    assert_eq!((packed, data.as_ref()[0]), (Some(1), b'x'), "what was read is packed together");
+    let (results, data, packed) = read(vec![same_piece, other_piece]);
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!((packed, &data.as_ref()[5000..5003]), (None, &other[..]), "it stands there as it was read");
+}
+
+fn packed_writes<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let mut write = |name: &str, packed: &[u8], plain: usize| {
+        let bytes = vec![b'y'; 3000];
+        let put = put(&format!("{name}.part"), Begin::Fresh, &bytes, Some(settle(name, bytes.len())));
+        let packed_as = Unpacking { bytes: packed.len(), plain, with: unpack };
+        let data = Some((files.buffer)(packed));
+        let puts = vec![put.clone(), Put { at: at("d/second"), settle: None, ..put }];
+        files.each(Operation::Write { puts, data, hash, packed: Some(packed_as) })
+    };
+    assert_eq!(write("d/good", b"y", 3000), [Ok(()), Ok(())]);
+    let why_not = |results: Vec<Result<(), Fault>>| results.iter().map(why).collect::<Vec<_>>();
+    let refused = [Some(Why::Mismatch); 2];
+    assert_eq!(why_not(write("d/bad", b"yy", 3000)), refused, "it cannot be unpacked");
+    assert_eq!(why_not(write("d/bad", b"z", 3000)), refused, "it is something else");
+    assert_eq!(why_not(write("d/bad", b"y", BLOCK + 1)), refused, "it is more than a block");
+    assert_eq!(files.content("d/good"), vec![b'y'; 3000]);
+    assert_eq!((files.look("d/bad"), files.look("d/bad.part")), (None, None), "nothing is written unchecked");
 }
 
 fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {

@@ -9,12 +9,14 @@
 //! each other are submitted one after the other's end.
 
 mod operation;
+mod packing;
 mod seen;
 
 pub use operation::{
     Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record, Running,
     Settle, Summing, Xattr,
 };
+pub use packing::{Pack, Packed, Unpack, Unpacking};
 pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Seen, Stamp};
 
 use std::fmt;
@@ -121,6 +123,9 @@ pub enum Event<B> {
     Done(Ticket, Outcome<B>),
     /// A packet came from the other side, in the order in which that sent them.
     Received(Packet<B>),
+    /// So many bytes of data of a packet that was sent are on their way. Not told where nothing is on its way, as within
+    /// a process.
+    Sent(usize),
     /// The link to the other side is gone; words why.
     Closed(String),
 }

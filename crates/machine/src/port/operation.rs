@@ -1,6 +1,8 @@
 //! What a port is asked to do, and how it ended.
 
-use super::{Details, Digest, Fault, FilePath, Found, Hash, Identity, Listing, Stamp};
+use super::{
+    Details, Digest, Fault, FilePath, Found, Hash, Identity, Listing, Pack, Packed, Stamp, Unpacking,
+};
 use std::fmt;
 use std::ops::Range;
 
@@ -41,6 +43,8 @@ pub enum Operation<B> {
         pieces: Vec<ReadPiece>,
         /// How to hash each.
         hash: Hash,
+        /// How to pack what was read, all together, if it is to be packed.
+        pack: Option<Pack>,
     },
     /// Read a file on into the hash of its whole content. Gives [`Outcome::Summed`].
     Sum(Summing),
@@ -52,6 +56,8 @@ pub enum Operation<B> {
         data: Option<B>,
         /// How the parts were hashed.
         hash: Hash,
+        /// What the data is to become first, if it is packed. If it does not, nothing is written.
+        packed: Option<Unpacking>,
     },
     /// Make what is no file, in this order. Gives [`Outcome::Each`].
     Make(Vec<Making>),
@@ -248,6 +254,8 @@ pub enum Outcome<B> {
         results: Vec<Result<Digest, Fault>>,
         /// What was read.
         data: B,
+        /// What came of packing it, if that was asked for.
+        packed: Option<Packed>,
     },
     /// Of [`Operation::Sum`]: how far it is.
     Summed(Result<Summing, Fault>),

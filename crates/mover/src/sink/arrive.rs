@@ -3,9 +3,10 @@
 use super::{Incoming, Sink};
 use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
+use crate::packing;
 use crate::report::Action;
 use crate::wire::{Chunk, Done, WireError};
-use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, BLOCK};
+use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, BLOCK};
 use std::ops::Range;
 
 /// What one result of an operation that writes is about.
@@ -23,6 +24,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if chunk.hash() != self.options.hash {
             return Err(WireError::Value("another hash than was agreed on"));
         }
+        if chunk.packed().is_some() && !self.options.packed {
+            return Err(WireError::Value("packed data, which was not agreed on"));
+        }
+        self.talk.totals.sent += chunk.follow();
         let (mut puts, mut items) = (Vec::new(), Vec::new());
         let mut at = 0;
         for part in chunk.parts() {
@@ -48,7 +53,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         if !puts.is_empty() {
             let hash = self.options.hash.function();
-            let ticket = self.talk.submit(Operation::Write { puts, data: Some(data), hash });
+            let packed = chunk.packed().map(|bytes| Unpacking {
+                bytes: bytes as usize,
+                plain: chunk.length() as usize,
+                with: packing::unpack as Unpack,
+            });
+            let ticket = self.talk.submit(Operation::Write { puts, data: Some(data), hash, packed });
             self.writes.insert(ticket, items);
         }
         Ok(())
@@ -89,7 +99,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (attributes, name) = (file.attributes.clone(), FilePath::new(0, file.name.as_bytes()));
         put.settle = Some(self.settle(size, attributes, name));
         let hash = self.options.hash.function();
-        let ticket = self.talk.submit(Operation::Write { puts: vec![put], data: None, hash });
+        let ticket = self.talk.submit(Operation::Write { puts: vec![put], data: None, hash, packed: None });
         self.writes.insert(ticket, vec![Written { number, extent: None, settled: true }]);
     }
 

@@ -275,7 +275,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let hash = self.options.hash.function();
         if !empty.is_empty() {
             let (puts, errands) = empty.into_iter().unzip();
-            let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
+            let ticket = self.talk.submit(Operation::Write { puts, data: None, hash, packed: None });
             self.errands.began(ticket, errands);
         }
         if !make.is_empty() {
@@ -292,7 +292,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if puts.is_empty() {
             return self.answer(prepared.answers);
         }
-        let ticket = self.talk.submit(Operation::Write { puts, data: None, hash });
+        let ticket = self.talk.submit(Operation::Write { puts, data: None, hash, packed: None });
         self.preparing.insert(ticket, prepared);
     }
 

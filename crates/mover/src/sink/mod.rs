@@ -97,6 +97,8 @@ pub struct SinkOptions {
     pub sync: Sync,
     /// How the source hashes.
     pub hash: HashKind,
+    /// Whether packed data is taken.
+    pub packed: bool,
     /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
     /// synced is there: until the machine is started anew.
     pub transfer: TransferId,
@@ -429,7 +431,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
                     self.give_up(Reason::Protocol, &error.to_string());
                 }
             }
-            Event::Received(_) => {}
+            Event::Received(_) | Event::Sent(_) => {}
             Event::Closed(why) => {
                 // After the end of the source nothing more comes from there.
                 if self.talk.ended.is_none() && self.source_end.is_none() {

@@ -16,6 +16,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
+use crate::packing::{Compress, Packer, Tried};
 use crate::report::{reason, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
@@ -77,8 +78,10 @@ pub struct SourceOptions {
     /// Files lie on a disk with a head: they are read in the order in which they lie there, as far as it is known,
     /// not in that of their inodes.
     pub by_address: bool,
-    /// Most bytes of data a second.
+    /// Most bytes of data a second, as they go to the sink.
     pub limit: Option<u64>,
+    /// Whether data is packed for its way. The sink must take packed data, unless it is [`Compress::None`].
+    pub compress: Compress,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -97,6 +100,8 @@ struct File {
     sent: u64,
     /// Whether the sink asked for its hash.
     summed: bool,
+    /// What is known of packing it, if it has many blocks.
+    tried: Tried,
 }
 
 /// The source of a transfer.
@@ -114,6 +119,7 @@ pub struct Source<B> {
     cutter: Cutter,
     placing: Placing,
     reading: Reading,
+    packer: Packer,
     sums: Sums<FileNumber>,
     accounts: Accounts,
     said_end: bool,
@@ -138,6 +144,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             cutter: Cutter::new(options.policy.clone())?,
             placing: Placing::default(),
             reading: Reading::new(&options),
+            packer: Packer::new(options.compress, options.limit),
             sums: Sums::default(),
             accounts: Accounts::new(options.accounts),
             said_end: false,
@@ -179,8 +186,16 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Kind::File(content) = &inode.kind {
             let identity = found.seen.identity();
             let content = content.clone();
-            let file =
-                File { path, name: name.clone(), identity, content, wanted: None, sent: 0, summed: false };
+            let file = File {
+                path,
+                name: name.clone(),
+                identity,
+                content,
+                wanted: None,
+                sent: 0,
+                summed: false,
+                tried: Tried::default(),
+            };
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
@@ -347,7 +362,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Looked(found) => {
                 self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
-            Outcome::Read { results, data } => self.read(ticket, results, data),
+            Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
             Outcome::Summed(outcome) => self.summed(ticket, outcome),
             Outcome::Each(_) | Outcome::Opened(_) => {}
         }
@@ -398,6 +413,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
                     self.give_up(Reason::Protocol, &error.to_string());
                 }
             }
+            Event::Sent(bytes) => self.packer.way.went(bytes as u64),
             Event::Closed(why) => {
                 self.give_up(Reason::Other, &format!("the link to the sink is gone: {why}"))
             }
@@ -405,6 +421,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
     }
 
     fn poll(&mut self, now: Duration) -> Option<Command<B>> {
+        self.packer.way.look(now);
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
             self.scan_on();
             self.tell_on();

@@ -1,12 +1,13 @@
 //! Reading what the sink wants, and sending it.
 
-use super::{Source, SourceOptions};
+use super::{File, Source, SourceOptions};
 use crate::chunk::{Cutter, Job};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
-use crate::wire::{Chunk, ChunkPart, Done, Frame, Reason};
-use numaio_machine::port::{Digest, Fault, Operation, ReadPiece, Ticket};
-use std::collections::{BTreeMap, VecDeque};
+use crate::packing::{self, Tried};
+use crate::wire::{Chunk, ChunkPart, Done, Frame, Reason, WireError};
+use numaio_machine::port::{Digest, Fault, Operation, Pack, Packed, ReadPiece, Ticket, BLOCK};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Pieces of one task that are read one by one.
@@ -90,11 +91,19 @@ impl Reading {
         !self.throttled
     }
 
+    fn takes(&self, bytes: u64) -> Duration {
+        self.limit.map_or(Duration::ZERO, |limit| Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64))
+    }
+
     fn spend(&mut self, bytes: u64, now: Duration) {
-        if let Some(limit) = self.limit {
-            let takes = Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
-            self.ready = self.ready.max(now) + takes;
+        if self.limit.is_some() {
+            self.ready = self.ready.max(now) + self.takes(bytes);
         }
+    }
+
+    /// So many bytes of those that were spent do not go to the sink.
+    fn save(&mut self, bytes: u64) {
+        self.ready = self.ready.saturating_sub(self.takes(bytes));
     }
 }
 
@@ -109,7 +118,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             if pieces.is_empty() {
                 continue;
             }
-            self.reading.spend(pieces.iter().map(|(_, extent)| extent.length()).sum(), now);
+            let bytes = pieces.iter().map(|(_, extent)| extent.length()).sum();
+            self.reading.spend(bytes, now);
+            let packs = self.packer.packs(large(&mut self.files, &pieces), bytes);
             let read = |(number, extent): &(FileNumber, Extent)| {
                 let file = self.files.get(&number.get())?;
                 let (at, identity) = (file.path.clone(), file.identity);
@@ -118,6 +129,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             let operation = Operation::Read {
                 pieces: pieces.iter().filter_map(read).collect(),
                 hash: self.options.hash.function(),
+                pack: packs.then_some(packing::pack as Pack),
             };
             let ticket = self.talk.submit(operation);
             self.reading.under_way.insert(ticket, pieces);
@@ -125,8 +137,15 @@ impl<B: AsRef<[u8]>> Source<B> {
     }
 
     /// Something was read: it is sent, and files that are complete with it are told to be so.
-    pub(super) fn read(&mut self, ticket: Ticket, results: Vec<Result<Digest, Fault>>, data: B) {
+    pub(super) fn read(
+        &mut self,
+        ticket: Ticket,
+        results: Vec<Result<Digest, Fault>>,
+        data: B,
+        packed: Option<Packed>,
+    ) {
         let Some(pieces) = self.reading.under_way.remove(&ticket) else { return };
+        let tried = large(&mut self.files, &pieces);
         let mut parts = Vec::new();
         let mut faults = Vec::new();
         for ((file, extent), result) in pieces.into_iter().zip(results) {
@@ -137,15 +156,38 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         let length: u64 = parts.iter().map(|part| part.extent.length()).sum();
         let told: Vec<(FileNumber, Extent)> = parts.iter().map(|part| (part.file, part.extent)).collect();
-        if !parts.is_empty() {
-            match Chunk::new(self.options.hash, parts) {
-                Ok(chunk) => self.talk.send_data(&Frame::Chunk(chunk), data, length as usize),
-                Err(error) => return self.give_up(Reason::Other, &error.to_string()),
-            }
-            self.talk.totals.bytes += length;
+        if let Some(packed) = packed.filter(|_| length > 0) {
+            self.packer.learn(tried, &packed, length);
+        }
+        if let Err(error) = self.send(parts, data, length, packed.and_then(|packed| packed.bytes)) {
+            return self.give_up(Reason::Other, &error.to_string());
         }
         told.into_iter().for_each(|(file, extent)| self.sent(file, extent));
         faults.into_iter().for_each(|(file, fault)| self.fail(file, &fault));
+    }
+
+    /// Sends parts of files, `length` bytes before they were packed to perhaps fewer.
+    fn send(
+        &mut self,
+        parts: Vec<ChunkPart>,
+        data: B,
+        length: u64,
+        packed: Option<usize>,
+    ) -> Result<(), WireError> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let mut chunk = Chunk::new(self.options.hash, parts)?;
+        if let Some(bytes) = packed {
+            chunk = chunk.packed_to(bytes as u64)?;
+        }
+        let follow = chunk.follow();
+        self.talk.send_data(&Frame::Chunk(chunk), data, follow as usize);
+        self.packer.way.give(follow);
+        self.reading.save(length - follow);
+        self.talk.totals.bytes += length;
+        self.talk.totals.sent += follow;
+        Ok(())
     }
 
     fn sent(&mut self, number: FileNumber, extent: Extent) {
@@ -160,4 +202,11 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.talk.send(&Frame::Done(Done { file: number, bytes }));
         }
     }
+}
+
+/// What is known of packing the one file that is read, if it has more blocks than this one.
+fn large<'a>(files: &'a mut HashMap<u64, File>, pieces: &[(FileNumber, Extent)]) -> Option<&'a mut Tried> {
+    let [(number, _)] = pieces else { return None };
+    let file = files.get_mut(&number.get()).filter(|file| file.content.size() > BLOCK as u64)?;
+    Some(&mut file.tried)
 }

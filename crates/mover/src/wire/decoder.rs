@@ -157,7 +157,7 @@ impl Decoder {
         let Some(payload) = rest.get(header..header + length) else { return Ok(None) };
         let frame = Frame::read(kind, payload)?;
         self.state = match &frame {
-            Frame::Chunk(chunk) => State::Data(chunk.length()),
+            Frame::Chunk(chunk) => State::Data(chunk.follow()),
             Frame::End(_) => State::Ended,
             _ => State::Frames,
         };

@@ -23,6 +23,7 @@ const WANTS: u8 = 6;
 const SUM: u8 = 7;
 const THERE: u8 = 8;
 const DID: u8 = 9;
+const PACKED: u8 = 10;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -86,8 +87,13 @@ impl Frame {
                 BATCH
             }
             Self::Chunk(chunk) => {
+                chunk.packed.iter().for_each(|bytes| put_number(&mut payload, *bytes));
                 put_chunk(&mut payload, chunk);
-                CHUNK
+                if chunk.packed.is_some() {
+                    PACKED
+                } else {
+                    CHUNK
+                }
             }
             Self::Done(done) => {
                 put_number(&mut payload, done.file.get());
@@ -130,6 +136,10 @@ impl Frame {
         let frame = match kind {
             BATCH => Self::Batch(Batch::read(&mut reader)?),
             CHUNK => Self::Chunk(read_chunk(&mut reader)?),
+            PACKED => {
+                let bytes = reader.number("a count of bytes")?;
+                Self::Chunk(read_chunk(&mut reader)?.packed_to(bytes)?)
+            }
             DONE => {
                 Self::Done(Done { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
             }
@@ -161,6 +171,7 @@ pub fn most(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
         BATCH | WANTS => MAX_PAYLOAD,
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
+        PACKED => NUMBER + most(CHUNK)?,
         DONE => 2 * NUMBER,
         SUM => NUMBER + 32,
         THERE => NUMBER + MAX_NAME + 32,

@@ -117,6 +117,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         });
         Chunk::new(hash, parts.collect()).ok()
     });
+    let chunk = (chunk, proptest::option::of(any::<u64>())).prop_map(|(chunk, packed)| match packed {
+        // One byte cannot become fewer.
+        Some(bytes) if chunk.length() > 1 => {
+            let bytes = 1 + bytes % (chunk.length() - 1);
+            chunk.packed_to(bytes).expect("fewer")
+        }
+        _ => chunk,
+    });
     let needed = prop_oneof![
         Just(Needed::Nothing),
         Just(Needed::All),
@@ -175,7 +183,7 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
     for frame in frames {
         frame.encode(&mut bytes);
         if let Frame::Chunk(chunk) = frame {
-            bytes.extend((0..chunk.length()).map(|n| n as u8));
+            bytes.extend((0..chunk.follow()).map(|n| n as u8));
         }
     }
     if ended {
@@ -304,10 +312,15 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
     assert_eq!(said(&[5, 71]), long(71, 70));
     assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[10]), WireError::Kind(10));
     assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::Value("what was done"));
     assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
     assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Short("a count of bytes"));
+    assert_eq!(said(&[11]), WireError::Kind(11));
+    assert_eq!(said(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
+    // A chunk of three bytes that were packed to none, and to three.
+    let packed_to = |bytes| said(&[10, 5, bytes, 0, 0, 0, 3]);
+    assert_eq!([packed_to(0), packed_to(3)], [(); 2].map(|()| WireError::Value("the length of packed data")));
+    assert_eq!(said(&[10, 2, 0x80, 0]), WireError::NotCanonical("a count of bytes"));
     assert_eq!(said(&[7, 43]), long(43, 42));
     assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::Value("a file without a name"));
     assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
@@ -518,7 +531,7 @@ proptest! {
         let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
         prop_assert_eq!(decoded.pop(), Some(Frame::End(END)));
         prop_assert_eq!(&decoded, &frames);
-        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.length() } else { 0 });
+        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.follow() } else { 0 });
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());
     }
 
@@ -552,7 +565,7 @@ proptest! {
     #[test]
     fn nothing_makes_it_panic_or_grow(
         junk in proptest::collection::vec(any::<u8>(), 0..300),
-        kind in 0u8..11,
+        kind in 0u8..12,
         length in 0usize..300,
     ) {
         let mut bytes = hello_bytes();

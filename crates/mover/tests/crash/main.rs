@@ -6,6 +6,7 @@ mod oracle;
 mod trees;
 mod world;
 
+use numaio_mover::packing::Compress;
 use numaio_mover::sink::Sync;
 use numaio_sim::mover::{Chance, Disk};
 use world::{Crash, Ended, Wish, World};
@@ -177,4 +178,50 @@ fn many_files_need_two_round_trips_and_little_memory() {
     let ended: Ended = world.run(&Wish::plain(), None);
     assert!(ended.done && ended.totals.moved == 3_000, "{ended:?}");
     assert!(ended.packets < 200, "{} packets for 3,000 files", ended.packets);
+}
+
+#[test]
+fn packed_data_is_less_and_arrives() {
+    let size = 20 << 20;
+    for (compress, least, most) in
+        [(Compress::None, size, size), (Compress::Auto, 1, size / 10), (Compress::Zstd, 1, size / 10)]
+    {
+        let mut world = World::new(trees::one_large(&mut Chance::new(7), size), Disk::default(), 7);
+        let wish = Wish { compress, ..Wish::plain() };
+        let ended = world.run(&wish, None);
+        assert!(ended.done && ended.totals.bytes == size, "{compress:?}: {ended:?}");
+        assert!((least..=most).contains(&ended.totals.sent), "{compress:?}: {:?}", ended.totals);
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, 7);
+    }
+}
+
+#[test]
+fn packed_data_that_was_not_agreed_on_ends_the_transfer() {
+    let mut world = World::new(trees::one_large(&mut Chance::new(7), 3 << 20), Disk::default(), 7);
+    world.takes_plain = true;
+    let ended = world.run(&Wish { compress: Compress::Zstd, ..Wish::plain() }, None);
+    let told = ended.failures.iter().any(|failure| failure.contains("was not agreed on"));
+    assert!(!ended.done && told, "{ended:?}");
+    assert!(!world.sink.tree().contains_key(&b"large"[..]));
+}
+
+#[test]
+fn packed_data_that_is_none_fails_its_files_alone() {
+    seeds(20, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::source(&mut chance, 1);
+        let mut world = World::new(source, Disk::default(), seed);
+        world.spoils = true;
+        let wish = Wish { compress: Compress::Zstd, ..Wish::plain() };
+        let ended = world.run(&wish, None);
+        assert!(ended.done, "seed {seed}: the transfer goes on: {ended:?}");
+        let told = ended.failures.iter().any(|failure| failure.contains("cannot be unpacked"));
+        assert!(told, "seed {seed}: {:?}", ended.failures);
+        oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
+        oracle::missing_are_told(&world.source, &world.sink, &ended.failures, seed);
+        world.spoils = false;
+        let again = world.run(&wish, None);
+        assert!(again.done && again.failures.is_empty(), "seed {seed}: {again:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+    });
 }

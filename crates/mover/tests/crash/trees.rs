@@ -41,6 +41,12 @@ pub fn file(chance: &mut Chance, size: u64, sparse: bool) -> Object {
     Object::File(content, pages)
 }
 
+/// A file that cannot be packed.
+fn noise(chance: &mut Chance, size: u64) -> Object {
+    let content: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| chance.below(u64::MAX).to_le_bytes()).collect();
+    Object::File(content[..size as usize].to_vec(), (0..size.div_ceil(PAGE)).collect())
+}
+
 fn size(chance: &mut Chance) -> u64 {
     match chance.below(12) {
         0 => 0,
@@ -80,6 +86,10 @@ pub fn source(chance: &mut Chance, large: u64) -> Disk {
             8 => {
                 let size = 1 + chance.below(3 << 20);
                 file(chance, size, true)
+            }
+            9 => {
+                let size = size(chance);
+                noise(chance, size)
             }
             _ => {
                 let size = size(chance);

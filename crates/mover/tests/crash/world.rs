@@ -5,6 +5,7 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// Packets with data that may be on their way, or be written.
 const BUFFERS: usize = 6;
+
+/// Time that a step takes: so data goes out at some 100 MB/s, and packing pays.
+const EACH: Duration = Duration::from_millis(1);
 
 /// What ends a run early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,7 @@ pub struct Wish {
     pub manifest: bool,
     pub by_address: bool,
     pub tell: bool,
+    pub compress: Compress,
 }
 
 impl Wish {
@@ -53,6 +58,7 @@ impl Wish {
             manifest: false,
             by_address: false,
             tell: false,
+            compress: Compress::None,
         }
     }
 
@@ -68,6 +74,7 @@ impl Wish {
             in_place: chance.once_in(6),
             by_address: chance.once_in(2),
             tell: chance.once_in(2),
+            compress: [Compress::None, Compress::Auto, Compress::Zstd][chance.below(3) as usize],
         }
     }
 }
@@ -97,6 +104,10 @@ pub struct World {
     pub change_at: Option<u64>,
     /// Whether all goes in order, and nothing is delayed.
     pub in_order: bool,
+    /// The sink does not take packed data.
+    pub takes_plain: bool,
+    /// What comes of data on its way: its first bytes are turned.
+    pub spoils: bool,
     seed: u64,
     chance: Chance,
     runs: u8,
@@ -117,9 +128,9 @@ impl<C: Core<Vec<u8>>> Side<C> {
     }
 
     /// Takes what the core wants; gives what it sends.
-    fn poll(&mut self) -> Vec<Packet<Vec<u8>>> {
+    fn poll(&mut self, now: Duration) -> Vec<Packet<Vec<u8>>> {
         let mut sent = Vec::new();
-        while let Some(command) = self.core.poll(Duration::ZERO) {
+        while let Some(command) = self.core.poll(now) {
             match command {
                 Command::Submit(ticket, operation) => self.pending.push((ticket, operation)),
                 Command::Send(packet) => sent.push(packet),
@@ -142,7 +153,19 @@ impl World {
     pub fn new(source: Disk, sink: Disk, seed: u64) -> Self {
         let before = sink.tree();
         let chance = Chance::new(seed ^ 0x5555);
-        Self { source, sink, before, change_at: None, in_order: false, seed, chance, runs: 0, boots: 1 }
+        Self {
+            source,
+            sink,
+            before,
+            change_at: None,
+            in_order: false,
+            takes_plain: false,
+            spoils: false,
+            seed,
+            chance,
+            runs: 0,
+            boots: 1,
+        }
     }
 
     fn sides(&mut self, wish: &Wish) -> Sides {
@@ -163,6 +186,7 @@ impl World {
             reads: 4,
             by_address: wish.by_address,
             limit: None,
+            compress: wish.compress,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
@@ -183,6 +207,7 @@ impl World {
             in_place: wish.in_place,
             sync: wish.sync,
             hash: wish.hash,
+            packed: wish.compress != Compress::None && !self.takes_plain,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");
@@ -196,7 +221,8 @@ impl World {
         let (mut told, mut heard_of) = (Vec::new(), Vec::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
-            let (to_sink, to_source) = (source.poll(), sink.poll());
+            let now = EACH * step as u32;
+            let (to_sink, to_source) = (source.poll(now), sink.poll(now));
             packets += (to_sink.len() + to_source.len()) as u64;
             if !cut {
                 sink.inbox.extend(to_sink);
@@ -296,7 +322,14 @@ impl World {
                 sink.core.handle(Event::Done(ticket, self.sink.run(operation)));
             }
             2 => source.inbox.pop_front().into_iter().for_each(|it| source.core.handle(Event::Received(it))),
-            _ => sink.inbox.pop_front().into_iter().for_each(|it| sink.core.handle(Event::Received(it))),
+            _ => sink.inbox.pop_front().into_iter().for_each(|mut it| {
+                if let Some((bytes, length)) = &mut it.data {
+                    source.core.handle(Event::Sent(*length));
+                    let turned = if self.spoils { 4 } else { 0 };
+                    bytes.iter_mut().take(turned).for_each(|byte| *byte ^= 0xff);
+                }
+                sink.core.handle(Event::Received(it));
+            }),
         }
         true
     }
@@ -341,7 +374,7 @@ fn did(report: Report) -> Option<Did> {
 
 /// What both sides count alike; each has problems of its own.
 fn count(core: &impl Core<Vec<u8>>) -> Totals {
-    Totals { failed: 0, ..core.totals() }
+    Totals { failed: 0, sent: 0, ..core.totals() }
 }
 
 fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {

@@ -63,6 +63,7 @@ impl Again {
             removed: earlier.removed + last.removed,
             failed: last.failed,
             bytes: earlier.bytes + last.bytes,
+            sent: earlier.sent + last.sent,
             // What was there before the first one; the rest is counted above.
             resumed: earlier.resumed,
         }
@@ -134,6 +135,7 @@ mod tests {
             moved: 2,
             unchanged: 1,
             bytes: 20,
+            sent: 21,
             resumed: 7,
             ..Totals::default()
         };
@@ -145,6 +147,7 @@ mod tests {
             moved: 6,
             unchanged: 3,
             bytes: 60,
+            sent: 30,
             resumed: 15,
             ..Totals::default()
         };
@@ -154,6 +157,7 @@ mod tests {
             moved: 8,
             unchanged: 1,
             bytes: 80,
+            sent: 51,
             resumed: 7,
             ..Totals::default()
         };

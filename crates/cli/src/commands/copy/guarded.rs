@@ -129,7 +129,7 @@ mod tests {
             Put { at: at(), begin: Begin::Fresh, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
         let making = Making { at: at(), object: Object::Directory, attributes: attributes() };
         let mut operations: [Operation<Vec<u8>>; 3] = [
-            Operation::Write { puts: vec![put], data: None, hash: |_| Default::default() },
+            Operation::Write { puts: vec![put], data: None, packed: None, hash: |_| Default::default() },
             Operation::Make(vec![making]),
             Operation::Adorn(vec![(at(), attributes()), (at(), Attributes::default())]),
         ];

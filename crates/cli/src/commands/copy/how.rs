@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
+use numaio_mover::packing;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -15,9 +16,16 @@ pub struct HowArgs {
     /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub fsync: Fsync,
-    /// Most bytes of data a second: 10M, 1GiB
+    /// Most bytes of data a second, as they go to the other side: 10M, 1GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub bwlimit: Option<u64>,
+    /// Pack data for its way to another host: auto where that is measured to be faster, zstd wherever it makes data
+    /// smaller
+    ///
+    /// Both sides must know of it; an older numaio there gets data as it is, which is said. --bwlimit counts what goes to the
+    /// other side. Within a machine nothing is packed.
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    pub compress: Compress,
     /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
     /// leaves it to the kernel
     #[arg(long, value_name = "WHERE", default_value = "local")]
@@ -56,6 +64,25 @@ pub enum Fsync {
     None,
     File,
     End,
+}
+
+/// Whether data is packed for its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+pub enum Compress {
+    #[default]
+    None,
+    Auto,
+    Zstd,
+}
+
+impl Compress {
+    pub fn kind(self) -> packing::Compress {
+        match self {
+            Self::None => packing::Compress::None,
+            Self::Auto => packing::Compress::Auto,
+            Self::Zstd => packing::Compress::Zstd,
+        }
+    }
 }
 
 /// Where threads and buffers are.

@@ -7,6 +7,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::port::FilePort;
 use numaio_mover::drive::{drive, Core};
+use numaio_mover::packing::Compress;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use std::process::ExitCode;
@@ -14,7 +15,9 @@ use std::thread;
 use std::time::Instant;
 
 pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, Failure> {
-    let (from, source) = order.source()?;
+    let (from, mut source) = order.source()?;
+    // Buffers are handed over: there is no way that could be slow.
+    source.compress = Compress::None;
     let (to, sink) = order.sink(order.is_one_file())?;
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);

@@ -2,7 +2,7 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
-use super::how::{Fsync, Hash, Placement};
+use super::how::{Compress, Fsync, Hash, Placement};
 use super::lists::{self, Listed};
 use super::place::Site;
 use super::planned::{self, Planned};
@@ -56,6 +56,9 @@ pub struct Order {
     hash: u8,
     fsync: u8,
     limit: Option<u64>,
+    /// An older numaio does not say it, and does not hear it.
+    #[serde(default)]
+    pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
     transfer: [u8; 16],
@@ -103,6 +106,7 @@ impl Order {
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit,
+            compress: args.how.compress,
             placement: args.how.placement,
             threads: args.how.threads,
             transfer: random::bytes()
@@ -191,6 +195,7 @@ impl Order {
             reads: 2 * site.threads,
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
+            compress: self.compress.kind(),
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
@@ -228,6 +233,7 @@ impl Order {
             in_place: self.in_place,
             sync: self.sync(),
             hash: self.hash().kind(),
+            packed: self.compress != Compress::None,
             transfer: TransferId(transfer),
         };
         Ok((site, options))

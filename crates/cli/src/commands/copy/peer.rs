@@ -64,6 +64,9 @@ pub enum Answer {
         one_file: bool,
         /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`Choice`].
         door: Option<Result<Opened, String>>,
+        /// Whether it can pack and unpack data; an older one does not say so.
+        #[serde(default)]
+        packs: bool,
     },
     /// It is not, and why.
     Refused(String),
@@ -207,7 +210,7 @@ impl Way {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.answer(&Answer::Ready { one_file, door: opened })?;
+        streams.answer(&Answer::Ready { one_file, door: opened, packs: true })?;
         if offer.is_none() {
             return Ok(Self::Streams(streams));
         }

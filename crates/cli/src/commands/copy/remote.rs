@@ -4,6 +4,7 @@ use super::again::{wait, Again, Watched};
 use super::channel::{directed, Choice, Ours};
 use super::ends::Host;
 use super::far::{From, Reached, To, Via, Way};
+use super::how;
 use super::order::Order;
 use super::peer::{Answer, Ask, Call};
 use super::place::Site;
@@ -15,6 +16,7 @@ use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::Lane;
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
 use numaio_mover::drive::{drive, Core};
+use numaio_mover::packing::Compress;
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -48,6 +50,8 @@ struct Far {
     link: Link,
     /// Whether its source is a single file.
     one_file: bool,
+    /// Whether it can pack and unpack data.
+    packs: bool,
 }
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
@@ -90,12 +94,15 @@ impl Remote<'_> {
             let (site, options) = self.order.sink(far.one_file)?;
             return self.through(show, Sink::new(options), site, far);
         }
-        let (site, options) = self.order.source()?;
-        let source = Source::new(options).map_err(Failure::new)?;
-        match self.start(show, way, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
-            Ok(far) => self.through(show, source, site, far),
-            Err(failure) => Ok(Tried::Unreachable(failure)),
+        let (site, mut options) = self.order.source()?;
+        let far = match self.start(show, way, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+            Ok(far) => far,
+            Err(failure) => return Ok(Tried::Unreachable(failure)),
+        };
+        if !far.packs {
+            options.compress = Compress::None;
         }
+        self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
     fn through<C: Core<Slab>>(
@@ -137,8 +144,8 @@ impl Remote<'_> {
         let ours = ours.transpose().map_err(Failure::new)?;
         let offer = ours.as_ref().map(|ours| ours.offer(args.net.data_port));
         reached.say(&Call { ask, offer })?;
-        let (one_file, door) = match reached.answer() {
-            Some(Answer::Ready { one_file, door }) => (one_file, door),
+        let (one_file, door, packs) = match reached.answer() {
+            Some(Answer::Ready { one_file, door, packs }) => (one_file, door, packs),
             Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {why}"))),
             None => return Ok(Err(reached.silent(&host))),
         };
@@ -147,7 +154,10 @@ impl Remote<'_> {
             ours.reach(&reached.believed(opened), reached.name())
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
-        Ok(Ok(Far { via, link, one_file }))
+        if !packs && self.order.compress != how::Compress::None {
+            show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
+        }
+        Ok(Ok(Far { via, link, one_file, packs }))
     }
 
     /// Says which way data goes, if there was a choice.
