@@ -117,7 +117,10 @@ fn files_go_from_one_host_to_another() {
     let end = lines.last().expect("an end");
     assert_eq!((&end["event"], &end["moved"], &end["done"]), (&"end".into(), &1.into(), &true.into()));
     let out = hosts.copy(&["-n", "--forward-agent", "one:src/kept.o", "two:new"]).ok();
-    assert!(out.starts_with("1 would be moved") && !hosts.path("two/new").exists(), "{out}");
+    assert!(
+        out.starts_with("would be copied: new\n1 would be moved") && !hosts.path("two/new").exists(),
+        "{out}"
+    );
     assert!(hosts.home.0.join("agents").exists());
     // On one host it goes through no further ssh.
     hosts.copy(&["-r", "one:src/d", "one:copy"]).ok();

@@ -39,6 +39,7 @@ fn options() -> SinkOptions {
         delete: false,
         filter: Filter::default(),
         rehearse: false,
+        tell: false,
         alias: None,
         in_place: false,
         sync: Sync::None,
@@ -161,7 +162,7 @@ fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent 
 
 fn end() -> Vec<u8> {
     let mut bytes = Vec::new();
-    Frame::End(End { entries: 0, failed: 0, bytes: 0 }).encode(&mut bytes);
+    Frame::End(End::default()).encode(&mut bytes);
     bytes
 }
 

@@ -22,6 +22,7 @@ pub mod process;
 pub mod see;
 pub mod set;
 pub mod steering;
+pub mod storage;
 pub mod sysfs;
 pub mod tape;
 pub mod topology;

@@ -154,6 +154,11 @@ impl Job {
         self.file
     }
 
+    /// The same where its key turned out to be another one.
+    pub fn with_key(self, key: u64) -> Self {
+        Self { key, ..self }
+    }
+
     /// Bytes of data.
     pub fn bytes(&self) -> u64 {
         self.bytes

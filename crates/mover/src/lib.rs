@@ -18,6 +18,7 @@ pub mod filter;
 pub mod hash;
 pub mod journal;
 pub mod name;
+mod name_set;
 mod ours;
 pub mod packing;
 pub mod report;

@@ -1,7 +1,6 @@
 //! What a transfer tells its user.
 
-use crate::name::Name;
-use crate::wire::{Problem, Reason, Side, There};
+use crate::wire::{Did, Problem, Reason, Side, There};
 use numaio_machine::port::Why;
 
 /// How far a transfer is; jobs note it.
@@ -10,15 +9,8 @@ pub use numaio_schema::JobTotals as Totals;
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// Something of this name was made or changed at the sink; or it would be, in a rehearsal.
-    Moved {
-        /// Its name at the sink.
-        name: Name,
-        /// What was done.
-        action: Action,
-        /// Bytes of its data that were moved for it.
-        bytes: u64,
-    },
+    /// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
+    Did(Did),
     /// A file is at the sink in the end, and this is the hash of all that it holds.
     There(There),
     /// Something went wrong; the transfer goes on, unless it is about the transfer.
@@ -39,6 +31,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Copied, Self::Made, Self::Adorned, Self::Removed];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -14,28 +14,34 @@ const BYTES: u64 = 32 << 20;
 /// Files whose hashes are wanted, each with what it is wanted for.
 #[derive(Debug)]
 pub(crate) struct Sums<K> {
-    waiting: VecDeque<(K, Summing)>,
+    /// Files that were not begun: the state of a hash takes two thousand bytes.
+    waiting: VecDeque<(K, FilePath, Option<Identity>)>,
+    /// Files that are to be read on.
+    begun: Vec<(K, Summing)>,
     under_way: BTreeMap<Ticket, K>,
 }
 
 impl<K> Default for Sums<K> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), under_way: BTreeMap::new() }
+        Self { waiting: VecDeque::new(), begun: Vec::new(), under_way: BTreeMap::new() }
     }
 }
 
 impl<K> Sums<K> {
     /// A file is to be read. With an identity it must stay the same.
     pub fn push(&mut self, what: K, at: FilePath, identity: Option<Identity>) {
-        let running = Box::new(Whole::default());
-        let summing = Summing { at, identity, offset: 0, most: BYTES, running, ended: false };
-        self.waiting.push_back((what, summing));
+        self.waiting.push_back((what, at, identity));
     }
 
     /// Begins as many reads as may be under way.
     pub fn go_on<B: AsRef<[u8]>>(&mut self, talk: &mut Talk<B>) {
         while self.under_way.len() < FILES {
-            let Some((what, summing)) = self.waiting.pop_front() else { return };
+            let begin = |(what, at, identity)| {
+                let running = Box::new(Whole::default());
+                (what, Summing { at, identity, offset: 0, most: BYTES, running, ended: false })
+            };
+            let next = self.begun.pop().or_else(|| self.waiting.pop_front().map(begin));
+            let Some((what, summing)) = next else { return };
             self.under_way.insert(talk.submit(Operation::Sum(summing)), what);
         }
     }
@@ -49,7 +55,7 @@ impl<K> Sums<K> {
         let what = self.under_way.remove(&ticket)?;
         match outcome {
             Ok(summing) if !summing.ended => {
-                self.waiting.push_front((what, summing));
+                self.begun.push((what, summing));
                 None
             }
             Ok(summing) => Some((what, Ok(summing.running.digest()))),
@@ -60,10 +66,11 @@ impl<K> Sums<K> {
     /// Forgets what was not begun.
     pub fn stop(&mut self) {
         self.waiting.clear();
+        self.begun.clear();
     }
 
     /// How many files are to be read on.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.under_way.len()
+        self.waiting.len() + self.begun.len() + self.under_way.len()
     }
 }

@@ -7,9 +7,10 @@ use crate::entry::{EntryError, FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{misleads, Name, NameError};
+use crate::report::Action;
 use numaio_machine::port::{Digest, BLOCK};
 
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod bytes;
 mod decoder;
 mod frame;
@@ -132,6 +133,8 @@ pub enum Frame {
     Sum(Sum),
     /// What is at the sink in the end: from the sink, for a manifest.
     There(There),
+    /// What was done at the sink: from the sink, for a user at the source who wants to hear of it.
+    Did(Did),
 }
 
 /// Whose bytes follow, one part behind the other.
@@ -237,6 +240,17 @@ pub struct There {
     pub name: Name,
     /// BLAKE3 with 256 bits.
     pub digest: Digest,
+}
+
+/// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Did {
+    /// Its name at the sink.
+    pub name: Name,
+    /// What was done.
+    pub action: Action,
+    /// Bytes of its data that were moved for it; none of what is not copied.
+    pub bytes: u64,
 }
 
 /// What the sink needs, in any order; every regular file is answered once.
@@ -418,7 +432,7 @@ impl Text {
 }
 
 /// What one side did, told when it is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct End {
     /// Entries that it sent or finished.
     pub entries: u64,
@@ -426,4 +440,12 @@ pub struct End {
     pub failed: u64,
     /// Bytes of data that it sent or stored.
     pub bytes: u64,
+    /// Bytes of data that were to be moved. This and what follows is known to a sink alone; a source says 0.
+    pub size: u64,
+    /// Bytes of data that were there from before.
+    pub resumed: u64,
+    /// Entries that were left as they are.
+    pub unchanged: u64,
+    /// Things that were removed.
+    pub removed: u64,
 }

@@ -30,6 +30,9 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
     if totals.resumed > 0 {
         text += &format!("; {} were there from before", size_for_people(totals.resumed));
     }
+    if rehearsal {
+        return text + &format!("; {} of data", size_for_people(totals.size));
+    }
     let (data, rate) = (size_for_people(totals.bytes), totals.bytes as f64 / seconds.max(1e-9) / 1e9);
     text += &format!("; {data} in {seconds:.2} s, {rate:.2} GB/s");
     if totals.sent > 0 && totals.sent < totals.bytes {
@@ -52,9 +55,11 @@ mod tests {
         let packed = JobTotals { sent: 100 << 20, ..totals };
         assert!(transfer_text(&packed, 2.0, false).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
-        let wanted = "7 would be moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
-                      1 GiB in 2.00 s, 0.54 GB/s";
-        assert_eq!(transfer_text(&more, 2.0, true), wanted);
+        let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
+                    1 GiB in 2.00 s, 0.54 GB/s";
+        assert_eq!(transfer_text(&more, 2.0, false), done);
+        let wanted = "7 would be moved, 0 unchanged, 2 removed; 3 GiB of data";
+        assert_eq!(transfer_text(&JobTotals { removed: 2, ..totals }, 2.0, true), wanted);
         assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0.00 GB/s; 0 found, 0 moved");
     }
 }

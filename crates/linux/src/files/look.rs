@@ -3,6 +3,7 @@
 use super::attributes::{is_kept, xattrs_of};
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
+use super::place::address;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp};
 use rustix::fd::OwnedFd;
@@ -44,12 +45,15 @@ impl Roots {
             false => Vec::new(),
         };
         let may_have_holes = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
-        let data = match details.holes && seen.kind == FileKind::File && may_have_holes {
+        let wants_data = details.holes && may_have_holes;
+        let file = match seen.kind == FileKind::File && (wants_data || details.address) {
             // Who may not read it learns so when it is read.
-            true => place.open(OFlags::RDONLY, Mode::empty()).ok().and_then(|file| data_of(&file, seen.size)),
+            true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
             false => None,
         };
-        Ok(Found { seen, target, xattrs, data })
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, seen.size));
+        let address = file.as_ref().filter(|_| details.address).and_then(address);
+        Ok(Found { seen, target, xattrs, data, address })
     }
 }
 

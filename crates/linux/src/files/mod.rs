@@ -13,6 +13,7 @@ mod journal;
 mod list;
 mod look;
 mod make;
+mod place;
 mod read;
 mod remove;
 mod sum;

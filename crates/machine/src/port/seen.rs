@@ -78,6 +78,8 @@ pub struct Details {
     pub xattrs: bool,
     /// Where the data of files with holes is.
     pub holes: bool,
+    /// Where regular files lie on their device.
+    pub address: bool,
 }
 
 /// An object and what was found out about it.
@@ -91,6 +93,8 @@ pub struct Found {
     pub xattrs: Vec<Xattr>,
     /// Start and end of every stretch of data of a file that has holes; none if it has none, or nobody asked.
     pub data: Option<Vec<(u64, u64)>>,
+    /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
+    pub address: Option<u64>,
 }
 
 /// A name in a directory without slashes, and what it stands for, or why that cannot be told.

@@ -4,7 +4,7 @@ use super::{Incoming, Sink};
 use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
 use crate::packing;
-use crate::report::{Action, Report};
+use crate::report::Action;
 use crate::wire::{Chunk, Done, WireError};
 use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, BLOCK};
 use std::ops::Range;
@@ -123,8 +123,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(Incoming { name, key, at, bytes, .. }) = self.incoming.remove(&number) {
             self.notes.finished(key, &at);
             self.note_there(&name);
-            self.talk.totals.moved += 1;
-            self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes });
+            self.did(name, Action::Copied, bytes);
         }
     }
 }

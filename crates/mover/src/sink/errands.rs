@@ -15,6 +15,8 @@ pub(super) struct Errand {
     pub number: Option<FileNumber>,
     /// What was done; none if success is not worth a word.
     pub action: Option<Action>,
+    /// Bytes of data that would be moved for it, in a rehearsal.
+    pub bytes: u64,
 }
 
 /// Operations under way.

@@ -5,13 +5,13 @@ use super::judge::Held;
 use super::{Sink, Sync};
 use crate::entry::{Entry, Inode, Mode, Object};
 use crate::name::Name;
+use crate::name_set::NameSet;
 use crate::ours::JOURNAL;
-use crate::report::{Action, Ended};
+use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
 };
-use std::collections::HashSet;
 
 /// Names of one listing of a directory in which things may be removed.
 const NAMES: usize = 512;
@@ -42,10 +42,10 @@ pub(super) struct Finish {
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
     pub to_begin: Vec<Held>,
-    /// Hashes of the names that the source told, if what it did not tell is removed.
-    told: HashSet<u64>,
-    /// The same of directories.
-    told_directories: HashSet<u64>,
+    /// Names that the source told, if what it did not tell is removed.
+    told: NameSet<6>,
+    /// Those that are directories.
+    told_directories: NameSet<6>,
     removing: Option<Removing>,
     listing: Option<(Ticket, Name)>,
     /// Links that are looked at.
@@ -76,21 +76,17 @@ impl Finish {
     /// The source told of something that is no directory.
     pub fn tell(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.insert(hash(name));
+            self.told.add(name);
         }
     }
 
     /// The source told of a directory.
     pub fn tell_directory(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.insert(hash(name));
-            self.told_directories.insert(hash(name));
+            self.told.add(name);
+            self.told_directories.add(name);
         }
     }
-}
-
-fn hash(name: &Name) -> u64 {
-    twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
@@ -132,9 +128,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn say_end(&mut self) {
-        let totals = &self.talk.totals;
-        let end = End { entries: totals.moved, failed: totals.failed, bytes: totals.bytes };
-        self.talk.send(&Frame::End(end));
+        let Totals { moved, failed, bytes, size, resumed, unchanged, removed, .. } = self.talk.totals;
+        self.tell_on();
+        self.talk.send(&Frame::End(End { entries: moved, failed, bytes, size, resumed, unchanged, removed }));
         self.talk.ended = Some(Ended::Done);
     }
 
@@ -172,7 +168,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 object: Made::HardLink(FilePath::new(0, to.as_bytes())),
                 attributes: Attributes::default(),
             });
-            errands.push(Errand { name, number: None, action: Some(Action::Made) });
+            errands.push(Errand { name, number: None, action: Some(Action::Made), bytes: 0 });
         }
         if self.options.rehearse {
             return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
@@ -199,7 +195,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 xattrs: keep.xattrs.then(xattrs),
             };
             all.push((FilePath::new(0, name.as_bytes()), attributes));
-            errands.push(Errand { name, number: None, action: None });
+            errands.push(Errand { name, number: None, action: None, bytes: 0 });
         }
         let ticket = self.talk.submit(Operation::Adorn(all));
         self.errands.began(ticket, errands);
@@ -244,22 +240,22 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return self.talk.problem(About::Name(directory), reason, &fault.text);
             }
         };
-        let told_all = self.finish.told_directories.contains(&hash(&directory));
+        let told_all = self.finish.told_directories.has(&directory);
         let mut stack = Vec::new();
         stack.extend(listing.more.map(|more| (directory.clone(), Some(more))));
         let (mut paths, mut errands) = (Vec::new(), Vec::new());
         for (component, found) in listing.found {
             let Ok(name) = directory.join(&component) else { continue };
             let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
-            if is_directory && self.finish.told_directories.contains(&hash(&name)) {
+            if is_directory && self.finish.told_directories.has(&name) {
                 stack.push((name, None));
             } else if told_all
-                && !self.finish.told.contains(&hash(&name))
+                && !self.finish.told.has(&name)
                 && self.options.filter.takes(&name, is_directory)
                 && *component != *JOURNAL
             {
                 paths.push(FilePath::new(0, name.as_bytes()));
-                errands.push(Errand { name, number: None, action: Some(Action::Removed) });
+                errands.push(Errand { name, number: None, action: Some(Action::Removed), bytes: 0 });
             }
         }
         if let Some(removing) = &mut self.finish.removing {
@@ -277,5 +273,5 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
 /// For what is done to the whole, of which only failure is told.
 fn at_the_root() -> Errand {
-    Errand { name: Name::root(), number: None, action: None }
+    Errand { name: Name::root(), number: None, action: None, bytes: 0 }
 }

@@ -7,7 +7,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::journal::Left;
 use crate::name::Name;
 use crate::ours::{is_ours, partial};
-use crate::report::{Action, Report};
+use crate::report::Action;
 use crate::source::in_blocks;
 use crate::wire::{Frame, Needed, Want, Wants, MAX_WANTS};
 use numaio_machine::port::{
@@ -122,7 +122,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.talk.totals.unchanged += 1;
             return self.note_found(&name, found.as_ref());
         }
-        let errand = |action| Errand { name: name.clone(), number: Some(number), action: Some(action) };
+        let errand =
+            |action| Errand { name: name.clone(), number: Some(number), action: Some(action), bytes: 0 };
         let at = FilePath::new(0, name.as_bytes());
         if same {
             self.note_found(&name, found.as_ref());
@@ -163,7 +164,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 attributes: Attributes::default(),
             };
             let action = (!is_there).then_some(Action::Made);
-            directories.push((making, Errand { name: name.clone(), number: Some(number), action }));
+            directories.push((making, Errand { name: name.clone(), number: Some(number), action, bytes: 0 }));
         }
         self.finish.directories.push(name, inode, &attributes);
     }
@@ -189,8 +190,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let mut left = ExtentSet::default();
         in_blocks(content.extents(), size).for_each(|block| left.insert(block));
         if left.is_empty() || self.options.rehearse {
+            let bytes = bytes_of(&left);
+            self.talk.totals.size += bytes;
             let settle = self.settle(size, attributes, end);
-            let errand = Errand { name, number: Some(number), action: Some(Action::Copied) };
+            let errand = Errand { name, number: Some(number), action: Some(Action::Copied), bytes };
             let put = Put { at, begin, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
             return todo.empty.push((put, errand));
         }
@@ -374,18 +377,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn errand_done(&mut self, errand: Errand, result: Result<(), Fault>) {
-        let Errand { name, number, action } = errand;
+        let Errand { name, number, action, bytes } = errand;
         match (result, number) {
             (Ok(()), _) => {
                 let Some(action) = action else { return };
-                match action {
-                    Action::Removed => self.talk.totals.removed += 1,
-                    _ => self.talk.totals.moved += 1,
-                }
                 if action == Action::Copied {
                     self.note_there(&name);
                 }
-                self.talk.reports.push(Report::Moved { name, action, bytes: 0 });
+                self.did(name, action, bytes);
             }
             (Err(fault), Some(number)) => self.fail(number, &name, &fault),
             (Err(fault), None) => {

@@ -15,8 +15,8 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 use crate::ours::JOURNAL;
-use crate::report::{reason, Ended, Report, Totals};
-use crate::wire::{About, End, Frame, Problem, Reason, Side, TransferId, WireError};
+use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::wire::{About, Did, End, Frame, Problem, Reason, Side, TransferId, WireError};
 use errands::Errands;
 use finish::Finish;
 use notes::Notes;
@@ -33,6 +33,8 @@ use sums::Hashes;
 const MOST: usize = 4 * crate::source::WINDOW as usize;
 /// Most bytes of a journal that is read.
 const MOST_JOURNAL: usize = 64 << 20;
+/// Bytes of frames that wait for more of them to be sent together.
+const MOST_UNTOLD: usize = 64 << 10;
 
 /// Which attributes are set as they are at the source. Times always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,6 +87,8 @@ pub struct SinkOptions {
     pub filter: Filter,
     /// Change nothing, and say what would be changed.
     pub rehearse: bool,
+    /// Tell the source of everything that is made, changed or removed: its user wants to hear of it.
+    pub tell: bool,
     /// What a file is called here that is all the source has.
     pub alias: Option<Name>,
     /// Write to the files themselves, not beside them.
@@ -152,6 +156,8 @@ pub struct Sink<B> {
     accounts: Accounts,
     notes: Notes,
     finish: Finish,
+    /// What was done and is not told yet, as frames.
+    did: Vec<u8>,
     /// Told by the source at its end.
     source_end: Option<End>,
     /// Why it is given up; it ends when nothing is under way any more.
@@ -178,6 +184,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             accounts: Accounts::new(options.accounts),
             notes: Notes::new(options.transfer, options.sync),
             finish: Finish::default(),
+            did: Vec::new(),
             source_end: None,
             stopping: false,
             options,
@@ -225,7 +232,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.source_end = Some(end);
                 Ok(())
             }
-            Frame::Wants(_) | Frame::There(_) => Err(WireError::Value("a frame that a source does not send")),
+            Frame::Wants(_) | Frame::There(_) | Frame::Did(_) => {
+                Err(WireError::Value("a frame that a source does not send"))
+            }
         }
     }
 
@@ -252,7 +261,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
         let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
-        let details = Details { xattrs: self.options.keep.xattrs, holes: false };
+        let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
         let look = self.talk.submit(Operation::Look { at, details });
         self.works.push_back(Work { first, entries, found: None, look });
         Ok(())
@@ -284,6 +293,30 @@ impl<B: AsRef<[u8]>> Sink<B> {
         // What is under way may still write to it: it is removed when that is over.
         if !self.options.in_place {
             self.notes.forget(file.key, file.at);
+        }
+    }
+
+    /// Something was made, changed or removed; or it would be, in a rehearsal.
+    fn did(&mut self, name: Name, action: Action, bytes: u64) {
+        match action {
+            Action::Removed => self.talk.totals.removed += 1,
+            _ => self.talk.totals.moved += 1,
+        }
+        let did = Did { name, action, bytes };
+        if self.options.tell {
+            Frame::Did(did.clone()).encode(&mut self.did);
+            if self.did.len() > MOST_UNTOLD {
+                self.tell_on();
+            }
+        }
+        self.talk.reports.push(Report::Did(did));
+    }
+
+    /// Tells the source what was done, many things at once.
+    fn tell_on(&mut self) {
+        if !self.did.is_empty() {
+            let frames = std::mem::take(&mut self.did);
+            self.talk.send_bytes(frames);
         }
     }
 
@@ -418,6 +451,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
                 self.note_on();
                 self.finish_on();
             }
+            self.tell_on();
         }
         self.talk.commands.pop_front()
     }

@@ -1,5 +1,7 @@
 //! The side where the files are: scans, tells of entries, and sends what the sink wants.
 
+mod links;
+mod placing;
 mod reading;
 mod scan;
 
@@ -15,14 +17,16 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 use crate::packing::{Compress, Packer, Tried};
-use crate::report::{reason, Action, Ended, Report, Totals};
+use crate::report::{reason, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
     About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
 };
+use links::Links;
 use numaio_machine::port::{
     Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
 };
+use placing::Placing;
 use reading::Reading;
 use scan::{Met, Scan};
 use std::collections::HashMap;
@@ -71,6 +75,9 @@ pub struct SourceOptions {
     pub policy: Policy,
     /// Operations that read, at a time.
     pub reads: usize,
+    /// Files lie on a disk with a head: they are read in the order in which they lie there, as far as it is known,
+    /// not in that of their inodes.
+    pub by_address: bool,
     /// Most bytes of data a second, as they go to the sink.
     pub limit: Option<u64>,
     /// Whether data is packed for its way. The sink must take packed data, unless it is [`Compress::None`].
@@ -108,9 +115,9 @@ pub struct Source<B> {
     next: FileNumber,
     answered: u64,
     files: HashMap<u64, File>,
-    /// Files with several names: file system and inode, the name that was sent, and how many are to come.
-    links: HashMap<(u64, u64), (Name, u64)>,
+    links: Links,
     cutter: Cutter,
+    placing: Placing,
     reading: Reading,
     packer: Packer,
     sums: Sums<FileNumber>,
@@ -133,8 +140,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             next: first,
             answered: 0,
             files: HashMap::new(),
-            links: HashMap::new(),
+            links: Links::default(),
             cutter: Cutter::new(options.policy.clone())?,
+            placing: Placing::default(),
             reading: Reading::new(&options),
             packer: Packer::new(options.compress, options.limit),
             sums: Sums::default(),
@@ -203,17 +211,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         if seen.links < 2 || seen.kind == FileKind::Directory {
             return None;
         }
-        let key = (seen.volume, seen.inode);
-        let Some((first, left)) = self.links.get_mut(&key) else {
-            self.links.insert(key, (name.clone(), seen.links - 1));
-            return None;
-        };
-        let first = first.clone();
-        *left -= 1;
-        if *left == 0 {
-            self.links.remove(&key);
-        }
-        Some(Object::HardLink(first))
+        self.links.first((seen.volume, seen.inode), name).map(Object::HardLink)
     }
 
     fn tell(&mut self, entry: Entry) {
@@ -305,11 +303,11 @@ impl<B: AsRef<[u8]>> Source<B> {
             return Err(WireError::Value("an answer that wants no byte"));
         }
         file.wanted = Some(job.bytes());
-        let whole = job.bytes();
-        self.talk.totals.size += whole;
-        let name = file.name.clone();
-        self.talk.reports.push(Report::Moved { name, action: Action::Copied, bytes: whole });
-        self.reading.push(&mut self.cutter, job);
+        self.talk.totals.size += job.bytes();
+        match self.options.by_address {
+            true => self.placing.push(job),
+            false => self.reading.push(&mut self.cutter, job),
+        }
         Ok(())
     }
 
@@ -333,8 +331,11 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
                 Frame::There(there) => self.talk.reports.push(Report::There(there)),
+                Frame::Did(did) => self.talk.reports.push(Report::Did(did)),
                 Frame::End(end) if self.said_end => {
-                    (self.talk.totals.moved, self.talk.totals.bytes) = (end.entries, end.bytes);
+                    let End { entries: moved, bytes, size, resumed, unchanged, removed, .. } = end;
+                    let totals = self.talk.totals;
+                    self.talk.totals = Totals { moved, bytes, size, resumed, unchanged, removed, ..totals };
                     self.talk.ended = Some(Ended::Done);
                 }
                 _ => return Err(WireError::Value("a frame that a sink does not send")),
@@ -357,6 +358,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Outcome::Listed(listing) => {
                 self.scan.listed(ticket, listing).into_iter().for_each(|met| self.meet(met));
             }
+            Outcome::Looked(found) if self.placed(ticket, &found) => {}
             Outcome::Looked(found) => {
                 self.scan.looked(ticket, found).into_iter().for_each(|met| self.meet(met));
             }
@@ -393,7 +395,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.said_end = true;
             let totals = &self.talk.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);
-            self.talk.send(&Frame::End(End { entries, failed, bytes }));
+            self.talk.send(&Frame::End(End { entries, failed, bytes, ..End::default() }));
         }
     }
 }
@@ -424,6 +426,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
             self.scan_on();
             self.tell_on();
             self.sums.go_on(&mut self.talk);
+            self.place_on();
             self.read_on(now);
             self.end_if_done();
         }

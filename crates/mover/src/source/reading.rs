@@ -60,8 +60,8 @@ impl Reading {
         self.throttled.then_some(self.ready)
     }
 
-    /// What to read next: a bundle, or one piece of a file.
-    fn next(&mut self, cutter: &mut Cutter) -> Option<Vec<(FileNumber, Extent)>> {
+    /// What to read next: a bundle, or one piece of a file. If more comes soon, it is waited for, to be sorted with the rest.
+    fn next(&mut self, cutter: &mut Cutter, more_comes: bool) -> Option<Vec<(FileNumber, Extent)>> {
         loop {
             if let Some(piece) = self.pieces.as_mut().and_then(Iterator::next) {
                 return Some(vec![piece]);
@@ -75,7 +75,7 @@ impl Reading {
             }
             let task = cutter.poll().or_else(|| {
                 // Nothing better will come while we wait.
-                let idle = self.under_way.len() < self.most.div_ceil(2);
+                let idle = !more_comes && self.under_way.len() < self.most.div_ceil(2);
                 idle.then(|| cutter.flush()).and_then(|()| cutter.poll())
             })?;
             if task.files().count() > 1 {
@@ -111,7 +111,8 @@ impl<B: AsRef<[u8]>> Source<B> {
     /// Begins as many reads as may be under way.
     pub(super) fn read_on(&mut self, now: Duration) {
         while self.reading.under_way.len() < self.reading.most && self.reading.may_read(now) {
-            let Some(mut pieces) = self.reading.next(&mut self.cutter) else { return };
+            let more_comes = !self.placing.is_idle();
+            let Some(mut pieces) = self.reading.next(&mut self.cutter, more_comes) else { return };
             // Files that failed meanwhile are left out.
             pieces.retain(|(file, _)| self.files.contains_key(&file.get()));
             if pieces.is_empty() {

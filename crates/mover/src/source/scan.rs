@@ -3,6 +3,7 @@
 
 use super::{Origin, SourceOptions};
 use crate::name::Name;
+use crate::name_set::NameSet;
 use crate::ours::is_ours;
 use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
@@ -40,17 +41,17 @@ pub(super) struct Scan {
     /// What is still to do; the last one first.
     stack: Vec<Step>,
     under_way: BTreeMap<Ticket, Step>,
-    /// Hashes of the names that were met; kept if one name may be met twice.
-    met: Option<HashSet<u128>>,
+    /// The names that were met; kept if one may be met twice.
+    met: Option<NameSet<14>>,
 }
 
 impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
         Self {
-            details: Details { xattrs: options.xattrs, holes: true },
+            details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
-            met: (origins.len() > 1).then(HashSet::new),
+            met: may_meet_twice(origins).then(NameSet::default),
             stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
         }
@@ -149,10 +150,39 @@ impl Scan {
 
     /// Whether a name is met for the first time. Two origins may hold the same name; the first one counts.
     pub fn is_new(&mut self, name: &Name) -> bool {
-        let hash = || twox_hash::XxHash3_128::oneshot(name.as_bytes());
-        self.met.as_mut().is_none_or(|met| met.insert(hash()))
+        self.met.as_mut().is_none_or(|met| met.add(name))
     }
+}
+
+/// Whether two origins may hold the same name: one of them is the other one, or lies below it.
+fn may_meet_twice(origins: &[Origin]) -> bool {
+    let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
+    let is_below = |name: &Name| {
+        let mut above = std::iter::successors(name.parent(), Name::parent);
+        names.contains(&None) || above.any(|above| names.contains(&Some(&above)))
+    };
+    names.len() < origins.len() || names.iter().any(|name| name.is_some_and(is_below))
 }
 
 /// A step that was taken from the stack.
 pub(super) struct Begun(Step);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_remembered_only_where_one_may_come_twice() {
+        let twice = |names: &[&str]| {
+            let only = |name: &&str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
+            let origin = |name| Origin { root: 0, only: only(name), enter: true };
+            may_meet_twice(&names.iter().map(origin).collect::<Vec<_>>())
+        };
+        for names in [&[""][..], &["a"], &["a", "b"], &["a/b", "a/c"], &["a", "ab"]] {
+            assert!(!twice(names), "{names:?}");
+        }
+        for names in [&["", ""][..], &["", "a"], &["a", "a"], &["a/b/c", "x", "a"], &["b", "a", "a/b"]] {
+            assert!(twice(names), "{names:?}");
+        }
+    }
+}

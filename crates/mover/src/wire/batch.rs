@@ -157,6 +157,8 @@ fn check(entry: &Entry) -> Result<(), WireError> {
 #[derive(Debug, Default)]
 struct Before {
     name: Vec<u8>,
+    /// What the last hard link is a further name of.
+    to: Vec<u8>,
     shared: Option<(Mode, Owner, Owner)>,
 }
 
@@ -164,7 +166,13 @@ impl Before {
     fn is_now(&mut self, entry: &Entry) {
         self.name.clear();
         self.name.extend_from_slice(entry.name.as_bytes());
-        let Object::New(inode) = &entry.object else { return };
+        let inode = match &entry.object {
+            Object::New(inode) => inode,
+            Object::HardLink(to) => {
+                self.to.clear();
+                return self.to.extend_from_slice(to.as_bytes());
+            }
+        };
         match &mut self.shared {
             Some((mode, user, group)) => {
                 *mode = inode.mode;
@@ -199,12 +207,9 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: &Before) {
         }
     };
     out.push(flags);
-    let name = entry.name.as_bytes();
-    let shared = shared_prefix(&before.name, name);
-    put_number(out, shared as u64);
-    put_bytes(out, &name[shared..]);
+    put_name(out, entry.name.as_bytes(), &before.name);
     match &entry.object {
-        Object::HardLink(to) => put_bytes(out, to.as_bytes()),
+        Object::HardLink(to) => put_name(out, to.as_bytes(), &before.to),
         Object::New(inode) => put_inode(out, inode, flags),
     }
 }
@@ -216,7 +221,7 @@ fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, WireErr
         if flags != HARD_LINK {
             return Err(WireError::NotCanonical("the flags of a hard link"));
         }
-        Object::HardLink(Name::new(reader.bytes("a hard link", MAX_NAME)?)?)
+        Object::HardLink(read_name(reader, &before.to)?)
     } else {
         Object::New(read_inode(reader, flags, before)?)
     };
@@ -227,7 +232,15 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-fn read_name(reader: &mut Reader<'_>, before: &[u8]) -> Result<Name, WireError> {
+/// A name as what it shares with another one, and the rest.
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8], before: &[u8]) {
+    let shared = shared_prefix(before, name);
+    put_number(out, shared as u64);
+    put_bytes(out, &name[shared..]);
+}
+
+/// The same back.
+pub(crate) fn read_name(reader: &mut Reader<'_>, before: &[u8]) -> Result<Name, WireError> {
     let shared = reader.number("a name")?;
     let rest = reader.bytes("a name", MAX_NAME)?;
     let prefix = usize::try_from(shared).ok().and_then(|shared| before.get(..shared));

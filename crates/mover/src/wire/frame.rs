@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    About, Chunk, ChunkPart, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Sum, Text, There,
+    About, Chunk, ChunkPart, Did, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Sum, Text, There,
     TransferId, Want, Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT, MAX_WANTS,
     VERSION,
 };
@@ -11,6 +11,7 @@ use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{Name, MAX_NAME};
+use crate::report::Action;
 use numaio_machine::port::Digest;
 
 pub const BATCH: u8 = 1;
@@ -21,6 +22,7 @@ const END: u8 = 5;
 const WANTS: u8 = 6;
 const SUM: u8 = 7;
 const THERE: u8 = 8;
+const DID: u8 = 9;
 const PACKED: u8 = 10;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
@@ -112,14 +114,16 @@ impl Frame {
                 payload.extend_from_slice(&there.digest.0);
                 THERE
             }
+            Self::Did(did) => {
+                put_did(&mut payload, did);
+                DID
+            }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
                 PROBLEM
             }
             Self::End(end) => {
-                for number in [end.entries, end.failed, end.bytes] {
-                    put_number(&mut payload, number);
-                }
+                put_end(&mut payload, end);
                 END
             }
         };
@@ -151,12 +155,9 @@ impl Frame {
                 }
                 Self::There(There { name, digest: Digest(reader.exactly("a hash")?) })
             }
+            DID => Self::Did(read_did(&mut reader)?),
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
-            END => Self::End(End {
-                entries: reader.number("a count of entries")?,
-                failed: reader.number("a count of entries")?,
-                bytes: reader.number("a count of bytes")?,
-            }),
+            END => Self::End(read_end(&mut reader)?),
             kind => return Err(WireError::Kind(kind)),
         };
         reader.end()?;
@@ -174,7 +175,8 @@ pub fn most(kind: u8) -> Result<usize, WireError> {
         DONE => 2 * NUMBER,
         SUM => NUMBER + 32,
         THERE => NUMBER + MAX_NAME + 32,
-        END => 3 * NUMBER,
+        DID => 1 + NUMBER + MAX_NAME + NUMBER,
+        END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),
     })
@@ -275,6 +277,43 @@ pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
     Ok(extents)
 }
 
+fn put_did(out: &mut Vec<u8>, did: &Did) {
+    out.push(action_code(did.action));
+    put_bytes(out, did.name.as_bytes());
+    if did.action == Action::Copied {
+        put_number(out, did.bytes);
+    }
+}
+
+fn read_did(reader: &mut Reader<'_>) -> Result<Did, WireError> {
+    let code = reader.byte("what was done")?;
+    let action = Action::ALL.into_iter().find(|action| action_code(*action) == code);
+    let action = action.ok_or(WireError::Value("what was done"))?;
+    let name = read_name(reader)?;
+    let bytes = if action == Action::Copied { reader.number("a count of bytes")? } else { 0 };
+    Ok(Did { name, action, bytes })
+}
+
+fn put_end(out: &mut Vec<u8>, end: &End) {
+    let End { entries, failed, bytes, size, resumed, unchanged, removed } = *end;
+    for number in [entries, failed, bytes, size, resumed, unchanged, removed] {
+        put_number(out, number);
+    }
+}
+
+fn read_end(reader: &mut Reader<'_>) -> Result<End, WireError> {
+    let mut number = || reader.number("the counts of an end");
+    Ok(End {
+        entries: number()?,
+        failed: number()?,
+        bytes: number()?,
+        size: number()?,
+        resumed: number()?,
+        unchanged: number()?,
+        removed: number()?,
+    })
+}
+
 fn put_problem(out: &mut Vec<u8>, problem: &Problem) {
     out.push(side_code(problem.side));
     out.push(problem.reason.code());
@@ -313,6 +352,15 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
         b"" => Name::root(),
         name => Name::new(name)?,
     })
+}
+
+fn action_code(action: Action) -> u8 {
+    match action {
+        Action::Copied => 1,
+        Action::Made => 2,
+        Action::Adorned => 3,
+        Action::Removed => 4,
+    }
 }
 
 fn side_code(side: Side) -> u8 {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
+use crate::report::Action;
 use crate::testing;
 use proptest::prelude::*;
 
@@ -148,6 +149,11 @@ fn frame() -> impl Strategy<Value = Frame> {
     let problem = (about, side(), reason, any::<String>()).prop_map(|(about, side, reason, words)| {
         Frame::Problem(Problem { about, side, reason, text: Text::new(&words) })
     });
+    let action = proptest::sample::select(&Action::ALL[..]);
+    let did = (action, testing::name(), any::<u64>()).prop_map(|(action, name, bytes)| {
+        let bytes = if action == Action::Copied { bytes } else { 0 };
+        Frame::Did(Did { name, action, bytes })
+    });
     prop_oneof![
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
@@ -156,9 +162,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
             .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
+        1 => did,
         1 => problem,
     ]
 }
+
+/// The end of every stream here.
+const END: End =
+    End { entries: 1, failed: 2, bytes: u64::MAX, size: 3, resumed: 4, unchanged: 5, removed: u64::MAX };
 
 fn hello_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -176,7 +187,7 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
         }
     }
     if ended {
-        Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX }).encode(&mut bytes);
+        Frame::End(END).encode(&mut bytes);
     }
     bytes
 }
@@ -299,8 +310,11 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
     assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
     assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
-    assert_eq!(said(&[5, 31]), long(31, 30));
+    assert_eq!(said(&[5, 71]), long(71, 70));
     assert_eq!(said(&[0]), WireError::Kind(0));
+    assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::Value("what was done"));
+    assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
+    assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Short("a count of bytes"));
     assert_eq!(said(&[11]), WireError::Kind(11));
     assert_eq!(said(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
     // A chunk of three bytes that were packed to none, and to three.
@@ -357,7 +371,9 @@ fn entries_have_one_form_and_stay_inside() {
     assert_eq!(said_of(&named(0x80, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::Value("the flags of an entry"));
     assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 2, b'.', b'.']), WireError::Name(NameError::Dots));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 2, b'.', b'.']), WireError::Name(NameError::Dots));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 0]), WireError::Value("a hard link to the root"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::Value("a prefix of a name"));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
     assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
@@ -377,9 +393,9 @@ fn entries_have_one_form_and_stay_inside() {
 
 #[test]
 fn a_batch_of_too_many_is_refused() {
-    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 1, b'x'])
+    let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 0, 1, b'x'])
         .flatten()
-        .chain(std::iter::repeat_n([4, 1, 0, 1, b'x'], MAX_BATCH).flatten())
+        .chain(std::iter::repeat_n([4, 1, 0, 1, 0], MAX_BATCH).flatten())
         .collect();
     let mut bytes = hello_bytes();
     super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
@@ -496,7 +512,9 @@ fn the_example_of_the_specification_is_true() {
     Frame::Sum(Sum { file: number(4), digest }).encode(&mut written);
     let name = Name::new(*b"data.txt").expect("a name");
     Frame::There(There { name, digest }).encode(&mut written);
-    Frame::End(End { entries: 4, failed: 1, bytes: 4_101 }).encode(&mut written);
+    let name = Name::new(*b"old").expect("a name");
+    Frame::Did(Did { name, action: Action::Removed, bytes: 0 }).encode(&mut written);
+    Frame::End(End { entries: 4, failed: 1, bytes: 4_101, ..End::default() }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));
 }
@@ -511,7 +529,7 @@ proptest! {
     ) {
         let bytes = stream(&frames, true);
         let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
-        prop_assert_eq!(decoded.pop(), Some(Frame::End(End { entries: 1, failed: 2, bytes: u64::MAX })));
+        prop_assert_eq!(decoded.pop(), Some(Frame::End(END)));
         prop_assert_eq!(&decoded, &frames);
         let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.follow() } else { 0 });
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());

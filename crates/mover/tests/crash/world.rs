@@ -9,7 +9,7 @@ use numaio_mover::packing::Compress;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
-use numaio_mover::wire::TransferId;
+use numaio_mover::wire::{Did, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub struct Wish {
     pub in_place: bool,
     pub checksum: bool,
     pub manifest: bool,
+    pub by_address: bool,
+    pub tell: bool,
     pub compress: Compress,
 }
 
@@ -54,6 +56,8 @@ impl Wish {
             in_place: false,
             checksum: false,
             manifest: false,
+            by_address: false,
+            tell: false,
             compress: Compress::None,
         }
     }
@@ -68,6 +72,8 @@ impl Wish {
             delete: chance.once_in(3),
             ignore_times: !checksum && chance.once_in(8),
             in_place: chance.once_in(6),
+            by_address: chance.once_in(2),
+            tell: chance.once_in(2),
             compress: [Compress::None, Compress::Auto, Compress::Zstd][chance.below(3) as usize],
         }
     }
@@ -178,6 +184,7 @@ impl World {
             hash: wish.hash,
             policy,
             reads: 4,
+            by_address: wish.by_address,
             limit: None,
             compress: wish.compress,
             transfer: TransferId(transfer),
@@ -195,6 +202,7 @@ impl World {
             delete: wish.delete,
             filter: Filter::default(),
             rehearse: false,
+            tell: wish.tell,
             alias: None,
             in_place: wish.in_place,
             sync: wish.sync,
@@ -210,6 +218,7 @@ impl World {
     pub fn run(&mut self, wish: &Wish, crash: Option<(u64, Crash)>) -> Ended {
         let (mut source, mut sink) = self.sides(wish);
         let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut told, mut heard_of) = (Vec::new(), Vec::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
             let now = EACH * step as u32;
@@ -219,10 +228,13 @@ impl World {
                 sink.inbox.extend(to_sink);
                 source.inbox.extend(to_source);
             }
-            heard.extend(source.core.reports().iter().filter_map(there));
+            let reports = source.core.reports();
+            heard.extend(reports.iter().filter_map(there));
+            heard_of.extend(reports.into_iter().filter_map(did));
             let reports = sink.core.reports();
             failures.extend(reports.iter().filter_map(failure));
             manifest.extend(reports.iter().filter_map(there));
+            told.extend(reports.into_iter().filter_map(did));
             if sink.core.ended().is_some() && (cut || source.core.ended().is_some()) {
                 break;
             }
@@ -255,7 +267,16 @@ impl World {
         self.source.process_ends();
         self.sink.process_ends();
         let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
-        assert!(!done || cut || manifest == heard, "seed {}: both sides know it", self.seed);
+        if done && !cut {
+            assert_eq!(manifest, heard, "seed {}: both sides know it", self.seed);
+            assert_eq!(
+                heard_of,
+                if wish.tell { told } else { Vec::new() },
+                "seed {}: what is told",
+                self.seed
+            );
+            assert_eq!(count(&source.core), count(&sink.core), "seed {}: both count alike", self.seed);
+        }
         Ended { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
     }
 
@@ -340,8 +361,20 @@ fn turn_bytes(disk: &mut Disk, seconds: i64) {
 fn failure(report: &Report) -> Option<String> {
     match report {
         Report::Problem(problem) => Some(format!("{problem:?}")),
-        Report::Moved { .. } | Report::There(_) => None,
+        Report::Did(_) | Report::There(_) => None,
     }
+}
+
+fn did(report: Report) -> Option<Did> {
+    match report {
+        Report::Did(did) => Some(did),
+        _ => None,
+    }
+}
+
+/// What both sides count alike; each has problems of its own.
+fn count(core: &impl Core<Vec<u8>>) -> Totals {
+    Totals { failed: 0, sent: 0, ..core.totals() }
 }
 
 fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {

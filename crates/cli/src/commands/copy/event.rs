@@ -30,7 +30,7 @@ pub struct Change {
     pub action: String,
     /// Its name below the destination.
     pub name: String,
-    /// Bytes of data that were moved for it.
+    /// Bytes of data that were moved for it; or would be.
     pub bytes: u64,
 }
 

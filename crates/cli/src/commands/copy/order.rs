@@ -51,6 +51,8 @@ pub struct Order {
     delete: bool,
     in_place: bool,
     rehearse: bool,
+    /// Whether a user hears of everything that is done.
+    told: bool,
     hash: u8,
     fsync: u8,
     limit: Option<u64>,
@@ -100,6 +102,7 @@ impl Order {
             delete: args.delete,
             in_place: args.inplace,
             rehearse: args.dry_run,
+            told: args.dry_run || args.shown.json || args.shown.verbose,
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit,
@@ -190,6 +193,7 @@ impl Order {
             hash: self.hash().kind(),
             policy: Policy::of_blocks(),
             reads: 2 * site.threads,
+            by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
             compress: self.compress.kind(),
             accounts: self.accounts(),
@@ -223,6 +227,8 @@ impl Order {
             delete: self.delete,
             filter: filter(&self.rules)?,
             rehearse: self.rehearse,
+            // Who is asked here hears of it here.
+            tell: self.told && self.here.is_none(),
             alias,
             in_place: self.in_place,
             sync: self.sync(),

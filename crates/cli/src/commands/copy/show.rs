@@ -10,7 +10,7 @@ use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::wire::{About, Problem, Reason, Side, Text};
+use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
 use numaio_report::{progress_text, transfer_text};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -181,8 +181,8 @@ impl Show {
     fn told(&mut self, report: &Report) -> Option<String> {
         match report {
             // Most are shown to nobody.
-            Report::Moved { .. } if !self.json && !self.verbose => None,
-            Report::Moved { name, action, bytes } => {
+            Report::Did(_) if !self.json && !self.verbose => None,
+            Report::Did(Did { name, action, bytes }) => {
                 let (action, name) = (action.name().to_owned(), name.to_string());
                 Some(self.changed(Change { action, name, bytes: *bytes }))
             }

@@ -1,0 +1,39 @@
+//! What kind of storage a block device is (`Documentation/ABI/stable/sysfs-block`).
+
+use crate::locate::DeviceNumber;
+use crate::sysfs::{Sysfs, SysfsExt};
+
+/// Whether a block device says that it has a head which must be moved (`queue/rotational`). A partition has the queue of its
+/// disk; what is made of others by the device mapper says what they are. False for what is no block device.
+pub fn is_rotating(root: &dyn Sysfs, device: DeviceNumber) -> bool {
+    let DeviceNumber { major, minor } = device;
+    let Ok(path) = root.resolve(&format!("/sys/dev/block/{major}:{minor}")) else { return false };
+    let disk = path.rsplit_once('/').map_or("", |(disk, _)| disk);
+    let says = |path: &str| root.optional(&format!("{path}/queue/rotational"));
+    says(&path).or_else(|| says(disk)).is_some_and(|text| text == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    #[test]
+    fn a_disk_or_the_disk_of_a_partition_says_it() {
+        let mut tree = Tree::new();
+        for (number, path) in [
+            ("8:0", "/sys/devices/pci0000:00/ata1/block/sda"),
+            ("8:1", "/sys/devices/pci0000:00/ata1/block/sda/sda1"),
+            ("259:0", "/sys/devices/pci0000:00/nvme/nvme0n1"),
+            ("259:1", "/sys/devices/pci0000:00/nvme/nvme0n1/nvme0n1p1"),
+        ] {
+            tree.link(&format!("/sys/dev/block/{number}"), path).dir(path);
+        }
+        tree.file("/sys/devices/pci0000:00/ata1/block/sda/queue/rotational", "1\n");
+        tree.file("/sys/devices/pci0000:00/nvme/nvme0n1/queue/rotational", "0\n");
+        let says = |major, minor| is_rotating(&tree, DeviceNumber { major, minor });
+        assert_eq!([says(8, 0), says(8, 1), says(259, 0), says(259, 1)], [true, true, false, false]);
+        // tmpfs, btrfs and the like have numbers of no block device.
+        assert!(!says(0, 35));
+    }
+}
