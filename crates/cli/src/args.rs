@@ -263,7 +263,7 @@ pub struct MeasuringArgs {
     pub rounds: RoundsArgs,
 }
 
-/// What every measurement in rounds can be told.
+// What every measurement in rounds can be told. A doc comment would stand in the help of each.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Measuring")]
 pub struct RoundsArgs {
