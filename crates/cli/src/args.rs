@@ -22,6 +22,36 @@ pub struct Args {
     pub command: Command,
 }
 
+/// `numaio run` and its options alone. Those of all commands take longer to make than the kernel takes to start a program,
+/// and that program waits.
+#[derive(Debug, Parser)]
+#[command(name = "numaio")]
+pub struct Start {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    command: Starting,
+}
+
+#[derive(Debug, Subcommand)]
+enum Starting {
+    Run(crate::commands::run::RunArgs),
+}
+
+impl Start {
+    /// What was typed, if it is that; whatever is wrong with it is for [`Args`] to say.
+    pub fn typed() -> Option<Self> {
+        std::env::args_os().nth(1).filter(|command| command == "run")?;
+        Self::try_parse().ok()
+    }
+
+    /// The options.
+    pub fn run(&self) -> &crate::commands::run::RunArgs {
+        let Starting::Run(args) = &self.command;
+        args
+    }
+}
+
 const AFTER_HELP: &str = "\
 Examples:
   numaio topology                          see this machine
@@ -69,9 +99,7 @@ pub enum Color {
     Never,
 }
 
-// Options of one command only are made, those of the command that was typed: a program that run starts is not to wait.
 #[derive(Debug, Subcommand)]
-#[command(defer = true)]
 pub enum Command {
     /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
     Topology(TopologyArgs),
@@ -263,7 +291,7 @@ pub struct MeasuringArgs {
     pub rounds: RoundsArgs,
 }
 
-// What every measurement in rounds can be told. A doc comment would stand in the help of each.
+/// What every measurement in rounds can be told.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Measuring")]
 pub struct RoundsArgs {

@@ -20,8 +20,11 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
-    match commands::run(&args) {
+    let done = match args::Start::typed() {
+        Some(start) => commands::run::run(&start.common, start.run()),
+        None => commands::run(&args::Args::parse()),
+    };
+    match done {
         Ok(code) => code,
         Err(failure) => output::fail(&failure),
     }

@@ -22,7 +22,7 @@ use numaio_model::NoPlace;
 use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
 use std::path::{Path, PathBuf};
 
-// What to be near, and how. A doc comment would stand in the help of place and run, in place of what they do.
+/// What to be near, and how.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
 pub struct NearArgs {
