@@ -121,6 +121,33 @@ def numaio_ssh(run):
     return {"NUMAIO_SSH": script}
 
 
+def numaio_keys(run, path):
+    """Keys of a daemon and of its user, made once; the public ones."""
+    public = []
+    for name in ("daemon-key", "user-key"):
+        key = f"{run.scratch}/{name}"
+        made = os.path.exists(key)
+        words = [path, "keygen", *(["--public"] if made else []), key]
+        public.append(subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip())
+    return public
+
+
+def numaio_daemon(path):
+    def server(run):
+        _, user = numaio_keys(run, path)
+        settings = run.write("serve.toml", f"""listen = ["[::]:6862"]
+key = "{run.scratch}/daemon-key"
+as_root = true
+[root.to]
+path = "{run.to}"
+write = "bench"
+[user.bench]
+keys = "{user}"
+""")
+        return [path, "serve", "--config", settings], 6862
+    return server
+
+
 def rsyncd(run):
     settings = run.write("rsyncd.conf", f"use chroot = no\n[to]\npath = {run.to}\nread only = no\nuid = root\ngid = root\n")
     return ["rsync", "--daemon", "--no-detach", "--port", "8730", "--config", settings], 8730
@@ -148,6 +175,13 @@ def network(binaries):
                         f"{run.source}/", f"{run.address}:{run.to}/"]
             ways.append(Way(" ".join([name, *option]), security, [path, "ssh", "sshd"], client, sshd, numaio_ssh,
                             options=option[:1]))
+        for option, security in ((["--data-security", "none"], "plain"), ([], "TLS")):
+            def client(run, path=path, option=option):
+                daemon, _ = numaio_keys(run, path)
+                return [path, "copy", "-a", "--quiet", "--no-job", "--key", f"{run.scratch}/user-key", "--trust", daemon, *option,
+                        f"{run.source}/", f"numaio://{run.address}/to/"]
+            ways.append(Way(" ".join([name, "to a daemon", *option]), security, [path], client, numaio_daemon(path),
+                            lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=["--trust"]))
     rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
     return ways + [
         Way("rsyncd", "plain", ["rsync"],
