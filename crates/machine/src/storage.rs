@@ -3,14 +3,22 @@
 use crate::locate::DeviceNumber;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Whether a block device says that it has a head which must be moved (`queue/rotational`). A partition has the queue of its
-/// disk; what is made of others by the device mapper says what they are. False for what is no block device.
+/// Where a block device is (`Documentation/ABI/testing/sysfs-dev`); none for what is no block device.
+pub fn place(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
+    root.resolve(&format!("/sys/dev/block/{device}")).ok()
+}
+
+/// A number that the queue of a block device tells. A partition has the queue of its disk.
+pub fn of_queue(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
+    let place = place(root, device)?;
+    let disk = place.rsplit_once('/').map_or("", |(disk, _)| disk);
+    [&place, disk].iter().find_map(|place| root.value(&format!("{place}/queue/{attribute}")).ok())
+}
+
+/// Whether a block device says that it has a head which must be moved (`queue/rotational`). What is made of others by the
+/// device mapper says what they are. False for what is no block device.
 pub fn is_rotating(root: &dyn Sysfs, device: DeviceNumber) -> bool {
-    let DeviceNumber { major, minor } = device;
-    let Ok(path) = root.resolve(&format!("/sys/dev/block/{major}:{minor}")) else { return false };
-    let disk = path.rsplit_once('/').map_or("", |(disk, _)| disk);
-    let says = |path: &str| root.optional(&format!("{path}/queue/rotational"));
-    says(&path).or_else(|| says(disk)).is_some_and(|text| text == "1")
+    of_queue(root, device, "rotational") == Some(1)
 }
 
 #[cfg(test)]

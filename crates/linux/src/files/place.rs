@@ -1,7 +1,7 @@
 //! Where files lie on their devices (`Documentation/filesystems/fiemap.rst`).
 
 use super::Roots;
-use numaio_machine::locate::DeviceNumber;
+use crate::io::device_number;
 use numaio_machine::storage::is_rotating;
 use numaio_machine::sysfs::Sysfs;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -32,10 +32,7 @@ struct FirstExtent {
 impl Roots {
     /// Whether any root lies on a disk with a head, by what `sysfs` says of the device of its file system.
     pub fn is_rotating(&self, sysfs: &dyn Sysfs) -> bool {
-        let device = |root: &OwnedFd| {
-            let number = rustix::fs::fstat(root).ok()?.st_dev;
-            Some(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
-        };
+        let device = |root: &OwnedFd| Some(device_number(rustix::fs::fstat(root).ok()?.st_dev));
         self.roots.iter().filter_map(device).any(|device| is_rotating(sysfs, device))
     }
 }

@@ -6,7 +6,7 @@ mod plain;
 mod target;
 mod uring;
 
-pub use target::{facts, is_memory, mounted_as, Facts};
+pub use target::{device_number, facts, is_memory, mounted_as, Facts};
 
 use super::claim;
 use super::streams::{self, Lane};

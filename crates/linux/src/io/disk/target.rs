@@ -1,6 +1,8 @@
 //! What a disk or a file is: its size, its sectors, who uses it.
 
+use numaio_machine::locate::DeviceNumber;
 use numaio_machine::probe::ProbeError;
+use numaio_machine::storage;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use numaio_machine::workload::{DiskPath, IoWorkload};
 use rustix::fs::{FileType, FsWord, Mode, OFlags};
@@ -43,7 +45,7 @@ pub fn facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<Facts, Errno> {
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let told = is_device.then(|| rustix::fs::ioctl_blksszget(file).ok()).flatten().map(u64::from);
-    let sector = told.or_else(|| sector_of(root, &root.resolve(&of_number(&number_of(number))).ok()?));
+    let sector = told.or_else(|| storage::of_queue(root, device_number(number), "logical_block_size"));
     // A directory has a length of its own kind, and no content that could be streamed.
     let bytes = match (is_device, FileType::from_raw_mode(stat.st_mode)) {
         (true, _) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?,
@@ -87,25 +89,15 @@ impl Facts {
     }
 }
 
-fn number_of(device: u64) -> String {
-    format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
-}
-
-/// `Documentation/ABI/testing/sysfs-dev`
-fn of_number(device: &str) -> String {
-    format!("/sys/dev/block/{device}")
-}
-
-/// `queue/logical_block_size` of a disk, or of the one that a partition is of (Documentation/ABI/stable/sysfs-block).
-fn sector_of(root: &dyn Sysfs, place: &str) -> Option<u64> {
-    let parent = place.rsplit_once('/').map_or("", |(parent, _)| parent);
-    [place, parent].iter().find_map(|place| root.value(&format!("{place}/queue/logical_block_size")).ok())
+/// The two parts of a device's number, as stat(2) gives it.
+pub fn device_number(device: u64) -> DeviceNumber {
+    DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) }
 }
 
 /// How a block device or a partition of it is used, if the kernel's files tell: mounts
 /// (`Documentation/filesystems/proc.rst`, mountinfo), swap (proc_swaps(5)), and holders such as volumes and RAID.
 pub fn mounted_as(root: &dyn Sysfs, device: u64) -> Option<String> {
-    let place = root.resolve(&of_number(&number_of(device))).ok()?;
+    let place = storage::place(root, device_number(device))?;
     let own = place.rsplit('/').next()?.to_owned();
     let is_partition = |name: &String| root.optional(&format!("{place}/{name}/partition")).is_some();
     let partitions = root.list(&place).unwrap_or_default().into_iter().filter(is_partition);
