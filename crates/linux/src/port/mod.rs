@@ -24,7 +24,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use work::Work;
+use work::{Task, Work};
 
 /// What a port is made of.
 #[derive(Debug)]
@@ -110,11 +110,11 @@ impl FilePort {
                 // A thread that may not run there runs elsewhere: slower, and not wrong.
                 mask.into_iter().for_each(|mask| drop(mask.apply()));
                 let own = Own::default();
-                while let Some(mut task) = work.next(number) {
-                    let (begun, began) = (task.begun(), Instant::now());
-                    let outcome = own.run(task.operation, |operation| roots.run(operation, || pool.take()));
-                    work.ended(number, begun, began.elapsed());
-                    if done.send(Event::Done(task.ticket, outcome)).is_err() {
+                while let Some(Task { ticket, operation, claim }) = work.next(number) {
+                    let began = Instant::now();
+                    let outcome = own.run(operation, |operation| roots.run(operation, || pool.take()));
+                    work.ended(number, claim, began.elapsed());
+                    if done.send(Event::Done(ticket, outcome)).is_err() {
                         return;
                     }
                 }

@@ -42,14 +42,15 @@ pub(super) struct Work {
 pub(super) struct Task {
     pub ticket: Ticket,
     pub operation: Operation<Slab>,
-    owner: Option<usize>,
-    alone: Option<FilePath>,
+    pub claim: Claim,
 }
 
-/// What is to be told of a task when it is done.
+/// What a task claims while it runs; to be given back when it is done.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct Claim {
+    /// The crew whose work it is; none if it is anybody's.
     owner: Option<usize>,
+    /// The file in which nobody else is to be.
     alone: Option<FilePath>,
 }
 
@@ -100,7 +101,7 @@ impl Work {
     pub fn add(&self, ticket: Ticket, operation: Operation<Slab>, alone: Option<FilePath>) {
         let mut queue = self.queue();
         let owner = queue.owner(&operation);
-        queue.waiting.push_back(Task { ticket, operation, owner, alone });
+        queue.waiting.push_back(Task { ticket, operation, claim: Claim { owner, alone } });
         drop(queue);
         // Who wakes may leave it to the crew that it belongs to.
         match owner {
@@ -130,15 +131,15 @@ impl Work {
     }
 
     /// Notes what a thread of a crew took for something.
-    pub fn ended(&self, crew: usize, begun: Begun, time: Duration) {
-        if begun.owner.is_none() && begun.alone.is_none() {
+    pub fn ended(&self, crew: usize, claim: Claim, time: Duration) {
+        if claim.owner.is_none() && claim.alone.is_none() {
             return;
         }
         let mut queue = self.queue();
-        if let Some(file) = begun.alone {
+        if let Some(file) = claim.alone {
             queue.taken.retain(|taken| *taken != file);
         }
-        let Some(owner) = begun.owner else { return };
+        let Some(owner) = claim.owner else { return };
         let took = queue.crews.get_mut(crew).and_then(|place| place.took.get_mut(owner));
         if let Some(took) = took {
             // The newer half counts, so that a device that turns slow is seen.
@@ -163,13 +164,6 @@ impl Work {
     }
 }
 
-impl Task {
-    /// To be given back when it is done.
-    pub fn begun(&mut self) -> Begun {
-        Begun { owner: self.owner, alone: self.alone.take() }
-    }
-}
-
 impl Queue {
     /// The crew beside whose buffers the data lies.
     fn owner(&self, operation: &Operation<Slab>) -> Option<usize> {
@@ -181,20 +175,20 @@ impl Queue {
     /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
     fn take(&mut self, crew: usize) -> Option<Task> {
         let mut first = self.waiting.iter().take(LOOK_AHEAD);
-        let is_free = |task: &Task| task.alone.as_ref().is_none_or(|file| !self.taken.contains(file));
-        let own = first.position(|task| task.owner.is_none_or(|owner| owner == crew) && is_free(task));
+        let is_free = |task: &Task| task.claim.alone.as_ref().is_none_or(|file| !self.taken.contains(file));
+        let own = first.position(|task| task.claim.owner.is_none_or(|owner| owner == crew) && is_free(task));
         let chosen = own.or_else(|| {
             let from = (self.share)(&self.loads(crew), crew)?;
-            self.waiting.iter().position(|task| task.owner == Some(from) && is_free(task))
+            self.waiting.iter().position(|task| task.claim.owner == Some(from) && is_free(task))
         })?;
         let task = self.waiting.remove(chosen)?;
-        self.taken.extend(task.alone.clone());
+        self.taken.extend(task.claim.alone.clone());
         Some(task)
     }
 
     fn loads(&self, idle: usize) -> Vec<Load> {
         let mut waiting = vec![0; self.crews.len()];
-        self.waiting.iter().filter_map(|task| task.owner).for_each(|owner| waiting[owner] += 1);
+        self.waiting.iter().filter_map(|task| task.claim.owner).for_each(|owner| waiting[owner] += 1);
         let load = |(index, crew): (usize, &Place)| Load {
             waiting: waiting[index],
             per_second: crew.took[index].per_second().map(|rate| rate * crew.threads as f64),
@@ -226,8 +220,8 @@ mod tests {
         }
     }
 
-    fn of(owner: usize) -> Begun {
-        Begun { owner: Some(owner), alone: None }
+    fn of(owner: usize) -> Claim {
+        Claim { owner: Some(owner), alone: None }
     }
 
     fn tickets(work: &Work, crew: usize, count: usize) -> Vec<Ticket> {
@@ -283,9 +277,9 @@ mod tests {
         for (ticket, file) in files.into_iter().enumerate() {
             work.add(ticket as u64, write(&crew.pool), file);
         }
-        let mut first = work.queue().take(0).expect("a task");
+        let first = work.queue().take(0).expect("a task");
         assert_eq!((first.ticket, tickets(&work, 0, 5)), (0, vec![2, 3]));
-        work.ended(0, first.begun(), SECOND);
+        work.ended(0, first.claim, SECOND);
         assert_eq!(tickets(&work, 0, 5), [1]);
     }
 
