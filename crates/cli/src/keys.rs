@@ -62,8 +62,7 @@ pub fn make(path: &Path) -> Result<PublicKey, Failure> {
     let key = PrivateKey::fresh().map_err(Failure::new)?;
     let public = public(&key)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| failure::unwritten(folder, &error))?;
+        make_private(folder)?;
     }
     let text =
         format!("# Whoever has this is you. The public half, for others:\n# {public}\n{}\n", key.text());
@@ -119,11 +118,16 @@ impl Known {
         }
         self.text.push_str(&format!("{host} {key}\n"));
         if let Some(folder) = self.path.parent() {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|error| failure::unwritten(folder, &error))?;
+            make_private(folder)?;
         }
         store::write_file(&self.path, self.text.as_bytes())
     }
+}
+
+/// Makes a folder, if it is not there, that is its owner's alone.
+fn make_private(folder: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| failure::unwritten(folder, &error))
 }
 
 /// Lines that say something, with their numbers.
