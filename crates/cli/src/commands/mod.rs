@@ -66,6 +66,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
+/// A line of JSON, for another numaio.
+fn json_line(what: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(what).map(|line| line + "\n")
+}
+
 /// A document as JSON for people and programs.
 fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string_pretty(document).map_err(Failure::new)?;

@@ -1,5 +1,6 @@
 //! What a transfer tells programs: a line of JSON for everything that happens.
 
+use crate::commands::json_line;
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
 use numaio_schema::{JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
@@ -49,9 +50,7 @@ impl Event {
     /// The line.
     pub fn line(&self) -> String {
         // A struct of texts and numbers has no way to fail.
-        let mut line = serde_json::to_string(self).unwrap_or_default();
-        line.push('\n');
-        line
+        json_line(self).unwrap_or_default()
     }
 }
 

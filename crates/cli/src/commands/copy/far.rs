@@ -4,14 +4,15 @@ use super::address::Address;
 use super::bootstrap;
 use super::channel::{Lookup, Opened};
 use super::ends::Host;
-use super::peer::{Answer, LONGEST_LINE};
+use super::peer::{hear, Answer};
 use super::{daemon, CopyArgs};
+use crate::commands::json_line;
 use crate::failure::Failure;
 use crate::ssh::{self, Started};
 use numaio_linux::port::net::control::Carrier;
 use numaio_mover::wire::Side;
 use serde::Serialize;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
 /// How long the other side may take to end when we are done.
@@ -96,17 +97,14 @@ impl<'a> Way<'a> {
 impl Reached {
     /// A line for the other side. Who cannot take it says why by its exit status.
     pub fn say(&mut self, what: &impl Serialize) -> Result<(), Failure> {
-        let mut line = serde_json::to_string(what).map_err(Failure::new)?;
-        line.push('\n');
+        let line = json_line(what).map_err(Failure::new)?;
         let _ = self.to.write_all(line.as_bytes());
         Ok(())
     }
 
     /// What it answers to being asked for a transfer; none if it is no numaio, or gone.
     pub fn answer(&mut self) -> Option<Answer> {
-        let mut line = String::new();
-        let _ = self.from.by_ref().take(LONGEST_LINE).read_line(&mut line);
-        serde_json::from_str(&line).ok()
+        hear(&mut self.from).ok()
     }
 
     /// Why there was no answer.

@@ -6,6 +6,7 @@ use super::channel::{directed, open, Choice, Offer, Opened};
 use super::far::{From, To};
 use super::guarded::Guarded;
 use super::order::{Order, VERSION};
+use crate::commands::json_line;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
@@ -25,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest order, and longest answer to one.
-pub const LONGEST_LINE: u64 = 16 << 20;
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// How long a transfer may go on when the one who asked for it has closed the control channel: at the end of a transfer
 /// that overtakes the last packets.
@@ -78,9 +79,7 @@ impl Ask {
             Self::Source(order) | Self::Sink(order, _) => order,
         }
     }
-}
 
-impl Ask {
     /// The side that a peer is to be.
     pub fn side(&self) -> Side {
         match self {
@@ -160,8 +159,7 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
 
 /// What is asked for, and may be.
 fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure> {
-    let mut call: Call = streams
-        .hear()
+    let mut call: Call = hear(&mut streams.from)
         .map_err(|error| Failure::new(format!("this is not what numaio copy asks for: {error}")))?;
     let theirs = call.ask.order().numaio_copy;
     if theirs != VERSION {
@@ -173,17 +171,16 @@ fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure>
     Ok(call)
 }
 
-impl Streams {
-    /// One line of the other side.
-    fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
-        let mut line = String::new();
-        self.from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
-        Ok(serde_json::from_str(&line)?)
-    }
+/// One line of the other side.
+pub fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
+    let mut line = String::new();
+    from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
 
+impl Streams {
     fn answer(&mut self, answer: &Answer) -> Result<(), Failure> {
-        let mut line = serde_json::to_string(answer).map_err(Failure::new)?;
-        line.push('\n');
+        let line = json_line(answer).map_err(Failure::new)?;
         self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(Failure::new)
     }
 
@@ -214,7 +211,7 @@ impl Way {
         if offer.is_none() {
             return Ok(Self::Streams(streams));
         }
-        match (streams.hear(), door) {
+        match (hear(&mut streams.from), door) {
             (Ok(Choice::Tunnel), _) => Ok(Self::Streams(streams)),
             (Ok(Choice::Lanes), Some(door)) => Ok(Self::Lanes(door, streams)),
             (Ok(Choice::Lanes), None) => Err(Failure::new("there is no door for data connections")),

@@ -1,5 +1,6 @@
 //! What a daemon and its sessions say to each other: one line of JSON each, over a socket that is the session's standard input.
 
+use crate::commands::json_line;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,9 +31,7 @@ pub const LONGEST_REQUEST: usize = 4 << 10;
 
 /// Says a line.
 pub fn say(mut to: &UnixStream, what: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_string(what)?;
-    line.push('\n');
-    to.write_all(line.as_bytes())
+    to.write_all(json_line(what)?.as_bytes())
 }
 
 /// Hears a line of at most so many bytes, within so long; none if the other side has ended.
