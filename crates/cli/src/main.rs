@@ -19,6 +19,10 @@ mod store;
 use clap::Parser;
 use std::process::ExitCode;
 
+/// musl's own maps and unmaps memory for much that is small, and keeps threads waiting for each other.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let done = match args::Start::typed() {
         Some(start) => commands::run::run(&start.common, start.run()),
