@@ -59,6 +59,7 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
         crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }],
         pool,
         share: |_, _| None,
+        sparing: false,
     };
     let from = theirs.try_clone().expect("a socket");
     let ends = Ends { from: Box::new(from), to: Box::new(theirs) };

@@ -8,7 +8,7 @@
 //! answers by how many of them a source may have under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
-use super::net::Lane;
+use super::net::{least_round_trip, Lane};
 use super::pool::{Pool, Slab};
 use numaio_machine::port::{Event, Packet};
 use std::fmt;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// How long what was sent may take to go out when a side is at its end.
 const LAST: Duration = Duration::from_secs(10);
+
+/// A round trip that is shorter is that of a machine room.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// Connections to the other side.
 #[derive(Debug)]
@@ -72,8 +75,14 @@ impl Turns {
 }
 
 impl LanesLink {
-    pub fn new(lanes: Lanes, events: Sender<Event<Slab>>, pool: &Arc<Pool>) -> io::Result<Self> {
-        let Lanes { from, to } = lanes;
+    /// Connections of `lanes`, of which fewer are written to where that is better, if it is to be `sparing`.
+    pub fn new(
+        lanes: Lanes,
+        sparing: bool,
+        events: Sender<Event<Slab>>,
+        pool: &Arc<Pool>,
+    ) -> io::Result<Self> {
+        let Lanes { from, mut to } = lanes;
         if from.is_empty() || to.is_empty() || from.len() >= pool.count() {
             return Err(io::Error::other(
                 "there are too few buffers for so many connections, or no connections",
@@ -90,10 +99,14 @@ impl LanesLink {
         let ((packets, queue), (said, over)) = (channel(), channel());
         let link = Self { packets: Some(packets), over, shared };
         let queue = Arc::new(Mutex::new((0, queue)));
+        let mut unused = to.split_off(if sparing { enough(&to) } else { to.len() });
         for (index, mut lane) in to.into_iter().enumerate() {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
+            let mut unused = std::mem::take(&mut unused);
             Builder::new().name(format!("lane out {index}")).spawn(move || {
-                if let Err(error) = write_lane(&mut *lane, &queue, &shared.events) {
+                let written = write_lane(&mut *lane, &queue, &shared.events);
+                let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
+                if let Err(error) = closed {
                     shared.end(&words(&error));
                 }
                 drop(said);
@@ -180,6 +193,19 @@ impl Shared {
         if is_last {
             self.end(&LinkError::Closed.to_string());
         }
+    }
+}
+
+/// How many connections are enough: all, where the way is long and one that loses a packet stands still for a while. On a
+/// short way no more than there are CPUs for, at both ends of which each takes up most of one.
+fn enough(lanes: &[Box<dyn Lane>]) -> usize {
+    let round_trip = lanes.iter().filter_map(|lane| least_round_trip(lane.socket())).min();
+    let is_short = round_trip.is_some_and(|time| time < SHORT);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if is_short {
+        lanes.len().min(cpus.div_ceil(2))
+    } else {
+        lanes.len()
     }
 }
 

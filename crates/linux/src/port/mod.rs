@@ -37,6 +37,8 @@ pub struct Setting {
     pub pool: Arc<Pool>,
     /// Which crew helps which.
     pub share: Share,
+    /// Whether fewer connections are written to than there are, where that is better.
+    pub sparing: bool,
 }
 
 /// Threads in one place.
@@ -88,7 +90,7 @@ impl FilePort {
     /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
     pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
         let (to_us, from_us) = channel();
-        let link = LanesLink::new(lanes, to_us.clone(), &setting.pool)?;
+        let link = LanesLink::new(lanes, setting.sparing, to_us.clone(), &setting.pool)?;
         Self::new(setting, (to_us, from_us), Link::Lanes(link))
     }
 

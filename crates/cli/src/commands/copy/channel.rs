@@ -92,7 +92,7 @@ impl Ours {
             DataSecurity::Tls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams: args.streams.min(most_streams).max(1), half })
+        Ok(Self { streams: args.streams().0.min(most_streams).max(1), half })
     }
 
     /// To be told through ssh.

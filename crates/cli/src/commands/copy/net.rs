@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// One connection is for what the sink says.
 const MOST_STREAMS: i64 = MOST_LANES as i64 - 1;
+/// Connections for data that there are, if nobody says how many.
+const STREAMS: u16 = 4;
 
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "To and from another host")]
@@ -21,9 +23,9 @@ pub struct NetArgs {
     /// through ssh; without it any port that is free, and ssh where that cannot be reached
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     pub data_port: Option<(u16, u16)>,
-    /// TCP connections for data
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
-    pub streams: u16,
+    /// TCP connections for data; else four, or one for two CPUs if that is less and the way is short
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
+    streams: Option<u16>,
     /// Your key for daemons, if it is not ~/.config/numaio/key; numaio keygen makes one
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
@@ -36,6 +38,11 @@ pub struct NetArgs {
 }
 
 impl NetArgs {
+    /// Connections for data, and whether all of them are to be used: then somebody said how many.
+    pub fn streams(&self) -> (u16, bool) {
+        (self.streams.unwrap_or(STREAMS), self.streams.is_some())
+    }
+
     /// How long to try to go on after the connection was lost.
     pub fn retry(&self) -> Duration {
         Duration::from_secs(self.retry.into())

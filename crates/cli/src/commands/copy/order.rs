@@ -61,6 +61,12 @@ pub struct Order {
     pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
+    /// Connections for data.
+    #[serde(default)]
+    pub streams: u16,
+    /// Whether the source uses fewer of them where that is better; an older numaio uses all.
+    #[serde(default)]
+    pub sparing: bool,
     transfer: [u8; 16],
     /// What the other side is not told; none there.
     #[serde(skip)]
@@ -85,6 +91,7 @@ impl Order {
         filter(&rules)?;
         let far = from.iter().any(|end| end.host.is_some());
         let list = |path: &PathBuf| Listed::read(path, args.from0, far);
+        let (streams, all_of_them) = args.net.streams();
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
@@ -109,6 +116,8 @@ impl Order {
             compress: args.how.compress,
             placement: args.how.placement,
             threads: args.how.threads,
+            streams,
+            sparing: !all_of_them,
             transfer: random::bytes()
                 .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
             here: Some(Here {

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
+use numaio_linux::port::net::MOST_LANES;
 use numaio_linux::port::{Crew, Load, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
@@ -24,8 +25,10 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Buffers of a side, of a block each: 64 MiB.
-const BUFFERS: usize = 64;
+/// Buffers of a block for each thread of a side, and for all of them at the most (64 MiB): one in use, and some on their way.
+/// Buffers that are not needed cost time, too: the kernel clears their pages.
+const EACH: usize = 6;
+const MOST: usize = 64;
 
 /// What a side of a transfer runs on.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub struct Site {
     pub roots: Roots,
     pub threads: usize,
     crews: Vec<Crew>,
+    sparing: bool,
 }
 
 /// Threads in one place, and their buffers.
@@ -60,7 +64,7 @@ impl Site {
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let placed = placed(&paths, side, order)?;
         let threads = placed.crews.iter().map(|crew| crew.threads).sum();
-        let crews: Vec<Crew> = placed.crews.iter().map(|crew| crew.set_up(threads)).collect();
+        let crews: Vec<Crew> = placed.crews.iter().map(|crew| crew.set_up(threads, order.streams)).collect();
         if let Some(here) = &order.here {
             placed.notes.iter().for_each(|note| output::remark(&here.common, note));
             match here.shown {
@@ -69,13 +73,13 @@ impl Site {
                 _ => {}
             }
         }
-        Ok(Self { roots, threads, crews })
+        Ok(Self { roots, threads, crews, sparing: order.sparing })
     }
 
     pub fn setting(self) -> Setting {
         let most = self.crews.iter().max_by_key(|crew| crew.threads);
-        let pool = most.map_or_else(|| Pool::new(BUFFERS), |crew| crew.pool.clone());
-        Setting { roots: self.roots, crews: self.crews, pool, share }
+        let pool = most.map_or_else(|| Pool::new(MOST), |crew| crew.pool.clone());
+        Setting { roots: self.roots, crews: self.crews, pool, share, sparing: self.sparing }
     }
 }
 
@@ -99,10 +103,12 @@ fn share(loads: &[Load], idle: usize) -> Option<usize> {
 }
 
 impl Crewed {
-    /// Gives the crew its part of the buffers: of `threads` in all.
-    fn set_up(&self, threads: usize) -> Crew {
-        // One for each thread at work, and some on their way.
-        let count = (BUFFERS * self.threads / threads.max(1)).max(self.threads + 2);
+    /// Gives the crew its part of the buffers: of `threads` in all, and one more for each connection, which may hold one
+    /// back.
+    fn set_up(&self, threads: usize, streams: u16) -> Crew {
+        let all = (EACH * threads).min(MOST);
+        let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
+        let count = part + usize::from(streams).min(MOST_LANES);
         let bound = self.node.and_then(|node| {
             let root = Root::live().ok()?;
             Pool::on(&root, None, node, count).ok()

@@ -15,12 +15,14 @@ mod records;
 mod tests;
 mod timed;
 mod tls;
+mod way;
 
 pub use connect::connect;
 pub use door::Door;
 pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use tls::Keys;
+pub(super) use way::least_round_trip;
 
 use rustix::net::sockopt;
 use std::fmt;
