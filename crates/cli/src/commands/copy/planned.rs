@@ -88,7 +88,7 @@ impl Planned {
                 free
             }
         };
-        (threads.into_keys().map(place).collect(), note)
+        (threads.into_keys().map(place).filter(|cpus| !cpus.is_empty()).collect(), note)
     }
 
     /// CPUs of a node that the plan has a use for.
