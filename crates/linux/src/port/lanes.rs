@@ -2,10 +2,11 @@
 //! over in the order of the numbers.
 //!
 //! In front of a packet stands its number, in eight bytes, the highest first. A thread for each connection takes packets
-//! from one queue, and a thread for each reads. A reader whose packet is not in turn yet waits with it, so it holds
-//! one buffer at most: the pool must have more buffers than there are connections, or the packet that is in turn might
-//! get none. The queue has no limit of its own: what has data is bounded by the buffers of the pool, and entries and
-//! answers by how many of them a source may have under way.
+//! from one queue, and a thread for each reads. A packet that is not in turn yet is put aside, so that its connection does not
+//! stand still for a slower one; for that up to half of the buffers are used that connections leave. If there is no room a reader
+//! waits with its packet: so the pool must have more buffers than there are connections, or the packet that is in turn
+//! might get none. The queue has no limit of its own: what has data is bounded by the buffers of the pool, and entries
+//! and answers by how many of them a source may have under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
 use super::net::{least_round_trip, Lane};
@@ -14,6 +15,7 @@ use super::settle;
 use crate::affinity::Mask;
 use numaio_machine::port::{Event, Packet};
 use numaio_machine::set::CpuSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -73,7 +75,11 @@ struct Shared {
 struct Turns {
     /// The number of the packet that is handed over next.
     next: u64,
-    /// Numbers of packets that readers wait with.
+    /// Packets that came before their turn, by number.
+    aside: BTreeMap<u64, Packet<Slab>>,
+    /// How many of these there may be.
+    most: usize,
+    /// Numbers of packets that readers wait with, as there is no room for them.
     held: Vec<u64>,
     /// Connections that packets may still come from.
     open: usize,
@@ -82,9 +88,15 @@ struct Turns {
 }
 
 impl Turns {
-    /// Whether the packet that is in turn can come no more, as all wait for it.
+    /// Whether the packet that is in turn can come no more, as all wait for it or have ended.
     fn is_stuck(&self) -> bool {
-        self.held.len() == self.open && !self.held.is_empty() && !self.held.contains(&self.next)
+        let waits = !self.held.is_empty() || !self.aside.is_empty();
+        waits && self.held.len() == self.open && !self.held.contains(&self.next)
+    }
+
+    /// Whether a packet came before.
+    fn had(&self, number: u64) -> bool {
+        number < self.next || self.aside.contains_key(&number)
     }
 }
 
@@ -105,7 +117,8 @@ impl LanesLink {
             ));
         }
         let sockets = from.iter().chain(&to).map(|lane| lane.socket().try_clone());
-        let turns = Turns { next: 0, held: Vec::new(), open: from.len(), over: false };
+        let (aside, most) = (BTreeMap::new(), (pool.count() - from.len()) / 2);
+        let turns = Turns { next: 0, aside, most, held: Vec::new(), open: from.len(), over: false };
         let shared = Arc::new(Shared {
             sockets: sockets.collect::<io::Result<_>>()?,
             events,
@@ -179,26 +192,32 @@ impl Shared {
     fn hand_over(&self, number: u64, packet: Packet<Slab>) -> Result<bool, LinkError> {
         let mut turns = self.turns();
         turns.held.push(number);
-        loop {
-            if turns.over {
-                return Ok(false);
-            }
-            if number < turns.next {
+        while !turns.over && number != turns.next {
+            if turns.had(number) {
                 return Err(LinkError::Order(number));
             }
-            if number == turns.next {
-                turns.next += 1;
+            if turns.aside.len() < turns.most {
                 turns.held.retain(|held| *held != number);
-                // Within the lock, so that the next one comes behind it.
-                let heard = self.events.send(Event::Received(packet)).is_ok();
-                self.changed.notify_all();
-                return Ok(heard);
+                turns.aside.insert(number, packet);
+                return Ok(true);
             }
             if turns.is_stuck() {
                 return Err(LinkError::Order(turns.next));
             }
             turns = self.changed.wait(turns).unwrap_or_else(PoisonError::into_inner);
         }
+        turns.held.retain(|held| *held != number);
+        let mut in_turn = (!turns.over).then_some(packet);
+        let mut heard = false;
+        while let Some(packet) = in_turn {
+            // Within the lock, so that the next one comes behind it.
+            heard = self.events.send(Event::Received(packet)).is_ok();
+            turns.next += 1;
+            let next = turns.next;
+            in_turn = turns.aside.remove(&next);
+        }
+        self.changed.notify_all();
+        Ok(heard)
     }
 
     /// A connection ended in order.
@@ -206,11 +225,12 @@ impl Shared {
         let mut turns = self.turns();
         turns.open -= 1;
         let is_last = turns.open == 0;
+        let why = if turns.is_stuck() { LinkError::Order(turns.next) } else { LinkError::Closed };
         drop(turns);
         // Others may wait for a packet that does not come any more.
         self.changed.notify_all();
         if is_last {
-            self.end(&LinkError::Closed.to_string());
+            self.end(&why.to_string());
         }
     }
 }
