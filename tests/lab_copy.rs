@@ -1,4 +1,4 @@
-//! `numaio copy --plan` on an emulated machine: threads and pages are the witnesses.
+//! Where `numaio copy` runs on an emulated machine: threads and pages are the witnesses.
 
 #[path = "support/lab.rs"]
 mod support;
@@ -62,4 +62,91 @@ fn threads_and_pages_of_a_copy_are_where_the_plan_says() {
     let crew = &event["crews"][0];
     assert_eq!((&crew["threads"], &crew["cpus"]), (&1.into(), &"2".into()), "{event}");
     assert_eq!(crew["buffers_on"], 1, "{event}");
+}
+
+/// Another host behind the network card of node 1: a network namespace on a bridge, of which the card is a port. The files
+/// are on the disk of node 0. `look NAME CPUS OPTION...` copies them there slowly until connections run on those CPUs, and
+/// notes where the threads run.
+const FAR: &str = r#"
+mkdir /data; mke2fs /dev/nvme0n1 >/dev/null; mount -t ext4 /dev/nvme0n1 /data || exit 1
+dd if=/dev/zero of=/data/from bs=1M count=32 2>/dev/null
+unshare -n sleep 1000 & far=$!
+while [ "$(readlink /proc/$far/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+brctl addbr br0; brctl addif br0 eth0
+ip link add v0 type veth; brctl addif br0 v0; ip link set veth0 netns $far
+for up in eth0 v0 br0; do ip link set $up up; done
+ip addr add 10.1.0.1/24 dev br0
+nsenter -t $far -n ip addr add 10.1.0.2/24 dev veth0; nsenter -t $far -n ip link set veth0 up
+cat >/tmp/ssh <<END
+#!/bin/sh
+[ "\$1" = -G ] && { echo hostname 10.1.0.2; exit; }
+while [ "\$1" != -- ]; do shift; done
+shift 2
+exec nsenter -t $far -n sh -c "\$*"
+END
+chmod +x /tmp/ssh; export NUMAIO_SSH=/tmp/ssh
+look() {
+    name=$1 cpus=$2; shift 2
+    numaio copy --json --no-job --bwlimit 512K --streams 2 --data-port 4000-4009 "$@" /data/from far:/tmp/$name >/out/$name.events &
+    copy=$!
+    for try in $(seq 60); do
+        sleep 1
+        for task in /proc/$copy/task/*; do
+            echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
+        done >/out/$name.threads 2>/dev/null
+        [ $(grep -c "^lane .* $cpus$" /out/$name.threads) = 3 ] && break
+    done
+    kill $copy; wait $copy
+    true
+}
+look none 0-3 --placement none
+look local 2-3
+numaio plan --file /out/problem.toml --json >/out/plan.json
+look plan 1 --plan /out/plan.json
+numaio model --quiet --device nvme0n1 --pause-balancing >/dev/null
+numaio run --quiet --near file:/data/from --direction read -- grep Cpus_allowed_list /proc/self/status >/out/near
+look model 2-3 --placement model
+"#;
+
+/// Where the threads of a look run whose names begin so.
+fn run_on(threads: &str, name: &str) -> Vec<String> {
+    let of_name = threads.lines().filter(|line| line.starts_with(name));
+    let mut cpus: Vec<String> =
+        of_name.filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect();
+    cpus.dedup();
+    cpus
+}
+
+#[test]
+fn threads_of_connections_are_on_the_node_of_the_network() {
+    let Some(lab) = Lab::open("threads_of_connections_are_on_the_node_of_the_network") else { return };
+    let folder = Folder::new("copy-net");
+    // Through the memory of node 0, beside the storage and not beside the card.
+    let problem = PROBLEM
+        .replace("memory_node = 1", "memory_node = 0")
+        .replace(r#""disk""#, r#""nvme0n1""#)
+        .replace(r#""net", node = 0"#, r#""eth0", node = 1"#)
+        .replace("network_ways = [{ device_node = 0", "network_ways = [{ device_node = 1");
+    let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{FAR}");
+    let modules = ["crc32c_generic", "ext4", "bridge", "veth"];
+    let output = lab.run_with(&modules, "uniform-2n", &folder.0, &["sh", "-c", &script]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
+    let near = text("near").split_whitespace().last().map(str::to_owned).expect("CPUs");
+    for (name, files, by, lanes, network_by) in [
+        ("none", "0-3", "the kernel", "0-3", None),
+        ("local", "0-1", "the storage's node", "2-3", Some("the network's node")),
+        ("plan", "0", "the plan", "1", Some("the plan")),
+        ("model", &near, "the model", "2-3", Some("the network's node")),
+    ] {
+        let threads = text(&format!("{name}.threads"));
+        assert_eq!(run_on(&threads, "files "), [files], "{name}: {threads}");
+        assert_eq!(run_on(&threads, "lane "), [lanes], "{name}: {threads}");
+        let events = text(&format!("{name}.events"));
+        let event = events.lines().find(|line| line.contains("placement")).expect("an event");
+        let event: serde_json::Value = serde_json::from_str(event).expect("an event");
+        let cpus: Vec<&str> = network_by.map(|_| lanes).into_iter().collect();
+        let told = serde_json::json!({"by": network_by.unwrap_or("the kernel"), "cpus": cpus});
+        assert_eq!((&event["by"], &event["network"]), (&by.into(), &told), "{name}: {event}");
+    }
 }

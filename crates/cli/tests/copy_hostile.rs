@@ -60,6 +60,7 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
         pool,
         share: |_, _| None,
         sparing: false,
+        network: Vec::new(),
     };
     let from = theirs.try_clone().expect("a socket");
     let ends = Ends { from: Box::new(from), to: Box::new(theirs) };

@@ -106,14 +106,14 @@ fn events(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Threads that read and write files, and where they may run.
-fn workers(pid: u32) -> BTreeSet<String> {
+/// Where the threads of a process may run whose names begin so.
+fn allowed(pid: u32, name: &str) -> BTreeSet<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of = |folder: std::path::PathBuf| {
-        let name = fs::read_to_string(folder.join("comm")).ok()?;
+        let comm = fs::read_to_string(folder.join("comm")).ok()?;
         let status = fs::read_to_string(folder.join("status")).ok()?;
         let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-        name.starts_with("files ").then(|| cpus.trim().to_owned())
+        comm.starts_with(name).then(|| cpus.trim().to_owned())
     };
     tasks.filter_map(|task| of(task.path())).collect()
 }
@@ -149,7 +149,7 @@ fn threads_and_buffers_are_where_the_plan_says() {
     let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("numaio"));
     let pid = running.0.id();
     let planned = BTreeSet::from([first.to_string()]);
-    wait_for("threads are on the plan's first core", || workers(pid) == planned);
+    wait_for("threads are on the plan's first core", || allowed(pid, "files ") == planned);
     let status = home.run(&["status", &pid.to_string()]).ok();
     assert!(status.contains(&format!("{pid}  numaio")), "{status}");
     drop(running.0.kill());
@@ -163,7 +163,34 @@ fn threads_and_buffers_are_where_the_plan_says() {
         let crews = side["crews"].as_array().expect("crews");
         assert_eq!(crews.len(), 1);
         assert_eq!((&crews[0]["threads"], &crews[0]["cpus"]), (&1.into(), &first.to_string().into()));
+        assert_eq!(side["network"], Value::Null, "there are no connections within a machine");
     }
+}
+
+#[test]
+fn data_connections_are_beside_the_threads_for_storage() {
+    let home = Home::new();
+    fs::write(home.0.join("from"), vec![7; 8 << 20]).expect("a file");
+    let (send, ssh) = (plan(&home, "send"), far(&home, None));
+    let places = home.run(&["place", "--plan", &send, "--json"]).ok();
+    let all = PlacementPlan::from_json(&places).expect("a plan").tasks[0].cpus.clone();
+    // A machine of one core has no other one.
+    let others: CpuSet = all.iter().skip(usize::from(all.len() > 1)).collect();
+    let other = ["--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "from", "127.0.0.1:to"];
+    let args = [&["copy", "--bwlimit", "1M", "--json", "--plan", &send][..], &other].concat();
+    let mut command = home.command(env!("CARGO_BIN_EXE_numaio"), &args);
+    command.env("NUMAIO_SSH", ssh).env("SSH_CONNECTION", "127.0.0.1 1 127.0.0.1 22");
+    let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("numaio"));
+    let planned = BTreeSet::from([others.to_string()]);
+    wait_for("connections are on the plan's other core", || {
+        ["lane out ", "lane in "].iter().all(|name| allowed(running.0.id(), name) == planned)
+    });
+    drop(running.0.kill());
+    let mut out = String::new();
+    let stdout = running.0.stdout.as_mut().expect("its output");
+    std::io::Read::read_to_string(stdout, &mut out).expect("text");
+    let placed = events(&out).into_iter().find(|it| it["event"] == "placement").expect("an event");
+    assert_eq!(placed["network"], serde_json::json!({"by": "the plan", "cpus": [others.to_string()]}));
 }
 
 #[test]

@@ -11,11 +11,14 @@
 use super::link::{read_packet, read_whole, write_packet, LinkError};
 use super::net::{least_round_trip, Lane};
 use super::pool::{Pool, Slab};
+use super::settle;
+use crate::affinity::Mask;
 use numaio_machine::port::{Event, Packet};
+use numaio_machine::set::CpuSet;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -34,6 +37,17 @@ pub struct Lanes {
     pub from: Vec<Box<dyn Lane>>,
     /// What goes there.
     pub to: Vec<Box<dyn Lane>>,
+}
+
+impl Lanes {
+    /// The address of the other side; none if it is gone, or its address holds on one interface alone (RFC 4007), so that
+    /// no route tells the way there.
+    pub fn peer(&self) -> Option<IpAddr> {
+        match self.to.first()?.socket().peer_addr().ok()? {
+            SocketAddr::V6(address) if address.scope_id() != 0 => None,
+            address => Some(address.ip().to_canonical()),
+        }
+    }
 }
 
 /// The end of the link that sends.
@@ -87,10 +101,12 @@ impl Turns {
 }
 
 impl LanesLink {
-    /// Connections of `lanes`, of which fewer are written to where that is better, if it is to be `sparing`.
+    /// Connections of `lanes`, of which fewer are written to where that is better, if it is to be `sparing`. Their threads
+    /// take `places` in turn, or run anywhere if there are none.
     pub fn new(
         lanes: Lanes,
         sparing: bool,
+        places: &[CpuSet],
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
     ) -> io::Result<Self> {
@@ -112,11 +128,13 @@ impl LanesLink {
         let ((packets, queue), (said, over)) = (channel(), channel());
         let link = Self { packets: Some(packets), over, shared };
         let queue = Arc::new(Mutex::new((0, queue)));
+        let mut places = places.iter().map(Mask::of).cycle();
         let mut unused = to.split_off(if sparing { enough(&to) } else { to.len() });
         for (index, mut lane) in to.into_iter().enumerate() {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
-            let mut unused = std::mem::take(&mut unused);
+            let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
+                settle(mask);
                 let written = write_lane(&mut *lane, &queue, &shared.events);
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
@@ -126,8 +144,9 @@ impl LanesLink {
             })?;
         }
         for (index, mut lane) in from.into_iter().enumerate() {
-            let (shared, pool) = (link.shared.clone(), pool.clone());
+            let (shared, pool, mask) = (link.shared.clone(), pool.clone(), places.next());
             Builder::new().name(format!("lane in {index}")).spawn(move || {
+                settle(mask);
                 if let Err(error) = read_lane(&mut *lane, &pool, &shared) {
                     shared.end(&error.to_string());
                 }

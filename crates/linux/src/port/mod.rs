@@ -39,6 +39,8 @@ pub struct Setting {
     pub share: Share,
     /// Whether fewer connections are written to than there are, where that is better.
     pub sparing: bool,
+    /// CPUs on which the threads of connections run, which take them in turn; anywhere if there are none.
+    pub network: Vec<CpuSet>,
 }
 
 /// Threads in one place.
@@ -90,7 +92,7 @@ impl FilePort {
     /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
     pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
         let (to_us, from_us) = channel();
-        let link = LanesLink::new(lanes, setting.sparing, to_us.clone(), &setting.pool)?;
+        let link = LanesLink::new(lanes, setting.sparing, &setting.network, to_us.clone(), &setting.pool)?;
         Self::new(setting, (to_us, from_us), Link::Lanes(link))
     }
 
@@ -109,8 +111,7 @@ impl FilePort {
             let (work, roots, pool) = (work.clone(), roots.clone(), crew.pool.clone());
             let (done, mask) = (to_us.clone(), crew.cpus.as_ref().map(Mask::of));
             let run = move || {
-                // A thread that may not run there runs elsewhere: slower, and not wrong.
-                mask.into_iter().for_each(|mask| drop(mask.apply()));
+                settle(mask);
                 let own = Own::default();
                 while let Some(Task { ticket, operation, claim }) = work.next(number) {
                     let began = Instant::now();
@@ -125,6 +126,11 @@ impl FilePort {
         }
         Ok(port)
     }
+}
+
+/// Binds the calling thread. One that may not run there runs elsewhere: slower, and not wrong.
+fn settle(mask: Option<Mask>) {
+    mask.into_iter().for_each(|mask| drop(mask.apply()));
 }
 
 impl Port for FilePort {

@@ -28,6 +28,8 @@ pub struct HowArgs {
     pub compress: Compress,
     /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
     /// leaves it to the kernel
+    ///
+    /// Threads of data connections are on the node of the network, if it is not none.
     #[arg(long, value_name = "WHERE", default_value = "local")]
     pub placement: Placement,
     /// Threads and buffers as a plan of numaio plan --json has them, on the side that is here; - for standard input

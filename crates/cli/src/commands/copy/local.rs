@@ -21,7 +21,7 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
     let (to, sink) = order.sink(order.is_one_file())?;
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);
-    let (mut from, mut to) = FilePort::pair(from.setting(), to.setting()).map_err(Failure::new)?;
+    let (mut from, mut to) = FilePort::pair(from.setting(None)?, to.setting(None)?).map_err(Failure::new)?;
     let began = Instant::now();
     let clock = || began.elapsed();
     let mut show = Show::new(common, args);

@@ -16,6 +16,7 @@ mod lists;
 mod local;
 mod manifest;
 mod net;
+mod network;
 mod order;
 pub mod peer;
 mod place;

@@ -189,7 +189,7 @@ impl Order {
     }
 
     /// The side with the files.
-    pub fn source(&self) -> Result<(Site, SourceOptions), Failure> {
+    pub fn source(&self) -> Result<(Site<'_>, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;
         let site = Site::new(&roots, Side::Source, self, &self.base)?;
         let options = SourceOptions {
@@ -212,7 +212,7 @@ impl Order {
     }
 
     /// The side where they go. `one_file` tells that the source is a single file.
-    pub fn sink(&self, one_file: bool) -> Result<(Site, SinkOptions), Failure> {
+    pub fn sink(&self, one_file: bool) -> Result<(Site<'_>, SinkOptions), Failure> {
         let (root, alias) = self.destination(one_file)?;
         let site = Site::new(root.as_slice(), Side::Sink, self, &self.base)?;
         let root = site.roots.is_super_user();

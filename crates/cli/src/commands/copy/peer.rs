@@ -6,12 +6,13 @@ use super::channel::{directed, open, Choice, Offer, Opened};
 use super::far::{From, To};
 use super::guarded::Guarded;
 use super::order::{Order, VERSION};
+use super::place::Site;
 use crate::commands::json_line;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
 use numaio_linux::port::net::Door;
-use numaio_linux::port::{Ends, FilePort, Setting};
+use numaio_linux::port::{Ends, FilePort};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::report::Ended;
 use numaio_mover::sink::Sink;
@@ -147,12 +148,12 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
             let way = Way::agree(call.offer.as_ref(), order.is_one_file(), streams)?;
-            through(source, way.port(site.setting(), true)?, terms)
+            through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             let (site, options) = streams.told(order.sink(*one_file))?;
             let way = Way::agree(call.offer.as_ref(), *one_file, streams)?;
-            through(Sink::new(options), way.port(site.setting(), false)?, terms)
+            through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
 }
@@ -220,12 +221,14 @@ impl Way {
     }
 
     /// A port whose link is this way, and since when the control channel is closed, if it is another one.
-    fn port(self, setting: Setting, is_source: bool) -> Result<(FilePort, Arc<OnceLock<Instant>>), Failure> {
+    fn port(self, site: Site<'_>, is_source: bool) -> Result<(FilePort, Arc<OnceLock<Instant>>), Failure> {
         let left = Arc::new(OnceLock::new());
         let port = match self {
-            Self::Streams(Streams { from, to }) => FilePort::over(setting, Ends { from: Box::new(from), to }),
+            Self::Streams(Streams { from, to }) => {
+                FilePort::over(site.setting(None)?, Ends { from: Box::new(from), to })
+            }
             Self::Lanes(door, Streams { mut from, to }) => {
-                let lanes = door.lanes().map_err(Failure::new)?;
+                let lanes = directed(door.lanes().map_err(Failure::new)?, is_source);
                 let left = left.clone();
                 // Nothing is said there any more; its end means that nobody waits for us.
                 thread::spawn(move || {
@@ -233,7 +236,7 @@ impl Way {
                     left.get_or_init(Instant::now);
                     drop(to);
                 });
-                FilePort::over_lanes(setting, directed(lanes, is_source))
+                FilePort::over_lanes(site.setting(Some(&lanes))?, lanes)
             }
         };
         Ok((port.map_err(Failure::new)?, left))

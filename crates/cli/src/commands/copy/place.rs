@@ -2,7 +2,9 @@
 
 use super::event;
 use super::how::Placement;
+use super::network::{cpus_in_words, Network};
 use super::order::Order;
+use super::planned::{self, Planned};
 use super::ShownArgs;
 use crate::args::{Common, Directions};
 use crate::commands::placing::{self, NearArgs};
@@ -11,7 +13,7 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::port::{Crew, Load, Pool, Setting};
+use numaio_linux::port::{Crew, Lanes, Load, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -32,11 +34,22 @@ const MOST: usize = 64;
 
 /// What a side of a transfer runs on.
 #[derive(Debug)]
-pub struct Site {
+pub struct Site<'a> {
     pub roots: Roots,
     pub threads: usize,
     crews: Vec<Crew>,
-    sparing: bool,
+    by: &'static str,
+    notes: Vec<String>,
+    side: Side,
+    order: &'a Order,
+    seen: Option<Seen>,
+}
+
+/// This machine, where there is something to choose on it.
+#[derive(Debug)]
+pub struct Seen {
+    kernel: Kernel,
+    pub topology: Topology,
 }
 
 /// Threads in one place, and their buffers.
@@ -56,30 +69,93 @@ struct Placed {
     notes: Vec<String>,
 }
 
-impl Site {
-    pub fn new(roots: &[PathBuf], side: Side, order: &Order, base: &Base) -> Result<Self, Failure> {
+impl<'a> Site<'a> {
+    pub fn new(roots: &[PathBuf], side: Side, order: &'a Order, base: &Base) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
         let roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-        let placed = placed(&paths, side, order)?;
-        let threads = placed.crews.iter().map(|crew| crew.threads).sum();
-        let crews: Vec<Crew> = placed.crews.iter().map(|crew| crew.set_up(threads, order.streams)).collect();
-        if let Some(here) = &order.here {
-            placed.notes.iter().for_each(|note| output::remark(&here.common, note));
+        let seen = Seen::new(order, planned::of(order, side));
+        let Placed { by, crews, notes } = placed(&paths, side, order, seen.as_ref());
+        let threads = crews.iter().map(|crew| crew.threads).sum();
+        let crews: Vec<Crew> = crews.iter().map(|crew| crew.set_up(threads, order.streams)).collect();
+        Ok(Self { roots, threads, crews, by, notes, side, order, seen })
+    }
+
+    /// What a port is made of whose link is `lanes`, if it has data connections. Says where threads and buffers are.
+    pub fn setting(self, lanes: Option<&Lanes>) -> Result<Setting, Failure> {
+        let (network, note) = lanes.map(|lanes| self.network(lanes)).unzip();
+        if let Some(here) = &self.order.here {
+            let notes = self.notes.iter().chain(note.iter().flatten());
+            notes.for_each(|note| output::remark(&here.common, note));
             match here.shown {
-                ShownArgs { json: true, .. } => output::print(&placed.event(side, &crews))?,
-                ShownArgs { verbose: true, .. } => output::remark(&here.common, &placed.line(side, &crews)),
+                ShownArgs { json: true, .. } => output::print(&self.event(network.as_ref()))?,
+                ShownArgs { verbose: true, .. } => output::remark(&here.common, &self.line(network.as_ref())),
                 _ => {}
             }
         }
-        Ok(Self { roots, threads, crews, sparing: order.sparing })
-    }
-
-    pub fn setting(self) -> Setting {
         let most = self.crews.iter().max_by_key(|crew| crew.threads);
         let pool = most.map_or_else(|| Pool::new(MOST), |crew| crew.pool.clone());
-        Setting { roots: self.roots, crews: self.crews, pool, share, sparing: self.sparing }
+        let network = network.map(|network| network.places).unwrap_or_default();
+        let sparing = self.order.sparing;
+        Ok(Setting { roots: self.roots, crews: self.crews, pool, share, sparing, network })
+    }
+
+    /// Where the threads of connections run, and what is to be said of it.
+    fn network(&self, lanes: &Lanes) -> (Network, Option<String>) {
+        match &self.seen {
+            None => (Network::anywhere(), None),
+            Some(seen) => Network::new(seen, lanes.peer(), planned::of(self.order, self.side), &self.crews),
+        }
+    }
+
+    /// For programs.
+    fn event(&self, network: Option<&Network>) -> String {
+        let crew = |crew: &Crew| {
+            let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
+            json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
+        };
+        let crews: Vec<_> = self.crews.iter().map(crew).collect();
+        let (side, network) = (event::side(self.side), network.map(Network::event));
+        let event =
+            json!({"event": "placement", "side": side, "by": self.by, "crews": crews, "network": network});
+        format!("{event}\n")
+    }
+
+    /// For people.
+    fn line(&self, network: Option<&Network>) -> String {
+        let crew = |crew: &Crew| {
+            let cpus = crew.cpus.as_ref().map_or("any CPU".to_owned(), cpus_in_words);
+            let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+            let s = if crew.threads == 1 { "" } else { "s" };
+            format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
+        };
+        let parts: Vec<String> = self.crews.iter().map(crew).chain(network.map(Network::line)).collect();
+        format!("{}, placed by {}: {}", event::side(self.side), self.by, parts.join("; "))
+    }
+}
+
+impl Seen {
+    /// None where nobody asks for a place, or one place is as good as another.
+    fn new(order: &Order, plan: Option<&Planned>) -> Option<Self> {
+        if plan.is_none() && order.placement == Placement::None {
+            return None;
+        }
+        let kernel = Kernel::new().ok()?;
+        let topology = see(&kernel);
+        // Where there is one node there is no choice.
+        let has_choice = plan.is_some() || topology.memory_nodes().len() > 1;
+        has_choice.then_some(Self { kernel, topology })
+    }
+
+    /// Devices and nodes that something stands for.
+    pub fn found(&self, handle: &Handle) -> Resolved {
+        resolve(Ground { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
+    }
+
+    /// The devices that were found.
+    pub fn devices(&self, found: &Resolved) -> Vec<&Device> {
+        found.devices.iter().filter_map(|near| self.topology.devices.get(near.index)).collect()
     }
 }
 
@@ -118,86 +194,40 @@ impl Crewed {
     }
 }
 
-impl Placed {
-    /// For programs.
-    fn event(&self, side: Side, crews: &[Crew]) -> String {
-        let crew = |crew: &Crew| {
-            let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
-            json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
-        };
-        let crews: Vec<_> = crews.iter().map(crew).collect();
-        let event = json!({"event": "placement", "side": event::side(side), "by": self.by, "crews": crews});
-        format!("{event}\n")
-    }
-
-    /// For people.
-    fn line(&self, side: Side, crews: &[Crew]) -> String {
-        let crew = |crew: &Crew| {
-            let cpus = match &crew.cpus {
-                None => "any CPU".to_owned(),
-                Some(cpus) if cpus.len() == 1 => format!("CPU {cpus}"),
-                Some(cpus) => format!("CPUs {cpus}"),
-            };
-            let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
-            let s = if crew.threads == 1 { "" } else { "s" };
-            format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
-        };
-        let crews: Vec<String> = crews.iter().map(crew).collect();
-        format!("{}, placed by {}: {}", event::side(side), self.by, crews.join("; "))
-    }
-}
-
 /// Where the crews of a side are.
-fn placed(paths: &[&Path], side: Side, order: &Order) -> Result<Placed, Failure> {
+fn placed(paths: &[&Path], side: Side, order: &Order, seen: Option<&Seen>) -> Placed {
     let available = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     let threads = order.threads.map_or(available, |threads| threads as usize);
     let free =
         |notes| Placed { by: "the kernel", crews: vec![Crewed { threads, node: None, cpus: None }], notes };
-    let planned = order.here.iter().flat_map(|here| &here.plans).find(|planned| planned.side() == side);
-    if planned.is_none() && order.placement == Placement::None {
-        return Ok(free(Vec::new()));
+    let Some(seen) = seen else { return free(Vec::new()) };
+    let found = |path: &&Path| Some(seen.found(&Handle::Path(real(path)?)));
+    if let Some(planned) = planned::of(order, side) {
+        let found: Vec<Resolved> = paths.iter().filter_map(found).collect();
+        let devices: Vec<&Device> = found.iter().flat_map(|found| seen.devices(found)).collect();
+        let (crews, note) = planned.crews(&seen.topology, &devices);
+        return Placed { by: "the plan", crews, notes: note.into_iter().collect() };
     }
-    let kernel = match Kernel::new() {
-        Ok(kernel) => kernel,
-        Err(_) => return Ok(free(Vec::new())),
-    };
-    let topology = see(&kernel);
-    if let Some(planned) = planned {
-        let found: Vec<Resolved> = paths.iter().filter_map(|path| found(&kernel, &topology, path)).collect();
-        let near = found.iter().flat_map(|found| &found.devices);
-        let devices: Vec<&Device> = near.filter_map(|near| topology.devices.get(near.index)).collect();
-        let (crews, note) = planned.crews(&topology, &devices);
-        return Ok(Placed { by: "the plan", crews, notes: note.into_iter().collect() });
-    }
-    // Where there is one node there is no choice.
-    if topology.memory_nodes().len() < 2 {
-        return Ok(free(Vec::new()));
-    }
-    let Some(path) = paths.first() else { return Ok(free(Vec::new())) };
+    let Some(path) = paths.first() else { return free(Vec::new()) };
     if order.placement == Placement::Model {
-        return Ok(match modelled(kernel, &topology, path, side, threads) {
+        return match modelled(&seen.topology, path, side, threads) {
             Ok((crews, notes)) => Placed { by: "the model", crews, notes },
             Err(failure) => free(vec![format!("placed by the kernel: {}", failure.message)]),
-        });
+        };
     }
-    let crew = local(&kernel, &topology, path, threads);
-    Ok(crew.map_or_else(
+    let crew = found(path).and_then(|found| local(&seen.topology, &found, threads));
+    crew.map_or_else(
         || free(Vec::new()),
         |crew| Placed { by: "the storage's node", crews: vec![crew], notes: Vec::new() },
-    ))
+    )
 }
 
 fn real(path: &Path) -> Option<String> {
     fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
 }
 
-fn found(kernel: &Kernel, topology: &Topology, path: &Path) -> Option<Resolved> {
-    Some(resolve(Ground { root: kernel, locate: kernel, topology }, &Handle::Path(real(path)?)))
-}
-
-/// The node of the device that a path is on, and the CPUs there that we may use.
-fn local(kernel: &Kernel, topology: &Topology, path: &Path, threads: usize) -> Option<Crewed> {
-    let found = found(kernel, topology, path)?;
+/// The node of the device that files are on, and the CPUs there that we may use.
+fn local(topology: &Topology, found: &Resolved, threads: usize) -> Option<Crewed> {
     let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
     let cpus = topology.usable_cpus(most.node);
     let usable = !cpus.is_empty() && topology.memory_nodes().contains(most.node);
@@ -206,7 +236,6 @@ fn local(kernel: &Kernel, topology: &Topology, path: &Path, threads: usize) -> O
 
 /// As `numaio run --near file:PATH` places a program: a crew on each node that it would run on.
 fn modelled(
-    kernel: Kernel,
     topology: &Topology,
     path: &Path,
     side: Side,
@@ -219,7 +248,8 @@ fn modelled(
     };
     let args = NearArgs::of(Handle::Path(path), direction);
     // The kind of machine that models are looked for in; remarks are given with the place.
-    let plan = placing::plan(&Common::silent(), &Machine::Live(kernel), topology, &args)?;
+    let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
+    let plan = placing::plan(&Common::silent(), &machine, topology, &args)?;
     let task = plan.tasks.first().ok_or_else(|| Failure::new("no node suits"))?;
     let all = task.cpus.len().max(1);
     let mut crews = Vec::new();

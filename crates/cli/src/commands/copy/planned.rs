@@ -1,5 +1,6 @@
 //! `--plan`: which threads of a plan do the work of a side.
 
+use super::order::Order;
 use super::place::Crewed;
 use crate::args::Common;
 use crate::commands::placing;
@@ -7,11 +8,12 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_machine::devices::Device;
+use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
-use numaio_schema::{PlacementPlan, Plan, PlannedPool, Transfer};
+use numaio_schema::{PlacementPlan, Plan, PlannedPool, PoolSide, Transfer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -43,9 +45,14 @@ pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<Planned>, Failure>
     Ok(all)
 }
 
+/// The plan for a side, if that is here and has one.
+pub fn of(order: &Order, side: Side) -> Option<&Planned> {
+    order.here.iter().flat_map(|here| &here.plans).find(|planned| planned.side() == side)
+}
+
 impl Planned {
     /// The side that it is for: a plan to send is the source's, one to receive the sink's.
-    pub fn side(&self) -> Side {
+    fn side(&self) -> Side {
         match self.plan.problem.direction {
             Transfer::Send => Side::Source,
             Transfer::Receive => Side::Sink,
@@ -55,31 +62,64 @@ impl Planned {
     /// The threads that read or write storage, one crew for each memory node, and what is to be said of them. Of a plan
     /// that names the devices of the side only the pools of these count.
     pub fn crews(&self, topology: &Topology, devices: &[&Device]) -> (Vec<Crewed>, Option<String>) {
-        let pools = self.plan.pools();
-        let storage = match self.side() {
-            Side::Source => pools.fills,
-            Side::Sink => pools.drains,
-        };
-        let serves = |pool: &&PlannedPool| {
-            pool.devices.iter().any(|name| devices.iter().any(|device| device.answers_to(name)))
-        };
-        let own: Vec<&PlannedPool> = storage.iter().filter(serves).collect();
-        let named: Vec<&str> = storage.iter().flat_map(|pool| &pool.devices).map(String::as_str).collect();
-        let note = (own.is_empty() && !devices.is_empty()).then(|| {
-            let here: Vec<String> = devices.iter().map(|device| device.name()).collect();
-            format!("the plan is about {}, and the files are on {}", named.join(", "), here.join(", "))
-        });
-        let used = if own.is_empty() { storage.iter().collect() } else { own };
-        let mut threads = BTreeMap::new();
-        for pool in used {
-            *threads.entry(pool.way.memory_node).or_insert(0) += pool.threads as usize;
-        }
-        let cpus = self.places.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
+        let (threads, note) = self.threads(PoolSide::Storage, devices);
         let crew = |(node, threads)| {
-            let own = cpus.intersection(&topology.usable_cpus(node));
+            let own = self.cpus(topology, node);
             Crewed { threads, node: Some(node), cpus: Some(cores(topology, &own, threads)) }
         };
         (threads.into_iter().map(crew).collect(), note)
+    }
+
+    /// CPUs for threads that serve the network, for each memory node that has some: those that are not `taken`, as long
+    /// as there are others. What is to be said of them, and which pools count, is as for storage.
+    pub fn network(
+        &self,
+        topology: &Topology,
+        devices: &[&Device],
+        taken: &CpuSet,
+    ) -> (Vec<CpuSet>, Option<String>) {
+        let (threads, note) = self.threads(PoolSide::Network, devices);
+        let place = |node| {
+            let own = self.cpus(topology, node);
+            let free = own.difference(taken);
+            if free.is_empty() {
+                own
+            } else {
+                free
+            }
+        };
+        (threads.into_keys().map(place).filter(|cpus| !cpus.is_empty()).collect(), note)
+    }
+
+    /// CPUs of a node that the plan has a use for.
+    fn cpus(&self, topology: &Topology, node: NodeId) -> CpuSet {
+        let all = self.places.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
+        all.intersection(&topology.usable_cpus(node))
+    }
+
+    /// Threads on each memory node that serve some devices, if the plan names those; else all of that side.
+    fn threads(&self, side: PoolSide, devices: &[&Device]) -> (BTreeMap<NodeId, usize>, Option<String>) {
+        let pools = self.plan.pools();
+        let pools: Vec<PlannedPool> =
+            pools.fills.into_iter().chain(pools.drains).filter(|pool| pool.side == side).collect();
+        let serves = |pool: &&PlannedPool| {
+            pool.devices.iter().any(|name| devices.iter().any(|device| device.answers_to(name)))
+        };
+        let own: Vec<&PlannedPool> = pools.iter().filter(serves).collect();
+        let note = (own.is_empty() && !devices.is_empty()).then(|| {
+            let named: Vec<&str> = pools.iter().flat_map(|pool| &pool.devices).map(String::as_str).collect();
+            let here: Vec<String> = devices.iter().map(|device| device.name()).collect();
+            let what = match side {
+                PoolSide::Storage => "the files are on",
+                PoolSide::Network => "data goes through",
+            };
+            format!("the plan is about {}, and {what} {}", named.join(", "), here.join(", "))
+        });
+        let mut threads = BTreeMap::new();
+        for pool in if own.is_empty() { pools.iter().collect() } else { own } {
+            *threads.entry(pool.way.memory_node).or_insert(0) += pool.threads as usize;
+        }
+        (threads, note)
     }
 }
 

@@ -109,13 +109,15 @@ impl Remote<'_> {
         &self,
         show: &mut Show,
         mut core: C,
-        site: Site,
+        site: Site<'_>,
         far: Far,
     ) -> Result<Tried, Failure> {
         show.begin();
         let (port, streams) = match far.link {
-            Link::Tunnel(ends) => (FilePort::over(site.setting(), ends), None),
-            Link::Lanes(lanes, to, from) => (FilePort::over_lanes(site.setting(), lanes), Some((to, from))),
+            Link::Tunnel(ends) => (FilePort::over(site.setting(None)?, ends), None),
+            Link::Lanes(lanes, to, from) => {
+                (FilePort::over_lanes(site.setting(Some(&lanes))?, lanes), Some((to, from)))
+            }
         };
         let mut port = Watched { port: port.map_err(Failure::new)?, closed: false };
         let began = Instant::now();

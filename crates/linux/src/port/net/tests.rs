@@ -160,7 +160,7 @@ fn links(
     [one, other].map(|lanes| {
         let (events, heard) = channel();
         let pool = Pool::new(slabs);
-        (LanesLink::new(lanes, sparing, events, &pool).expect("a link"), heard, pool)
+        (LanesLink::new(lanes, sparing, &[], events, &pool).expect("a link"), heard, pool)
     })
 }
 
@@ -210,7 +210,7 @@ fn a_connection_that_is_cut_ends_the_link_once() {
         let (mut called, mut answered) = open(locks, 3);
         let other = Lanes { to: answered.split_off(2), from: answered };
         let (events, heard) = channel();
-        let link = LanesLink::new(other, false, events, &Pool::new(8)).expect("a link");
+        let link = LanesLink::new(other, false, &[], events, &Pool::new(8)).expect("a link");
         // In the midst of a packet.
         called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
@@ -241,7 +241,7 @@ fn numbers_that_are_wrong_end_the_link() {
         let (mut called, mut answered) = open(plain(), 3);
         let lanes = Lanes { to: answered.split_off(2), from: answered };
         let (events, heard) = channel();
-        let _link = LanesLink::new(lanes, false, events, &Pool::new(8)).expect("a link");
+        let _link = LanesLink::new(lanes, false, &[], events, &Pool::new(8)).expect("a link");
         for (lane, numbers) in called.iter_mut().zip([first, second]) {
             numbers.iter().for_each(|number| drop(lane.write_all(&packet(*number))));
         }
@@ -264,7 +264,7 @@ fn numbers_that_are_wrong_end_the_link() {
 fn a_link_needs_more_buffers_than_connections() {
     let (_called, mut answered) = open(plain(), 4);
     let lanes = Lanes { to: answered.split_off(3), from: answered };
-    assert!(LanesLink::new(lanes, false, channel().0, &Pool::new(3)).is_err());
+    assert!(LanesLink::new(lanes, false, &[], channel().0, &Pool::new(3)).is_err());
 }
 
 #[test]
