@@ -111,7 +111,7 @@ fn who_is_no_numaio_is_told_by_what_it_says() {
         ("exec yes welcome", "is not numaio: welcome"),
         ("exec tr '\\0' w </dev/zero", "is not numaio: wwwwwwww"),
         ("exec tr '\\0' '{' </dev/zero", "is not numaio: {{{{{{{{"),
-        ("printf '\\033[2J{'; exec sleep 3600", "is not numaio: ?[2J{"),
+        ("printf '\\033[2J{'; exec sleep 3600", "is not numaio: \u{fffd}[2J{"),
         ("echo '{\"Ready\":1}'; exec sleep 3600", "is not numaio: {\"Ready\":1}"),
     ];
     for (run, words) in cases {
