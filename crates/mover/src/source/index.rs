@@ -3,7 +3,7 @@
 /// Parts of the index, by the first bits of a hash: each is so small that it can be read through.
 const PARTS: u64 = 16_384;
 /// Numbers in a block.
-const NUMBERS: usize = 40;
+const NUMBERS: usize = 20;
 /// Blocks that are allocated together.
 const BLOCKS: usize = 256;
 
