@@ -1,10 +1,10 @@
 //! numaio on another host, started by the system's ssh: its configuration, agent and jump hosts come free.
 
 use crate::failure::Failure;
+use numaio_linux::apart::Apart;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
 /// standard input does.
 pub struct Started {
-    child: Child,
+    apart: Apart,
     patience: Duration,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
@@ -89,14 +89,15 @@ impl Started {
     }
 
     fn spawn(mut command: Command, patience: Duration, hint: &str, stderr: Stdio) -> Result<Self, Failure> {
-        // A group of its own: Ctrl-C is ours, and the other side ends when we say so.
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
-        let mut child = command.spawn().map_err(|error| {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        // Ctrl-C is ours, and the other side ends when we say so.
+        let mut apart = Apart::begin(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
+        let child = &mut apart.child;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        Ok(Self { child, patience, stdin, stdout, stderr })
+        Ok(Self { apart, patience, stdin, stdout, stderr })
     }
 
     /// Its exit status, if it ends soon.
@@ -104,22 +105,25 @@ impl Started {
         self.stdin = None;
         let began = Instant::now();
         while began.elapsed() < self.patience {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Ok(Some(status)) = self.apart.ended() {
                 return status.code();
             }
             thread::sleep(LOOK_EACH);
         }
         None
     }
+
+    /// It is ended as soon as this is dropped.
+    pub fn hurry(&mut self) {
+        self.patience = Duration::ZERO;
+    }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
         // A connection that hangs is ended by us.
-        if self.status().is_none() {
-            drop(self.child.kill());
-        }
-        drop(self.child.wait());
+        let _ = self.status();
+        drop(self.apart.end());
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod accounts;
 pub mod affinity;
+pub mod apart;
 pub mod confine;
 mod control;
 pub mod copy;

@@ -65,8 +65,8 @@ const CASES: [Case; 7] = [
     Case { name: "delete", delete: true, most: 9.0, ..PLAIN },
     Case { name: "checksum", checksum: true, ..PLAIN },
     Case { name: "manifest", manifest: true, ..PLAIN },
-    Case { name: "two names each", further: Further::Within, most: 25.0, ..PLAIN },
-    Case { name: "names outside", further: Further::Outside, most: 20.0, ..PLAIN },
+    Case { name: "two names each", further: Further::Within, most: 14.0, ..PLAIN },
+    Case { name: "names outside", further: Further::Outside, most: 14.0, ..PLAIN },
     Case { name: "merged sources", merged: true, most: 20.0, ..PLAIN },
 ];
 

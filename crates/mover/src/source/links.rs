@@ -1,11 +1,10 @@
 //! Files with several names: the name under which each was told first, in a few bytes for each file, however many they are.
 
+use super::index::Index;
 use crate::name::Name;
 use crate::wire::batch::{put_name, read_name};
 use crate::wire::bytes::{put_signed, Reader};
 
-/// Parts of the index, by the first bits of a hash; each is small enough that something can be put into its midst.
-const PARTS: u64 = 16_384;
 /// Files that are kept together: to find one of them those before it are read.
 const TOGETHER: u32 = 64;
 
@@ -15,8 +14,7 @@ type Key = (u64, u64);
 /// First names of files that have further ones.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// Numbers of files, behind 32 bits of a hash of their keys, in order.
-    parts: Vec<Vec<u64>>,
+    index: Index,
     /// Files as what differs from the one before, [`TOGETHER`] of them in each.
     full: Vec<Box<[u8]>>,
     last: Vec<u8>,
@@ -27,26 +25,21 @@ pub(super) struct Links {
 impl Links {
     /// The name under which a file was told before. If there is none, this one is it from now on.
     pub fn first(&mut self, key: Key, name: &Name) -> Option<Name> {
-        if self.parts.is_empty() {
-            self.parts.resize_with(PARTS as usize, Vec::new);
-        }
-        let (part, tag) = hash(key);
-        let from = self.parts[part].partition_point(|slot| *slot < tag);
-        let alike = self.parts[part][from..].iter().take_while(|slot| *slot >> 32 == tag >> 32);
-        let known = alike.filter_map(|slot| self.get(*slot as u32)).find(|(known, _)| *known == key);
-        if let Some((_, first)) = known {
-            return Some(first);
+        let hash = hash(key);
+        let known = self.known(hash, key);
+        if known.is_some() {
+            return known;
         }
         if self.count < u32::MAX {
-            let part = &mut self.parts[part];
-            if part.len() == part.capacity() {
-                // Not by the half of what is there: they all grow at the same time.
-                part.reserve_exact(part.len() / 8 + 8);
-            }
-            part.insert(from, tag | u64::from(self.count));
+            self.index.add(hash, self.count);
             self.keep(key, name);
         }
         None
+    }
+
+    fn known(&self, hash: u64, key: Key) -> Option<Name> {
+        let mut alike = self.index.alike(hash).filter_map(|number| self.get(number));
+        alike.find(|(known, _)| *known == key).map(|(_, name)| name)
     }
 
     fn keep(&mut self, key: Key, name: &Name) {
@@ -79,10 +72,8 @@ impl Links {
     }
 }
 
-/// In which part a file is, and the first half of what stands there of it.
-fn hash((volume, inode): Key) -> (usize, u64) {
-    let hash = twox_hash::XxHash3_64::oneshot(&[volume.to_be_bytes(), inode.to_be_bytes()].concat());
-    ((hash % PARTS) as usize, (hash / PARTS) << 32)
+fn hash((volume, inode): Key) -> u64 {
+    twox_hash::XxHash3_64::oneshot(&[volume.to_be_bytes(), inode.to_be_bytes()].concat())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The side where the files are: scans, tells of entries, and sends what the sink wants.
 
+mod index;
 mod links;
 mod placing;
 mod reading;

@@ -1,5 +1,6 @@
 //! numaio for a host that has none: this program, copied there through ssh.
 
+use super::first::{cut_short, patiently};
 use super::CopyArgs;
 use crate::failure::Failure;
 use crate::ssh::{self, Agent, Started};
@@ -153,15 +154,19 @@ fn shell(
     let words = ["sh", "-c", script, "sh", words[0], words[1]];
     let command = ssh::shell(program, host, &ssh::joined(words.map(OsString::from)), Agent::Here);
     let mut far = Started::begin(command, LAST, ssh::INSTALL)?;
-    if let Some(mut to) = far.stdin.take() {
+    let (to, from, input) = (far.stdin.take(), far.stdout.take(), input.to_vec());
+    let answer = patiently(move || {
         // Who does not take it says why.
-        drop(to.write_all(input));
-    }
-    let mut answer = Vec::new();
-    if let Some(from) = far.stdout.take() {
+        to.map(|mut to| to.write_all(&input));
+        let mut answer = Vec::new();
         // What came before an error counts.
-        drop(from.take(LONGEST).read_to_end(&mut answer));
-    }
+        from.map(|from| from.take(LONGEST).read_to_end(&mut answer));
+        answer
+    });
+    let Some(answer) = answer else {
+        far.hurry();
+        return Err(cut_short(host));
+    };
     Ok((String::from_utf8_lossy(&answer).into_owned(), far.status()))
 }
 

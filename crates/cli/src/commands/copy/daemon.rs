@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::far::{Reached, Via};
+use super::first::{cut_short, patiently};
 use super::hello::{Greeting, Hello, LONGEST};
 use super::net::NetArgs;
 use crate::failure::Failure;
@@ -9,7 +10,7 @@ use crate::keys::{self, Known};
 use numaio_linux::port::net::control::{self, Control, NoControl};
 use numaio_linux::port::net::PublicKey;
 use numaio_mover::wire::{Side, Text};
-use std::io::{self, BufReader};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
         Err(error) => return Ok(Err(unreachable(address, &error))),
     };
     let keys = trusted.keys.clone();
-    let mut channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
+    let channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
         Ok(channel) => channel,
         Err(NoControl::OtherKey(key)) => return Err(trusted.refused(key)),
         Err(NoControl::Net(error)) => {
@@ -39,7 +40,10 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
         }
     };
     trusted.remember(channel.peer())?;
-    let greeting = greet(&mut channel, &Hello::new(address.user.clone(), &address.root, side));
+    let hello = Hello::new(address.user.clone(), &address.root, side);
+    let Some((channel, greeting)) = patiently(move || greet(channel, &hello)) else {
+        return Err(cut_short(&address.place()));
+    };
     let streams = match greeting {
         Ok(Greeting::Welcome { streams }) => streams,
         Ok(Greeting::Refused(why)) => return Err(told(address, &why)),
@@ -49,7 +53,7 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
     let at = socket.peer_addr().map_err(Failure::new)?.ip();
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
     let via = Via::Daemon { at: at.to_string(), streams, carrier };
-    Ok(Ok(Reached { to: ends.to, from: BufReader::new(ends.from), via }))
+    Ok(Ok(Reached::new(ends.to, ends.from, via)))
 }
 
 /// Any of the addresses of the host.
@@ -72,9 +76,13 @@ fn unreachable(address: &Address, error: &io::Error) -> Failure {
         .hint("numaio serve runs one; without it HOST:PATH goes through ssh")
 }
 
-fn greet(channel: &mut Control, hello: &Hello) -> io::Result<Greeting> {
-    channel.say(&serde_json::to_string(hello)?)?;
-    Ok(serde_json::from_str(&channel.hear(LONGEST, ANSWER)?)?)
+fn greet(mut channel: Control, hello: &Hello) -> (Control, io::Result<Greeting>) {
+    let mut ask = || {
+        channel.say(&serde_json::to_string(hello)?)?;
+        Ok(serde_json::from_str(&channel.hear(LONGEST, ANSWER)?)?)
+    };
+    let greeting = ask();
+    (channel, greeting)
 }
 
 /// What the daemon says to people.

@@ -4,19 +4,27 @@ use super::address::Address;
 use super::bootstrap;
 use super::channel::{Lookup, Opened};
 use super::ends::Host;
-use super::peer::{hear, Answer};
+use super::first::{cut_short, hear, patiently, First};
+use super::peer::Answer;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
 use crate::failure::Failure;
 use crate::ssh::{self, Started};
+use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::control::Carrier;
 use numaio_mover::wire::Side;
 use serde::Serialize;
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
+use std::mem;
 use std::time::Duration;
 
 /// How long the other side may take to end when we are done.
 const LAST: Duration = Duration::from_secs(10);
+
+/// What to do about one that answers something else.
+const NO_NUMAIO: &str =
+    "ssh HOST true has to print nothing: a script that a login there runs may be what prints; or the \
+                         numaio there is of another version: use the same one at both ends";
 
 /// What it says.
 pub type From = BufReader<Box<dyn Read + Send>>;
@@ -28,6 +36,8 @@ pub struct Reached {
     pub to: To,
     pub from: From,
     pub via: Via,
+    /// What it begins with if that is no answer.
+    other: Option<String>,
 }
 
 /// What it was reached by. It is ended when this is dropped.
@@ -82,7 +92,7 @@ impl<'a> Way<'a> {
             return Err(Failure::new("the other side has no streams"));
         };
         let (to, from): (To, Box<dyn Read + Send>) = (Box::new(to), Box::new(from));
-        Ok(Ok(Reached { to, from: BufReader::new(from), via: Via::Ssh { started, lookup } }))
+        Ok(Ok(Reached::new(to, from, Via::Ssh { started, lookup })))
     }
 
     /// What data goes through if it has no connections of its own.
@@ -95,23 +105,56 @@ impl<'a> Way<'a> {
 }
 
 impl Reached {
-    /// A line for the other side. Who cannot take it says why by its exit status.
+    pub fn new(to: To, from: Box<dyn Read + Send>, via: Via) -> Self {
+        Self { to, from: BufReader::new(from), via, other: None }
+    }
+
+    /// A line for the other side. Who cannot take it says why by its exit status, and who does not before we are interrupted
+    /// gives no answer.
     pub fn say(&mut self, what: &impl Serialize) -> Result<(), Failure> {
         let line = json_line(what).map_err(Failure::new)?;
-        let _ = self.to.write_all(line.as_bytes());
+        let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
+        let said = patiently(move || {
+            let _ = to.write_all(line.as_bytes());
+            to
+        });
+        self.to = said.unwrap_or_else(|| Box::new(io::sink()));
         Ok(())
     }
 
-    /// What it answers to being asked for a transfer; none if it is no numaio, or gone.
+    /// What it answers to being asked for a transfer; none if it is no numaio, or gone, or we were interrupted.
     pub fn answer(&mut self) -> Option<Answer> {
-        hear(&mut self.from).ok()
+        let mut from = mem::replace(&mut self.from, nothing());
+        let (from, first) = patiently(move || {
+            let first = hear(&mut from);
+            (from, first)
+        })?;
+        self.from = from;
+        match first {
+            First::Answer(answer) => return Some(answer),
+            First::Other(beginning) => self.other = Some(beginning),
+            First::End => {}
+        }
+        None
     }
 
     /// Why there was no answer.
     pub fn silent(self, host: &str) -> Failure {
-        drop(self.to);
+        let Self { to, from, mut via, other } = self;
+        // Who is in the midst of saying something ends, too.
+        drop((to, from));
+        if interrupted() || other.is_some() {
+            via.hurry();
+        }
+        if interrupted() {
+            return cut_short(host);
+        }
+        if let Some(beginning) = other {
+            return Failure::new(format!("what answers on {host} is not numaio: {beginning}"))
+                .hint(NO_NUMAIO);
+        }
         let failure = Failure::new(format!("no numaio answers on {host}"));
-        match self.via {
+        match via {
             Via::Ssh { mut started, .. } => bootstrap::hinted(failure, host, started.status()),
             Via::Daemon { .. } => failure.hint("the daemon there ended the session; its log tells why"),
         }
@@ -142,7 +185,20 @@ impl Reached {
     }
 }
 
+/// A side that says nothing.
+fn nothing() -> From {
+    BufReader::new(Box::new(io::empty()))
+}
+
 impl Via {
+    /// It is ended as soon as this is dropped, whatever the other side does.
+    fn hurry(&mut self) {
+        match self {
+            Self::Ssh { started, .. } => started.hurry(),
+            Self::Daemon { carrier, .. } => carrier.cut(),
+        }
+    }
+
     /// Ends what it was reached by, when all was said.
     pub fn end(self) {
         match self {

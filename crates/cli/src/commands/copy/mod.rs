@@ -9,6 +9,7 @@ mod ends;
 mod event;
 mod far;
 mod filters;
+mod first;
 mod guarded;
 pub mod hello;
 mod how;

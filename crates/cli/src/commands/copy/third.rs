@@ -5,7 +5,7 @@ use super::ends::{End, Host};
 use super::event::Event;
 use super::order::Order;
 use super::show::Show;
-use super::{event, exit, CopyArgs};
+use super::{event, exit, first, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::ssh::{self, Agent, Started};
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the other side may take to end when it has told its end.
 const LAST: Duration = Duration::from_secs(10);
@@ -52,8 +52,17 @@ pub fn run(
     let mut show = Show::new(common, args);
     let end = listen(&mut far, stdout, &mut show);
     let status = far.status();
+    drop(far);
+    let Some(end) = end? else {
+        return Err(match interrupted() {
+            true => first::cut_short(host),
+            false => {
+                drop(words.join());
+                no_end(host, status)
+            }
+        });
+    };
     drop(words.join());
-    let Some(end) = end? else { return Err(no_end(host, status)) };
     let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     let ended = show.end(&end.totals);
     if cancelled && !interrupted() {
@@ -97,14 +106,23 @@ fn listen(
     show: &mut Show,
 ) -> Result<Option<event::End>, Failure> {
     let events = events(from);
+    let (mut began, mut asked) = (false, None);
     loop {
         if interrupted() {
             // It ends in order, and tells so.
             far.stdin = None;
+            let asked = asked.get_or_insert_with(Instant::now);
+            if !began || asked.elapsed() > LAST {
+                far.hurry();
+                return Ok(None);
+            }
         }
         match events.recv_timeout(LOOK_EACH) {
             Ok(Ok(Event::End(end))) => return Ok(Some(end)),
-            Ok(Ok(event)) => show.hear(event),
+            Ok(Ok(event)) => {
+                began = true;
+                show.hear(event);
+            }
             Ok(Err(failure)) => return Err(failure),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(None),

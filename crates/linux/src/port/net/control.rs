@@ -160,6 +160,13 @@ pub struct Carrier {
     socket: TcpStream,
 }
 
+impl Carrier {
+    /// Closes the connection at once: nobody waits for the last bytes.
+    pub fn cut(&self) {
+        drop(self.socket.shutdown(Shutdown::Both));
+    }
+}
+
 impl Drop for Carrier {
     fn drop(&mut self) {
         // The thread says that it is done by dropping its end.

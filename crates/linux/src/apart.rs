@@ -1,0 +1,108 @@
+//! A program of ours that Ctrl-C does not reach, and that is ended with whatever it started.
+
+use crate::process::Running;
+use rustix::process::{kill_process_group, Pid, Signal};
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+/// How long it may take to set right what it changed, as the echo of a terminal, when it is asked to end.
+const LAST: Duration = Duration::from_secs(1);
+
+/// A program that runs so.
+#[derive(Debug)]
+pub struct Apart {
+    /// The program itself, with its streams.
+    pub child: Child,
+    /// Whether it leads a process group of its own.
+    leads: bool,
+}
+
+impl Apart {
+    /// Starts it. Where there is a terminal it stays in our process group, so that it can ask something there (any other
+    /// group is stopped when it reads, see `termios(3)` and SIGTTIN in `signal(7)`), and has SIGINT ignored. Without one
+    /// it gets a group of its own, which a signal to ours, as of timeout(1), leaves alone.
+    ///
+    /// # Errors
+    /// The kernel's; `NotFound` if there is no such program.
+    pub fn begin(command: &mut Command) -> io::Result<Self> {
+        let leads = File::open("/dev/tty").is_err();
+        match leads {
+            true => drop(command.process_group(0)),
+            false => ignore_interrupt(command),
+        }
+        Ok(Self { child: command.spawn()?, leads })
+    }
+
+    /// How it ended; none if it runs.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Asks it to end, and kills it if it does not; gives how it ended.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.ended()? {
+            return Ok(status);
+        }
+        let running = Running::child(&self.child)?;
+        running.interrupt()?;
+        if !running.ended_within(LAST)? {
+            running.kill()?;
+        }
+        if self.leads {
+            // It was not waited for yet, so no other group has its number. An error: nobody is left in it.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+/// Has SIGINT ignored by a program, which then keeps it so (`signal(7)`); ssh does.
+fn ignore_interrupt(command: &mut Command) {
+    // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe, and SIG_IGN is a constant of
+    // the C library.
+    unsafe {
+        command.pre_exec(|| match libc::signal(libc::SIGINT, libc::SIG_IGN) {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::Stdio;
+
+    /// A shell that does not end when it is asked to, and waits for another program; both hold our pipe.
+    const STUBBORN: &str = "trap '' TERM; cat <&3 & echo ready; wait; wait";
+
+    #[test]
+    fn it_is_ended_with_what_it_started() {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec 3<&0; {STUBBORN}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut apart = Apart::begin(&mut command).expect("a shell");
+        let mut stdout = apart.child.stdout.take().expect("a pipe");
+        let mut ready = [0; 6];
+        stdout.read_exact(&mut ready).expect("it is ready");
+        assert_eq!(apart.ended().expect("asked"), None);
+        let stdin = apart.child.stdin.take();
+        assert!(!apart.end().expect("ended").success());
+        assert!(apart.ended().expect("asked").is_some());
+        if !apart.leads {
+            // With a terminal the other program ends with what it reads.
+            drop(stdin);
+        }
+        // The pipe ends when nobody holds it any more.
+        assert_eq!(stdout.read(&mut ready).expect("an end"), 0);
+    }
+}
