@@ -9,7 +9,7 @@
 //! and answers by how many of them a source may have under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
-use super::net::{least_round_trip, Lane};
+use super::net::{keep_little_unsent, least_round_trip, Lane};
 use super::pool::{Pool, Slab};
 use super::settle;
 use crate::affinity::Mask;
@@ -129,7 +129,11 @@ impl LanesLink {
         let link = Self { packets: Some(packets), over, shared };
         let queue = Arc::new(Mutex::new((0, queue)));
         let mut places = places.iter().map(Mask::of).cycle();
-        let mut unused = to.split_off(if sparing { enough(&to) } else { to.len() });
+        let is_short = is_short(&to);
+        let mut unused = to.split_off(if sparing && is_short { enough(to.len()) } else { to.len() });
+        if !is_short {
+            to.iter().try_for_each(|lane| keep_little_unsent(lane.socket()))?;
+        }
         for (index, mut lane) in to.into_iter().enumerate() {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
@@ -235,17 +239,17 @@ impl Shared {
     }
 }
 
-/// How many connections are enough: all, where the way is long and one that loses a packet stands still for a while. On a
-/// short way no more than there are CPUs for, at both ends of which each takes up most of one.
-fn enough(lanes: &[Box<dyn Lane>]) -> usize {
+/// Whether the way is short. On a long one each connection is needed: one that loses a packet stands still for a while.
+fn is_short(lanes: &[Box<dyn Lane>]) -> bool {
     let round_trip = lanes.iter().filter_map(|lane| least_round_trip(lane.socket())).min();
-    let is_short = round_trip.is_some_and(|time| time < SHORT);
+    round_trip.is_some_and(|time| time < SHORT)
+}
+
+/// How many connections of some are enough on a short way: no more than there are CPUs for, at both ends of which each takes
+/// up most of one.
+fn enough(lanes: usize) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if is_short {
-        lanes.len().min(cpus.div_ceil(2))
-    } else {
-        lanes.len()
-    }
+    lanes.min(cpus.div_ceil(2))
 }
 
 fn write_lane(

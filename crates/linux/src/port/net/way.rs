@@ -1,5 +1,6 @@
 //! What the kernel knows of the way of a connection.
 
+use std::io;
 use std::mem::size_of_val;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
@@ -26,6 +27,32 @@ pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
     // Nothing was measured yet if all bits are set.
     let micros = info.get(MIN_RTT).filter(|micros| is_told && **micros != u32::MAX)?;
     Some(Duration::from_micros((*micros).into()))
+}
+
+/// Bytes that wait at a connection to be sent for the first time, at the most: what it sends in a few milliseconds.
+const UNSENT: libc::c_int = 512 << 10;
+
+/// Has whoever writes wait as long as so much is not sent yet (tcp(7), `TCP_NOTSENT_LOWAT`). Else the kernel keeps about as much as
+/// there is under way, and of several connections the slowest would hold what others could send.
+///
+/// # Errors
+/// The kernel's.
+pub fn keep_little_unsent(socket: &TcpStream) -> io::Result<()> {
+    let unsent = UNSENT;
+    // SAFETY: the kernel reads as many bytes as the number has.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const unsent).cast(),
+            size_of_val(&unsent) as libc::socklen_t,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]
