@@ -333,6 +333,9 @@ fn what_a_hostile_user_asks_for_is_refused() {
         let (_, greeting) = greeted(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }
+    // Whoever has said a long call already hears it too.
+    let (_, greeting) = greeted(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
+    assert!(greeting.contains("no hello"), "{greeting}");
     assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }

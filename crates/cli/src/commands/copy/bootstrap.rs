@@ -155,7 +155,7 @@ fn shell(
     let command = ssh::shell(program, host, &ssh::joined(words.map(OsString::from)), Agent::Here);
     let mut far = Started::begin(command, LAST, ssh::INSTALL)?;
     let (to, from, input) = (far.stdin.take(), far.stdout.take(), input.to_vec());
-    let answer = patiently(move || {
+    let answer = patiently(Duration::MAX, move || {
         // Who does not take it says why.
         to.map(|mut to| to.write_all(&input));
         let mut answer = Vec::new();

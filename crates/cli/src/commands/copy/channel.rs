@@ -86,13 +86,13 @@ enum Half {
 }
 
 impl Ours {
-    /// Fresh keys for one transfer, which has no more connections than the other side allows.
-    pub fn new(args: &NetArgs, most_streams: u16) -> io::Result<Self> {
+    /// Fresh keys for one transfer.
+    pub fn new(args: &NetArgs) -> io::Result<Self> {
         let half = match args.data_security {
             DataSecurity::Tls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams: args.streams().0.min(most_streams).max(1), half })
+        Ok(Self { streams: args.streams().0, half })
     }
 
     /// To be told through ssh.
@@ -104,8 +104,14 @@ impl Ours {
         Offer { streams: self.streams, ports, word }
     }
 
-    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has.
-    pub fn reach(self, opened: &Opened, name: Option<String>) -> Result<Vec<Box<dyn Lane>>, String> {
+    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has, by as many connections
+    /// as the other side allows.
+    pub fn reach(
+        self,
+        most_streams: u16,
+        opened: &Opened,
+        name: Option<String>,
+    ) -> Result<Vec<Box<dyn Lane>>, String> {
         let lock = match (self.half, &opened.key) {
             (Half::Key(own), Some(peer)) => Lock::Tls { own, peer: peer.clone() },
             (Half::Secret(secret), None) => Lock::Plain(secret),
@@ -113,7 +119,7 @@ impl Ours {
         };
         let mut why = "ssh does not tell its address".to_owned();
         for address in addresses(opened, name) {
-            match connect(&lock, address, lanes(self.streams), REACH) {
+            match connect(&lock, address, lanes(self.streams.min(most_streams).max(1)), REACH) {
                 Ok(lanes) => return Ok(lanes),
                 Err(error) => why = format!("{address}: {error}"),
             }

@@ -2,12 +2,12 @@
 
 use super::address::Address;
 use super::far::{Reached, Via};
-use super::first::{cut_short, patiently};
-use super::hello::{Greeting, Hello, LONGEST};
+use super::first::First;
+use super::hello::{Greeting, Hello};
 use super::net::NetArgs;
 use crate::failure::Failure;
 use crate::keys::{self, Known};
-use numaio_linux::port::net::control::{self, Control, NoControl};
+use numaio_linux::port::net::control::{self, NoControl};
 use numaio_linux::port::net::PublicKey;
 use numaio_mover::wire::{Side, Text};
 use std::io;
@@ -16,10 +16,11 @@ use std::time::Duration;
 
 /// How long it may take to reach an address, and then to open the channel.
 const REACH: Duration = Duration::from_secs(10);
-/// How long the daemon may take to answer: it starts a process.
-const ANSWER: Duration = Duration::from_secs(30);
+/// How long the daemon may take to greet: it starts a process.
+pub const GREETING: Duration = Duration::from_secs(30);
 
-/// A session of a daemon, which is to be that side; or why it was not reached.
+/// A session of a daemon, which is to be that side; or why it was not reached. It was told who we are, and has not said yet
+/// whether we are welcome: what it is to do can be said meanwhile, so that no round trip is lost.
 ///
 /// # Errors
 /// It was reached, and another try would end no otherwise.
@@ -28,10 +29,10 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
     let mut trusted = Trusted::read(address, net.trust)?;
     let socket = match connect(address) {
         Ok(socket) => socket,
-        Err(error) => return Ok(Err(unreachable(address, &error))),
+        Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
     };
     let keys = trusted.keys.clone();
-    let channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
+    let mut channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
         Ok(channel) => channel,
         Err(NoControl::OtherKey(key)) => return Err(trusted.refused(key)),
         Err(NoControl::Net(error)) => {
@@ -41,19 +42,31 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
     };
     trusted.remember(channel.peer())?;
     let hello = Hello::new(address.user.clone(), &address.root, side);
-    let Some((channel, greeting)) = patiently(move || greet(channel, &hello)) else {
-        return Err(cut_short(&address.place()));
-    };
-    let streams = match greeting {
-        Ok(Greeting::Welcome { streams }) => streams,
-        Ok(Greeting::Refused(why)) => return Err(told(address, &why)),
-        Ok(Greeting::Busy(why)) => return Ok(Err(told(address, &why))),
-        Err(error) => return Ok(Err(unreachable(address, &error))),
-    };
-    let at = socket.peer_addr().map_err(Failure::new)?.ip();
+    if let Err(error) = channel.say(&serde_json::to_string(&hello).map_err(Failure::new)?) {
+        return Ok(Err(unreachable(&trusted.place, &error)));
+    }
+    let at = socket.peer_addr().map_err(Failure::new)?.ip().to_string();
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
-    let via = Via::Daemon { at: at.to_string(), streams, carrier };
+    let via = Via::Daemon { place: trusted.place, at, carrier };
     Ok(Ok(Reached::new(ends.to, ends.from, via)))
+}
+
+/// How many data connections the daemon allows from the source to the sink, by what it said; or why it does not serve us now.
+///
+/// # Errors
+/// Why it does not serve us at all.
+pub fn welcome(place: &str, said: Option<First<Greeting>>) -> Result<Result<u16, Failure>, Failure> {
+    let why = match said {
+        Some(First::Answer(Greeting::Welcome { streams })) => return Ok(Ok(streams)),
+        Some(First::Answer(Greeting::Refused(why))) => return Err(told(place, &why)),
+        Some(First::Answer(Greeting::Busy(why))) => return Ok(Err(told(place, &why))),
+        Some(First::Other(beginning)) => {
+            return Err(told(place, &format!("this is no greeting: {beginning}")))
+        }
+        Some(First::End) => io::ErrorKind::UnexpectedEof,
+        None => io::ErrorKind::TimedOut,
+    };
+    Ok(Err(unreachable(place, &why.into())))
 }
 
 /// Any of the addresses of the host.
@@ -61,33 +74,21 @@ fn connect(address: &Address) -> io::Result<TcpStream> {
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for at in (address.host.as_str(), address.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&at, REACH) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                return Ok(socket);
-            }
+            Ok(socket) => return Ok(socket),
             Err(error) => why = error,
         }
     }
     Err(why)
 }
 
-fn unreachable(address: &Address, error: &io::Error) -> Failure {
-    Failure::new(format!("no numaio daemon answers at {}: {error}", address.place()))
+fn unreachable(place: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("no numaio daemon answers at {place}: {error}"))
         .hint("numaio serve runs one; without it HOST:PATH goes through ssh")
 }
 
-fn greet(mut channel: Control, hello: &Hello) -> (Control, io::Result<Greeting>) {
-    let mut ask = || {
-        channel.say(&serde_json::to_string(hello)?)?;
-        Ok(serde_json::from_str(&channel.hear(LONGEST, ANSWER)?)?)
-    };
-    let greeting = ask();
-    (channel, greeting)
-}
-
 /// What the daemon says to people.
-fn told(address: &Address, why: &str) -> Failure {
-    Failure::new(format!("{}: {}", address.place(), Text::new(why).as_str()))
+fn told(place: &str, why: &str) -> Failure {
+    Failure::new(format!("{place}: {}", Text::new(why).as_str()))
 }
 
 /// Keys that the daemon may have.

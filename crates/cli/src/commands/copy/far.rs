@@ -5,6 +5,7 @@ use super::bootstrap;
 use super::channel::{Lookup, Opened};
 use super::ends::Host;
 use super::first::{cut_short, hear, patiently, First};
+use super::hello::Greeting;
 use super::peer::Answer;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
@@ -13,6 +14,7 @@ use crate::ssh::{self, Started};
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::control::Carrier;
 use numaio_mover::wire::Side;
+use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::io::{self, BufReader, Read, Write};
 use std::mem;
@@ -24,7 +26,7 @@ const LAST: Duration = Duration::from_secs(10);
 /// What to do about one that answers something else.
 const NO_NUMAIO: &str =
     "ssh HOST true has to print nothing: a script that a login there runs may be what prints; or the \
-                         numaio there is of another version: use the same one at both ends";
+numaio there is of another version: use the same one at both ends";
 
 /// What it says.
 pub type From = BufReader<Box<dyn Read + Send>>;
@@ -48,10 +50,10 @@ pub enum Via {
         lookup: Option<Lookup>,
     },
     Daemon {
+        /// What people call it.
+        place: String,
         /// Its address.
         at: String,
-        /// Most data connections that it allows.
-        streams: u16,
         carrier: Carrier,
     },
 }
@@ -114,7 +116,7 @@ impl Reached {
     pub fn say(&mut self, what: &impl Serialize) -> Result<(), Failure> {
         let line = json_line(what).map_err(Failure::new)?;
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
-        let said = patiently(move || {
+        let said = patiently(Duration::MAX, move || {
             let _ = to.write_all(line.as_bytes());
             to
         });
@@ -122,20 +124,42 @@ impl Reached {
         Ok(())
     }
 
+    /// Most data connections from the source to the sink, when it has said that we are welcome; or why we are not now.
+    ///
+    /// # Errors
+    /// It does not serve us at all; or we were interrupted.
+    pub fn welcome(&mut self) -> Result<Result<u16, Failure>, Failure> {
+        let Via::Daemon { place, .. } = &self.via else { return Ok(Ok(u16::MAX)) };
+        let place = place.clone();
+        let said: Option<First<Greeting>> = self.hear(daemon::GREETING);
+        if said.is_none() {
+            self.via.hurry();
+        }
+        match interrupted() {
+            true => Err(cut_short(&place)),
+            false => daemon::welcome(&place, said),
+        }
+    }
+
     /// What it answers to being asked for a transfer; none if it is no numaio, or gone, or we were interrupted.
     pub fn answer(&mut self) -> Option<Answer> {
-        let mut from = mem::replace(&mut self.from, nothing());
-        let (from, first) = patiently(move || {
-            let first = hear(&mut from);
-            (from, first)
-        })?;
-        self.from = from;
-        match first {
+        match self.hear(Duration::MAX)? {
             First::Answer(answer) => return Some(answer),
             First::Other(beginning) => self.other = Some(beginning),
             First::End => {}
         }
         None
+    }
+
+    /// A line of it; none if it took too long, or we were interrupted.
+    fn hear<T: DeserializeOwned + Send + 'static>(&mut self, most: Duration) -> Option<First<T>> {
+        let mut from = mem::replace(&mut self.from, nothing());
+        let (from, first) = patiently(most, move || {
+            let first = hear(&mut from);
+            (from, first)
+        })?;
+        self.from = from;
+        Some(first)
     }
 
     /// Why there was no answer.
@@ -157,14 +181,6 @@ impl Reached {
         match via {
             Via::Ssh { mut started, .. } => bootstrap::hinted(failure, host, started.status()),
             Via::Daemon { .. } => failure.hint("the daemon there ended the session; its log tells why"),
-        }
-    }
-
-    /// Most data connections from the source to the sink.
-    pub fn most_streams(&self) -> u16 {
-        match &self.via {
-            Via::Ssh { .. } => u16::MAX,
-            Via::Daemon { streams, .. } => *streams,
         }
     }
 

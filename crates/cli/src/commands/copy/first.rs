@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use std::io::{self, BufRead};
 use std::sync::mpsc::{sync_channel, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LOOK_EACH: Duration = Duration::from_millis(50);
 /// Longest answer.
@@ -17,15 +17,16 @@ const LONGEST: usize = 1 << 20;
 /// How many characters of what is no answer are shown.
 const SHOWN: usize = 80;
 
-/// Does what may wait for another side, in a thread of its own; none if we were interrupted. Then the thread goes on until
-/// that side is ended.
-pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Does what may wait for another side, in a thread of its own; none if we were interrupted, or it took longer than it may.
+/// Then the thread goes on until that side is ended.
+pub fn patiently<T: Send + 'static>(most: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, done) = sync_channel(1);
     thread::spawn(move || sender.send(work()));
+    let began = Instant::now();
     loop {
         match done.recv_timeout(LOOK_EACH) {
             Ok(done) => return Some(done),
-            Err(RecvTimeoutError::Timeout) if !interrupted() => {}
+            Err(RecvTimeoutError::Timeout) if !interrupted() && began.elapsed() < most => {}
             Err(_) => return None,
         }
     }

@@ -33,6 +33,9 @@ const LONGEST_LINE: u64 = 16 << 20;
 /// that overtakes the last packets.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long the last message that opens a data connection may be under way: the other side has sent all when it chooses them.
+const LAST_STEP: Duration = Duration::from_secs(5);
+
 #[derive(Debug, ClapArgs)]
 pub struct PeerArgs {
     /// A side of numaio copy
@@ -220,32 +223,40 @@ impl Way {
         }
     }
 
-    /// A port whose link is this way, and since when the control channel is closed, if it is another one.
-    fn port(self, site: Site<'_>, is_source: bool) -> Result<(FilePort, Arc<OnceLock<Instant>>), Failure> {
+    /// A port whose link is this way.
+    fn port(self, site: Site<'_>, is_source: bool) -> Result<Linked, Failure> {
         let left = Arc::new(OnceLock::new());
-        let port = match self {
+        let (port, to) = match self {
             Self::Streams(Streams { from, to }) => {
-                FilePort::over(site.setting(None)?, Ends { from: Box::new(from), to })
+                (FilePort::over(site.setting(None)?, Ends { from: Box::new(from), to }), None)
             }
             Self::Lanes(door, Streams { mut from, to }) => {
-                let lanes = directed(door.lanes().map_err(Failure::new)?, is_source);
+                let lanes = directed(door.lanes(LAST_STEP).map_err(Failure::new)?, is_source);
                 let left = left.clone();
                 // Nothing is said there any more; its end means that nobody waits for us.
                 thread::spawn(move || {
                     drop(io::copy(&mut from, &mut io::sink()));
                     left.get_or_init(Instant::now);
-                    drop(to);
                 });
-                FilePort::over_lanes(site.setting(Some(&lanes))?, lanes)
+                (FilePort::over_lanes(site.setting(Some(&lanes))?, lanes), Some(to))
             }
         };
-        Ok((port.map_err(Failure::new)?, left))
+        Ok(Linked { port: port.map_err(Failure::new)?, left, to })
     }
+}
+
+/// A port with a link to the other side.
+struct Linked {
+    port: FilePort,
+    /// Since when the control channel is closed, if it is another one.
+    left: Arc<OnceLock<Instant>>,
+    /// That channel: when we are done it is ended, and the other side needs not ask for that.
+    to: Option<To>,
 }
 
 fn through<C: Core<numaio_linux::port::Slab>>(
     mut core: C,
-    (port, left): (FilePort, Arc<OnceLock<Instant>>),
+    Linked { port, left, to }: Linked,
     terms: Option<&Terms>,
 ) -> Result<Ended, Failure> {
     let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
@@ -266,5 +277,7 @@ fn through<C: Core<numaio_linux::port::Slab>>(
             }
         },
     );
+    drop(port);
+    drop(to);
     Ok(core.ended().cloned().unwrap_or(Ended::Failed))
 }

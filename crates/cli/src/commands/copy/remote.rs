@@ -141,11 +141,13 @@ impl Remote<'_> {
             Ok(reached) => reached,
             Err(failure) => return Ok(Err(failure)),
         };
-        let streams = reached.most_streams();
-        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net, streams));
-        let ours = ours.transpose().map_err(Failure::new)?;
+        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
         let offer = ours.as_ref().map(|ours| ours.offer(args.net.data_port));
         reached.say(&Call { ask, offer })?;
+        let most_streams = match reached.welcome()? {
+            Ok(streams) => streams,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let (one_file, door, packs) = match reached.answer() {
             Some(Answer::Ready { one_file, door, packs }) => (one_file, door, packs),
             Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
@@ -154,7 +156,7 @@ impl Remote<'_> {
         let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
-            ours.reach(&reached.believed(opened), reached.name())
+            ours.reach(most_streams, &reached.believed(opened), reached.name())
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
         if !packs && self.order.compress != how::Compress::None {

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// How long the daemon may take to answer; it is the same machine.
 const DESK: Duration = Duration::from_secs(60);
 
+/// How long somebody who is refused may take to hear it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// What is to be done for whom.
 struct Admitted<'a> {
     user: &'a str,
@@ -80,7 +83,7 @@ fn serve(
     let (admitted, terms, confined) = match entered {
         Ok(entered) => entered,
         Err(No::Refused(why) | No::Busy(why)) => {
-            channel.close();
+            channel.close(LAST_WORDS);
             return Err(Failure::new(format!("refused: {why}")));
         }
     };

@@ -11,10 +11,11 @@ const TRIES: u32 = 5;
 /// The pause after the first try; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Connects so many times to a door, all at once. All of them are let in, or none is given.
+/// Connects so many times to a door, all at once, and gives all of them or none. The door has shown that it is the right one, and
+/// what it asks of us is under way.
 ///
 /// # Errors
-/// [`NetError`] of the first that is not let in within `limit`.
+/// [`NetError`] of the first that does not come so far within `limit`.
 pub fn connect(
     lock: &Lock,
     to: SocketAddr,
@@ -44,10 +45,8 @@ pub fn connect(
 }
 
 fn socket(to: SocketAddr, limit: Duration) -> Result<TcpStream, NetError> {
-    let socket = TcpStream::connect_timeout(&to, limit).map_err(|error| match why(error) {
+    TcpStream::connect_timeout(&to, limit).map_err(|error| match why(error) {
         NetError::Failed(error) => NetError::Unreachable(to, error),
         other => other,
-    })?;
-    socket.set_nodelay(true)?;
-    Ok(socket)
+    })
 }

@@ -127,10 +127,12 @@ impl Control {
         self.lane.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Says that nothing follows.
-    pub fn close(mut self) {
+    /// Says that nothing follows. What the other side says before it hears so is read for at most `limit`: a connection that is
+    /// closed before is reset, and then the last lines may be lost (RFC 1122, section 4.2.2.13).
+    pub fn close(mut self, limit: Duration) {
         // Who is gone needs not be told.
         drop(self.lane.close());
+        drop(io::copy(&mut Timed::new(self.lane.socket(), limit), &mut io::sink()));
     }
 
     /// From now on it is two streams.

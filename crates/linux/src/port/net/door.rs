@@ -1,12 +1,12 @@
 //! The side that is connected to: lets in whoever has the key, and keeps strangers from taking their place.
 
-use super::{Lane, Lock, NetError, ADMITTED};
+use super::{Lane, Lock, NetError};
 use rustix::net::{shutdown, Shutdown};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub struct Door {
 struct Hall {
     lock: Lock,
     seats: Mutex<Vec<Option<Box<dyn Lane>>>>,
+    came: Condvar,
     opening: Mutex<Opening>,
 }
 
@@ -51,7 +52,7 @@ impl Door {
     pub fn open(lock: Lock, ports: Option<RangeInclusive<u16>>, lanes: usize) -> io::Result<Self> {
         let listener = Arc::new(listen(ports)?);
         let seats = Mutex::new((0..lanes).map(|_| None).collect());
-        let hall = Arc::new(Hall { lock, seats, opening: Mutex::default() });
+        let hall = Arc::new(Hall { lock, seats, came: Condvar::new(), opening: Mutex::default() });
         let porter = Builder::new().name("door".to_owned()).spawn({
             let (listener, hall) = (listener.clone(), hall.clone());
             move || receive(&listener, &hall)
@@ -67,14 +68,17 @@ impl Door {
         self.listener.local_addr().map(|at| at.port())
     }
 
-    /// The connections that were let in, in the order of their numbers. The door is closed.
+    /// The connections, in the order of their numbers, when all were let in. The door is closed.
     ///
     /// # Errors
-    /// [`NetError::Few`] if some did not come.
-    pub fn lanes(self) -> Result<Vec<Box<dyn Lane>>, NetError> {
-        let seats = std::mem::take(&mut *self.hall.seats());
+    /// [`NetError::Few`] if some did not come within `limit`.
+    pub fn lanes(self, limit: Duration) -> Result<Vec<Box<dyn Lane>>, NetError> {
+        let are_missing = |seats: &mut Vec<Option<Box<dyn Lane>>>| seats.iter().any(Option::is_none);
+        let waited = self.hall.came.wait_timeout_while(self.hall.seats(), limit, are_missing);
+        let (mut seats, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let wanted = seats.len();
-        let lanes: Vec<_> = seats.into_iter().flatten().collect();
+        let lanes: Vec<_> = std::mem::take(&mut *seats).into_iter().flatten().collect();
+        drop(seats);
         match lanes.len() == wanted {
             true => Ok(lanes),
             false => Err(NetError::Few(lanes.len(), wanted)),
@@ -129,13 +133,11 @@ impl Hall {
         let opened = self.lock.answer(socket, OPENING_LIMIT);
         // From here on it is no stranger who may be closed.
         self.leave(number);
-        let Ok((index, mut lane)) = opened else { return };
-        let mut seats = self.seats();
+        let Ok((index, lane)) = opened else { return };
         // A caller that gave up and tries again takes the place of its own first try.
-        let Some(seat) = seats.get_mut(usize::from(index)) else { return };
-        // Whoever hears that it is in finds its seat taken: the seats are locked meanwhile.
-        if lane.write_all(&[ADMITTED]).is_ok() {
+        if let Some(seat) = self.seats().get_mut(usize::from(index)) {
             *seat = Some(lane);
+            self.came.notify_all();
         }
     }
 }

@@ -22,7 +22,7 @@ pub use door::Door;
 pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use tls::Keys;
-pub(super) use way::least_round_trip;
+pub(super) use way::{keep_little_unsent, least_round_trip};
 
 use rustix::net::sockopt;
 use std::fmt;
@@ -40,9 +40,6 @@ const IDLE: Duration = Duration::from_secs(10);
 const PROBE_EACH: Duration = Duration::from_secs(5);
 /// ...until so many questions in a row have no answer: 30 s in all.
 const PROBES: u32 = 4;
-
-/// The last byte of an opening: the other side has the connection.
-const ADMITTED: u8 = 1;
 
 /// One connection: written to by one side, and read by the other.
 pub trait Lane: Read + Write + Send {
@@ -121,29 +118,24 @@ pub enum NetError {
 }
 
 impl Lock {
-    /// Opens a connection of ours, as the one with some number.
+    /// Opens a connection of ours, as the one with some number. What the other side needs to let it in is under way when this
+    /// returns: data may follow at once, and whoever is not let in finds the connection closed.
     fn call(&self, socket: TcpStream, index: u16, limit: Duration) -> Result<Box<dyn Lane>, NetError> {
         let timed = Timed::new(&socket, limit);
-        let mut lane: Box<dyn Lane> = match self {
+        match self {
             Self::Tls { own, peer } => {
                 let mut lane = tls::call(own, peer, timed)?;
                 lane.write_all(&index.to_be_bytes()).map_err(timed::why)?;
-                lane
+                ready(lane)
             }
             Self::Plain(secret) => {
                 secret.call(index, timed)?;
-                Box::new(socket.try_clone()?)
+                ready(Box::new(socket.try_clone()?))
             }
-        };
-        let mut admitted = [0];
-        lane.read_exact(&mut admitted).map_err(timed::why)?;
-        match admitted {
-            [ADMITTED] => ready(lane),
-            [other] => Err(NetError::Protocol(format!("{other} in place of {ADMITTED}"))),
         }
     }
 
-    /// Looks who opens a connection to us, and gives its number. It is not told yet that it is let in.
+    /// Looks who opens a connection to us, and gives its number.
     fn answer(&self, socket: &TcpStream, limit: Duration) -> Result<(u16, Box<dyn Lane>), NetError> {
         let timed = Timed::new(socket, limit);
         match self {

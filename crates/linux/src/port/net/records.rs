@@ -112,6 +112,8 @@ impl<C: Records> Tls<C> {
     /// # Errors
     /// [`NetError`] if it fails, or takes too long.
     pub fn begin(connection: C, mut timed: Timed<'_>) -> Result<Self, NetError> {
+        // What goes out in several records is not held back until the first is acknowledged (tcp(7), TCP_NODELAY).
+        timed.socket.set_nodelay(true)?;
         let incoming = Window { bytes: vec![0; INCOMING], start: 0, end: 0 };
         let mut tls = Self {
             connection,
