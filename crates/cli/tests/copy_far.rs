@@ -9,8 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use support::{Home, Said};
+use support::{until, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -71,14 +70,6 @@ impl Hosts {
 
     fn jobs(&self) -> Vec<Job> {
         serde_json::from_str(&self.home.run(&["jobs", "--json"]).ok()).expect("jobs")
-    }
-}
-
-fn until(ready: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !ready() {
-        assert!(began.elapsed() < Duration::from_secs(300), "it did not come to pass");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -159,12 +150,12 @@ fn an_end_here_is_an_end_there() {
         let mut command = hosts.command(&args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
         let before = part();
-        until(|| part() >= before + (2 << 20));
+        until(|| part() >= before + (2 << 20), || "more of it is there");
         let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(kill.expect("kill").success());
         let code = child.wait().expect("ended").code();
         assert_eq!(code, (signal == "-TERM").then_some(130));
-        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"));
+        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"), || "both hosts are done");
         assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
     }
     let states: Vec<JobState> = hosts.jobs().into_iter().map(|job| job.state).collect();

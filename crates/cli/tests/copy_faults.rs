@@ -8,8 +8,8 @@ use std::io::Write;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
-use support::{Home, Said};
+use std::time::{Duration, SystemTime};
+use support::{until, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -48,14 +48,6 @@ fn finished_are_right(home: &Home, from: &str, to: &str) -> usize {
         assert!(read(from) == read(to), "{name:?} is half");
     }
     finished.len()
-}
-
-fn until(what: &str, ready: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !ready() {
-        assert!(began.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Bytes that are there of a copy that runs.
@@ -190,7 +182,7 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         }
         let mut command = home.command_by(&[], &["copy", "-r", "--bwlimit", "4M", "src/", "dst"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
-        until("something is there", || written(&home.0.join("dst")) > 0);
+        until(|| written(&home.0.join("dst")) > 0, || "something is there");
         // Inodes were given in this order, and files are read in that of inodes or places on the disk: one of these is late.
         for name in ["00", "39"] {
             fs::remove_file(home.0.join("src").join(name)).expect("removed");
@@ -353,10 +345,10 @@ fn a_near_side_that_is_killed_leaves_no_far_side_and_no_halves() {
             let slow = [how, &["--bwlimit", "4M"], &way].concat();
             let mut near =
                 far(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
-            until("something is there", || written(&home.0.join("there")) > 1 << 20);
+            until(|| written(&home.0.join("there")) > 1 << 20, || "something is there");
             near.kill().expect("killed");
             near.wait().expect("ended");
-            until("the far side ends, too", || !far_runs(&home));
+            until(|| !far_runs(&home), || "the far side ends, too");
             assert!(finished_are_right(&home, "src", "there") < 21, "it was killed too late for this test");
             Said::of(far(&home, &[how, &way].concat()).output().expect("numaio")).ok();
             same(&home, "src", "there");

@@ -5,8 +5,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use support::{Home, Said};
+use support::{until, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -29,14 +28,6 @@ fn command(home: &Home, args: &[&str]) -> Command {
     command
 }
 
-fn until(what: &str, ready: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !ready() {
-        assert!(began.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn runs(pid: &str) -> bool {
     let root = numaio_linux::Root::live().expect("a root");
     numaio_machine::process::began(&root, pid.trim().parse().expect("a number")).is_some()
@@ -48,7 +39,7 @@ fn far_runs(home: &Home) -> bool {
 
 /// What numaio says when it gets this signal while the other side is silent.
 fn interrupted(home: &Home, near: Child, signal: &str) -> Said {
-    until("ssh is started", || home.0.join("far.pid").exists());
+    until(|| home.0.join("far.pid").exists(), || "ssh is started");
     let kill = Command::new("kill").args([signal, &near.id().to_string()]).status();
     assert!(kill.expect("kill").success());
     let said = Said::of(near.wait_with_output().expect("an end"));
@@ -82,14 +73,17 @@ fn an_interrupt_ends_a_side_that_began_an_answer_and_whatever_it_started() {
     // It does not end when it is asked to, nor when its standard input does.
     let home = home("trap '' TERM INT\nsleep 3600 & echo $! >sleep.pid\nprintf '{\"Rea'\nwait");
     let near = command(&home, &["file", "host:to"]).spawn().expect("numaio");
-    until("it began", || fs::read_to_string(home.0.join("sleep.pid")).is_ok_and(|pid| pid.ends_with('\n')));
+    until(
+        || fs::read_to_string(home.0.join("sleep.pid")).is_ok_and(|pid| pid.ends_with('\n')),
+        || "it began",
+    );
     interrupted(&home, near, "-INT").failed(130, &["interrupted before host answered"]);
     let sleep = fs::read_to_string(home.0.join("sleep.pid")).expect("a process");
     if fs::File::open("/dev/tty").is_ok() {
         // With a terminal numaio ends ssh alone.
         drop(Command::new("kill").arg(sleep.trim()).status());
     }
-    until("what it started ends, too", || !runs(&sleep));
+    until(|| !runs(&sleep), || "what it started ends, too");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
-use support::{Home, Said};
+use std::time::{Duration, SystemTime};
+use support::{until, Home, Said};
 
 fn store(home: &Home) -> PathBuf {
     home.0.join("state/numaio/jobs")
@@ -55,16 +55,8 @@ fn slow(home: &Home, to: &str, rate: &str, bytes: u64) -> Child {
         let entries = fs::read_dir(home.0.join(to)).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
     };
-    until(|| written() >= bytes);
+    until(|| written() >= bytes, || "so much is written");
     child
-}
-
-fn until(ready: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !ready() {
-        assert!(began.elapsed() < Duration::from_secs(300), "it did not come to pass");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -104,7 +96,7 @@ fn a_killed_one_is_cut_and_goes_on() {
     assert_eq!(shown(&home, 1).state, JobState::Running);
     child.kill().expect("killed");
     // Also before anybody has asked how it ended.
-    until(|| shown(&home, 1).state == JobState::Cut);
+    until(|| shown(&home, 1).state == JobState::Cut, || "the job is cut");
     assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
     child.wait().expect("ended");
     assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));

@@ -1,15 +1,12 @@
 //! A daemon that runs, and what it said.
 
+use super::support::until;
 use super::Home;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// Ends only a test that hangs.
-pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// A daemon with its folder, in which are its key, its file and its roots.
 pub struct Daemon {
@@ -101,12 +98,4 @@ fn write_config(home: &Home, config: &str) {
 pub fn kill(signal: &str, process: u32) {
     let kill = Command::new("kill").args([signal, &process.to_string()]).status();
     assert!(kill.expect("kill").success());
-}
-
-pub fn until(ready: impl Fn() -> bool, why: impl Fn() -> String) {
-    let began = Instant::now();
-    while !ready() {
-        assert!(began.elapsed() < LIMIT, "{}", why());
-        thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -3,10 +3,25 @@
 // Each test program uses what it needs of this.
 #![allow(dead_code)]
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long something may take that has to come to pass.
+pub const LIMIT: Duration = Duration::from_secs(300);
+
+/// Waits until something is so; the panic at the limit says what was not.
+pub fn until<W: Display>(ready: impl Fn() -> bool, what: impl Fn() -> W) {
+    let began = Instant::now();
+    while !ready() {
+        assert!(began.elapsed() < LIMIT, "{}", what());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A folder that is home, removed at the end.
 pub struct Home(pub PathBuf);
