@@ -21,8 +21,8 @@ const EACH: Duration = Duration::from_millis(200);
 const EACH_EVENT: Duration = Duration::from_secs(1);
 /// What to do after a transfer that was cut.
 pub const GO_ON: &str = "the same command goes on where it ended";
-/// Problems that are shown again at the end.
-const SUMMARY: usize = 10;
+/// So many failures are counted by whoever reads them.
+const FEW: u64 = 10;
 
 /// Shows what a side tells.
 pub struct Show {
@@ -33,7 +33,6 @@ pub struct Show {
     rehearse: bool,
     began: Instant,
     shown: Option<Instant>,
-    problems: Vec<String>,
     failed: u64,
     manifest: Option<Manifest>,
     /// Why the transfer was given up.
@@ -58,7 +57,6 @@ impl Show {
             rehearse: args.dry_run,
             began: Instant::now(),
             shown: None,
-            problems: Vec::new(),
             failed: 0,
             given_up: None,
             manifest: None,
@@ -146,7 +144,6 @@ impl Show {
     pub fn begin(&mut self) {
         self.given_up = None;
         self.failed = 0;
-        self.problems.clear();
     }
 
     /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was
@@ -228,8 +225,6 @@ impl Show {
             self.clear();
             // Errors are shown also where nothing else is.
             let _ = writeln!(io::stderr(), "numaio: {line}");
-            self.problems.push(line);
-            self.problems.truncate(SUMMARY);
         }
         None
     }
@@ -264,8 +259,8 @@ impl Show {
 
     fn summary(&self, totals: &Totals, seconds: f64) -> String {
         let mut text = transfer_text(totals, seconds, self.rehearse) + "\n";
-        if self.failed as usize > self.problems.len() && !self.problems.is_empty() {
-            text += &format!("The first {} of {} failures stand above.\n", self.problems.len(), self.failed);
+        if self.failed > FEW {
+            text += &format!("All {} failures stand above.\n", self.failed);
         }
         text
     }
