@@ -195,22 +195,21 @@ impl Shared {
     /// Hands a packet over when it is its turn. False if there is nobody any more to hand it to.
     fn hand_over(&self, number: u64, packet: Packet<Slab>) -> Result<bool, LinkError> {
         let mut turns = self.turns();
-        turns.held.push(number);
         while !turns.over && number != turns.next {
             if turns.had(number) {
                 return Err(LinkError::Order(number));
             }
             if turns.aside.len() < turns.most {
-                turns.held.retain(|held| *held != number);
                 turns.aside.insert(number, packet);
                 return Ok(true);
             }
+            turns.held.push(number);
             if turns.is_stuck() {
                 return Err(LinkError::Order(turns.next));
             }
             turns = self.changed.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            turns.held.retain(|held| *held != number);
         }
-        turns.held.retain(|held| *held != number);
         let mut in_turn = (!turns.over).then_some(packet);
         let mut heard = false;
         while let Some(packet) = in_turn {
