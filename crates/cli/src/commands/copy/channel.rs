@@ -92,7 +92,7 @@ impl Ours {
             DataSecurity::Tls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams: args.streams().0, half })
+        Ok(Self { streams: args.streams(), half })
     }
 
     /// To be told through ssh.

@@ -38,9 +38,14 @@ pub struct NetArgs {
 }
 
 impl NetArgs {
-    /// Connections for data, and whether all of them are to be used: then somebody said how many.
-    pub fn streams(&self) -> (u16, bool) {
-        (self.streams.unwrap_or(STREAMS), self.streams.is_some())
+    /// Connections for data.
+    pub fn streams(&self) -> u16 {
+        self.streams.unwrap_or(STREAMS)
+    }
+
+    /// Whether fewer may be used: nobody said how many.
+    pub fn is_sparing(&self) -> bool {
+        self.streams.is_none()
     }
 
     /// How long to try to go on after the connection was lost.

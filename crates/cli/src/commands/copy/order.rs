@@ -10,6 +10,7 @@ use super::{path_of, CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::files::Base;
+use numaio_linux::port::net::MOST_LANES;
 use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
 use numaio_mover::accounts::{Account, Lookup};
@@ -61,8 +62,8 @@ pub struct Order {
     pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
-    /// Connections for data.
-    #[serde(default)]
+    /// Connections for data; an older numaio does not say how many here, and may have as many as there can be.
+    #[serde(default = "most_streams")]
     pub streams: u16,
     /// Whether the source uses fewer of them where that is better; an older numaio uses all.
     #[serde(default)]
@@ -84,6 +85,10 @@ pub struct Here {
     pub plans: Vec<Planned>,
 }
 
+fn most_streams() -> u16 {
+    MOST_LANES as u16
+}
+
 impl Order {
     /// What was typed.
     pub fn new(common: &Common, args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
@@ -91,7 +96,6 @@ impl Order {
         filter(&rules)?;
         let far = from.iter().any(|end| end.host.is_some());
         let list = |path: &PathBuf| Listed::read(path, args.from0, far);
-        let (streams, all_of_them) = args.net.streams();
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
@@ -116,8 +120,8 @@ impl Order {
             compress: args.how.compress,
             placement: args.how.placement,
             threads: args.how.threads,
-            streams,
-            sparing: !all_of_them,
+            streams: args.net.streams(),
+            sparing: args.net.is_sparing(),
             transfer: random::bytes()
                 .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
             here: Some(Here {

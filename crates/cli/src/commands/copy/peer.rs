@@ -176,7 +176,7 @@ fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure>
 }
 
 /// One line of the other side.
-pub fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
+fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
     let mut line = String::new();
     from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
