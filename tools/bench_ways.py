@@ -59,6 +59,8 @@ class Way:
     environment: Callable = field(default=lambda run: {})
     # Options that its binary must have.
     options: list = field(default_factory=list)
+    # Whether it needs a large file that is out of the cache.
+    cold: bool = False
 
     def missing(self):
         """Why it cannot run here; none if it can."""
@@ -89,7 +91,17 @@ def local(binaries):
                         lambda run, copy=copy: [*copy, "--hash", "none", f"{run.source}/", f"{run.to}/"]))
     ways.append(Way("cp -a", "-", ["cp"], lambda run: ["cp", "-a", f"{run.source}/.", run.to]))
     ways.append(Way("rsync -a", "-", ["rsync"], lambda run: ["rsync", "-a", f"{run.source}/", f"{run.to}/"]))
-    return ways
+    return [*ways, FIO]
+
+
+def fio(run):
+    """Reads what is copied, and writes as much, at once: what the disks give, without a word said to anybody."""
+    job = ["--ioengine=io_uring", "--direct=1", "--iodepth=16", "--bs=1M", f"--size={run.holds[1]}", "--output=/dev/null"]
+    return ["fio", *job, "--name=read", f"--filename={run.source}/bulk", "--rw=read", "--name=write",
+            f"--filename={run.to}/bulk", "--rw=write"]
+
+
+FIO = Way("fio, O_DIRECT", "-", ["fio"], fio, cold=True)
 
 
 def sshd(run):
@@ -202,6 +214,7 @@ def network(binaries):
         Way("rsync over ssh", "ssh", ["rsync", "ssh", "sshd"], rsync_ssh, sshd),
         Way("scp", "ssh", ["scp", "sshd"],
             lambda run: ["scp", "-q", "-r", "-p", *ssh(run), run.source, f"{run.address}:{run.to}/"], sshd),
+        FIO,
     ]
 
 
