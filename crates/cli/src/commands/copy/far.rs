@@ -4,8 +4,8 @@ use super::address::Address;
 use super::bootstrap;
 use super::channel::{Lookup, Opened};
 use super::ends::Host;
-use super::first::{cut_short, hear, patiently, First};
-use super::hello::Greeting;
+use super::first::{self, cut_short, hear, patiently, First};
+use super::hello::{self, Greeting};
 use super::peer::Answer;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
@@ -131,7 +131,7 @@ impl Reached {
     pub fn welcome(&mut self) -> Result<Result<u16, Failure>, Failure> {
         let Via::Daemon { place, .. } = &self.via else { return Ok(Ok(u16::MAX)) };
         let place = place.clone();
-        let said: Option<First<Greeting>> = self.hear(daemon::GREETING);
+        let said: Option<First<Greeting>> = self.hear(hello::LONGEST, daemon::GREETING);
         if said.is_none() {
             self.via.hurry();
         }
@@ -143,7 +143,7 @@ impl Reached {
 
     /// What it answers to being asked for a transfer; none if it is no numaio, or gone, or we were interrupted.
     pub fn answer(&mut self) -> Option<Answer> {
-        match self.hear(Duration::MAX)? {
+        match self.hear(first::LONGEST, Duration::MAX)? {
             First::Answer(answer) => return Some(answer),
             First::Other(beginning) => self.other = Some(beginning),
             First::End => {}
@@ -151,11 +151,15 @@ impl Reached {
         None
     }
 
-    /// A line of it; none if it took too long, or we were interrupted.
-    fn hear<T: DeserializeOwned + Send + 'static>(&mut self, most: Duration) -> Option<First<T>> {
+    /// A line of it, of so many bytes at the most; none if it took too long, or we were interrupted.
+    fn hear<T: DeserializeOwned + Send + 'static>(
+        &mut self,
+        longest: usize,
+        most: Duration,
+    ) -> Option<First<T>> {
         let mut from = mem::replace(&mut self.from, nothing());
         let (from, first) = patiently(most, move || {
-            let first = hear(&mut from);
+            let first = hear(&mut from, longest);
             (from, first)
         })?;
         self.from = from;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const LOOK_EACH: Duration = Duration::from_millis(50);
 /// Longest answer.
-const LONGEST: usize = 1 << 20;
+pub const LONGEST: usize = 1 << 20;
 /// How many characters of what is no answer are shown.
 const SHOWN: usize = 80;
 
@@ -47,25 +47,27 @@ pub enum First<T> {
     End,
 }
 
-/// Reads the first line, or so much that it is seen to be no answer: those are objects of JSON.
-pub fn hear<T: DeserializeOwned>(from: &mut From) -> First<T> {
-    match line(from) {
-        Ok(line) if !line.is_empty() => match serde_json::from_slice(&line) {
-            Ok(answer) => First::Answer(answer),
-            Err(_) => First::Other(beginning(&line)),
-        },
+/// Reads the first line, or so much that it is seen to be no answer: those are objects of JSON, of so many bytes at the most.
+pub fn hear<T: DeserializeOwned>(from: &mut From, longest: usize) -> First<T> {
+    match line(from, longest) {
+        Ok(line) if !line.is_empty() => {
+            // With the end of the line.
+            let fits = line.len() <= longest + 1;
+            let answer = fits.then(|| serde_json::from_slice(&line).ok()).flatten();
+            answer.map_or_else(|| First::Other(beginning(&line)), First::Answer)
+        }
         _ => First::End,
     }
 }
 
-fn line(from: &mut From) -> io::Result<Vec<u8>> {
+fn line(from: &mut From, longest: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     loop {
         let some = from.fill_buf()?;
         let end = some.iter().position(|&byte| byte == b'\n').map_or(some.len(), |at| at + 1);
         line.extend_from_slice(&some[..end]);
         from.consume(end);
-        let is_over = end == 0 || line.ends_with(b"\n") || !line.starts_with(b"{") || line.len() > LONGEST;
+        let is_over = end == 0 || line.ends_with(b"\n") || !line.starts_with(b"{") || line.len() > longest;
         if is_over {
             return Ok(line);
         }
@@ -86,7 +88,7 @@ mod tests {
     use std::io::{BufReader, Read};
 
     fn first(said: impl Read + Send + 'static) -> First<Vec<u8>> {
-        hear(&mut BufReader::new(Box::new(said)))
+        hear(&mut BufReader::new(Box::new(said)), LONGEST)
     }
 
     fn other(words: &str) -> First<Vec<u8>> {
@@ -102,7 +104,9 @@ mod tests {
         // A line that does not end is read so far as it is needed, and not kept.
         assert_eq!(first(io::repeat(b'x')), First::Other("x".repeat(SHOWN) + "..."));
         assert_eq!(first(io::repeat(b'{')), First::Other("{".repeat(SHOWN) + "..."));
-        let answer = hear::<serde_json::Value>(&mut BufReader::new(Box::new(&b"{\"a\":1}\n{"[..])));
+        let answer = hear::<serde_json::Value>(&mut BufReader::new(Box::new(&b"{\"a\":1}\n{"[..])), LONGEST);
         assert_eq!(answer, First::Answer(serde_json::json!({"a": 1})));
+        let long = hear::<serde_json::Value>(&mut BufReader::new(Box::new(&b"{\"a\":1}\n"[..])), 6);
+        assert_eq!(long, First::Other("{\"a\":1}".to_owned()));
     }
 }
