@@ -203,7 +203,7 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
     // It does not know the key of the side that connects either, and takes whoever comes.
     let lock = Lock::Tls { peer: key(&other), own };
     let door = Door::open(lock, None, 5).expect("a door");
-    led_to(&home, door.port().expect("a port"));
+    led_to(&home, door.port().expect("a port").expect("one of its own"));
     let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("does not have the key that came through the control channel"), "{}", said.err);

@@ -115,18 +115,7 @@ fn data_goes_through_the_control_connection_too() {
     user.copy(&["-a", "--tunnel", "src/", &to]).ok();
     user.copy(&["-a", "--tunnel", &daemon.url("data/new/"), "back"]).ok();
     same(&user.home, "src", &user.home.0.join("back"));
-    // Nobody can connect to a port that is taken: data goes another way, which is said, or nowhere.
-    let taken = std::net::TcpListener::bind("[::]:0").or_else(|_| std::net::TcpListener::bind("0.0.0.0:0"));
-    let port = taken.as_ref().expect("a port").local_addr().expect("an address").port();
-    let config = format!("{HEAD}data_ports = \"{port}\"\n{OPEN}{}", user.known_as("alice"));
-    daemon.configure(&config);
-    daemon.signal("-HUP");
-    daemon.said_soon("was read again");
-    let said = user.copy(&["-av", "--ignore-times", "src/", &to]);
-    assert!(said.err.contains("data goes through the daemon's control connection"), "{}", said.err);
-    said.ok();
-    user.copy(&["-a", "--ignore-times", "--data-port", "4000", "src/", &to])
-        .failed(1, &["no data connection to"]);
+    user.copy(&["-a", "--data-port", "4000", "src/", &to]).failed(2, &["at its own port"]);
 }
 
 #[test]
@@ -358,6 +347,11 @@ fn strangers_are_let_go_and_others_served() {
     noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     assert!(is_closed(&noisy));
     daemon.said_soon("no session: ");
+    // A ticket of no session.
+    let mut lost = connect();
+    lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
+    assert!(is_closed(&lost));
+    daemon.said_soon("a data connection of no session");
     // Silent ones, and one that sends a byte now and then, are let go; meanwhile there is no place for a further one.
     let (silent, slow) = (connect(), connect());
     let drip = slow.try_clone().expect("a socket");
@@ -376,9 +370,13 @@ fn strangers_are_let_go_and_others_served() {
 #[test]
 fn there_are_no_more_connections_than_there_may_be() {
     let (daemon, user) = open("[limits]\nopening_seconds = 600\nper_address = 2\n");
-    let connect = || TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
-    let silent = [connect(), connect()];
-    assert!(is_closed(&connect()));
+    let connect = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
+        // A handshake begins so, and a session is started.
+        socket.write_all(&[22]).expect("sent");
+        socket
+    };
+    let silent = [connect(), connect(), connect()];
     daemon.said_soon("limits.per_address");
     user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).failed(1, &["no numaio daemon answers"]);
     drop(silent);

@@ -2,19 +2,23 @@
 //! about.
 
 use super::net::{DataSecurity, NetArgs};
-use numaio_linux::port::net::{connect, Door, Keys, Lane, Lock, Secret, MOST_LANES};
+use numaio_linux::port::net::{connect, Calls, Door, Keys, Lane, Lock, Secret, Ticket, MOST_LANES};
 use numaio_linux::port::Lanes;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long it may take to reach an address, and how many are tried.
-const REACH: Duration = Duration::from_secs(3);
+pub const REACH: Duration = Duration::from_secs(3);
 const MOST_ADDRESSES: usize = 3;
+/// How long connections to a daemon may take that are opened while it makes up its mind.
+const OPENING: Duration = Duration::from_secs(60);
 /// How long ssh may take to tell of its configuration.
 const LOOKUP: Duration = Duration::from_secs(2);
 const LOOK_EACH: Duration = Duration::from_millis(5);
@@ -27,13 +31,15 @@ pub struct Offer {
     /// Ports to choose from, first and last.
     ports: Option<(u16, u16)>,
     word: Word,
+    /// What connections to the port of a daemon begin with; they are being made.
+    #[serde(default)]
+    ticket: Option<[u8; 16]>,
 }
 
 impl Offer {
     /// What a daemon leaves of it for one of its users.
-    pub fn limit(&mut self, streams: u16, ports: Option<(u16, u16)>) {
+    pub fn limit(&mut self, streams: u16) {
         self.streams = self.streams.min(streams);
-        self.ports = ports.or(self.ports);
     }
 }
 
@@ -49,18 +55,22 @@ enum Word {
 /// What the other side says of its door.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Opened {
-    port: u16,
+    /// Its own; none if connections come to the port of a daemon.
+    port: Option<u16>,
     /// Its public key, if the offer had one.
     key: Option<Vec<u8>>,
     /// Its own address, as far as its ssh knows.
     address: Option<IpAddr>,
 }
 
-impl Opened {
-    /// It is not asked where it is: data connections go where the control channel goes.
-    pub fn without_address(self) -> Self {
-        Self { address: None, ..self }
-    }
+/// Where data connections of a session come: to the port of its daemon, which hands them over.
+#[derive(Debug)]
+pub struct Street {
+    /// The daemon's.
+    pub keys: Keys,
+    pub process: UnixStream,
+    /// Has those with a ticket handed over.
+    pub ask: fn(&UnixStream, [u8; 16]) -> io::Result<()>,
 }
 
 /// What was chosen when the connections were tried.
@@ -96,30 +106,43 @@ impl Ours {
     }
 
     /// To be told through ssh.
-    pub fn offer(&self, ports: Option<(u16, u16)>) -> Offer {
+    pub fn offer(&self, ports: Option<(u16, u16)>, ticket: Option<Ticket>) -> Offer {
         let word = match &self.half {
             Half::Key(keys) => Word::Key(keys.public().to_vec()),
             Half::Secret(secret) => Word::Secret(secret.bytes()),
         };
-        Offer { streams: self.streams, ports, word }
+        Offer { streams: self.streams, ports, word, ticket: ticket.map(|ticket| ticket.bytes()) }
     }
 
-    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has, by as many connections
-    /// as the other side allows.
-    pub fn reach(
-        self,
-        most_streams: u16,
-        opened: &Opened,
-        name: Option<String>,
-    ) -> Result<Vec<Box<dyn Lane>>, String> {
-        let lock = match (self.half, &opened.key) {
-            (Half::Key(own), Some(peer)) => Lock::Tls { own, peer: peer.clone() },
-            (Half::Secret(secret), None) => Lock::Plain(secret),
+    /// What lets connections in to a door with this key, if it is by keys.
+    fn lock(&self, key: Vec<u8>) -> Arc<Lock> {
+        Arc::new(match &self.half {
+            Half::Key(own) => Lock::Tls { own: own.clone(), peer: key },
+            Half::Secret(secret) => Lock::Plain(Secret::from_bytes(secret.bytes())),
+        })
+    }
+
+    /// Has calls to a daemon opened, which has this key.
+    pub fn open(&self, calls: &Calls, ticket: Ticket, key: Vec<u8>) {
+        calls.open(self.lock(key), Some(ticket), OPENING);
+    }
+
+    /// How many connections there are if the other side allows so many from the source to the sink.
+    pub fn lanes(&self, most_streams: u16) -> usize {
+        lanes(self.streams.min(most_streams).max(1))
+    }
+
+    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has.
+    pub fn reach(self, opened: Opened, name: Option<String>) -> Result<Vec<Box<dyn Lane>>, String> {
+        let mut why = "ssh does not tell its address".to_owned();
+        let addresses = addresses(&opened, name);
+        let lock = match (&self.half, opened.key) {
+            (Half::Key(_), Some(key)) => self.lock(key),
+            (Half::Secret(_), None) => self.lock(Vec::new()),
             _ => return Err("its key is missing".to_owned()),
         };
-        let mut why = "ssh does not tell its address".to_owned();
-        for address in addresses(opened, name) {
-            match connect(&lock, address, lanes(self.streams.min(most_streams).max(1)), REACH) {
+        for address in addresses {
+            match connect(&lock, address, lanes(self.streams), REACH) {
                 Ok(lanes) => return Ok(lanes),
                 Err(error) => why = format!("{address}: {error}"),
             }
@@ -128,13 +151,15 @@ impl Ours {
     }
 }
 
-fn lanes(streams: u16) -> usize {
+/// Connections in all: one goes back.
+pub fn lanes(streams: u16) -> usize {
     usize::from(streams) + 1
 }
 
 fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
-    let named = name.and_then(|name| (name, opened.port).to_socket_addrs().ok()).into_iter().flatten();
-    let own = opened.address.map(|address| SocketAddr::new(address, opened.port));
+    let Some(port) = opened.port else { return Vec::new() };
+    let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
+    let own = opened.address.map(|address| SocketAddr::new(address, port));
     let mut addresses = Vec::new();
     for address in named.chain(own) {
         if !addresses.contains(&address) && addresses.len() < MOST_ADDRESSES {
@@ -144,24 +169,31 @@ fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// The door of the other side, for an offer.
-pub fn open(offer: &Offer) -> Result<(Door, Opened), String> {
+/// The door of the other side, for an offer; that of a session of a daemon is in its street.
+pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(Door, Opened), String> {
     if !(2..=MOST_LANES).contains(&lanes(offer.streams)) {
         return Err(format!("{} connections are not possible", offer.streams));
     }
     let (lock, key) = match &offer.word {
         Word::Key(peer) => {
-            let own = Keys::fresh().map_err(|error| error.to_string())?;
+            let own = street.map_or_else(Keys::fresh, |street| Ok(street.keys.clone()));
+            let own = own.map_err(|error| error.to_string())?;
             let key = own.public().to_vec();
             (Lock::Tls { own, peer: peer.clone() }, Some(key))
         }
         Word::Secret(secret) => (Lock::Plain(Secret::from_bytes(*secret)), None),
     };
-    let ports = offer.ports.map(|(first, last)| first..=last);
-    let door = Door::open(lock, ports, lanes(offer.streams));
-    let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
-    let port = door.port().map_err(|error| error.to_string())?;
-    Ok((door, Opened { port, key, address: own_address(std::env::var("SSH_CONNECTION").ok()) }))
+    let Some(street) = street else {
+        let ports = offer.ports.map(|(first, last)| first..=last);
+        let door = Door::open(lock, ports, lanes(offer.streams));
+        let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
+        let port = door.port().map_err(|error| error.to_string())?;
+        return Ok((door, Opened { port, key, address: own_address(std::env::var("SSH_CONNECTION").ok()) }));
+    };
+    let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
+    let asked = (street.ask)(&street.process, ticket).and_then(|()| street.process.try_clone());
+    let door = asked.and_then(|process| Door::of_process(lock, process, lanes(offer.streams)));
+    Ok((door.map_err(|error| error.to_string())?, Opened { port: None, key, address: None }))
 }
 
 /// The third of four words: address and port of the client, and of the server (ssh(1), ENVIRONMENT).
@@ -237,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_address_is_tried_once() {
-        let opened = Opened { port: 7, key: None, address: "127.0.0.1".parse().ok() };
+        let opened = Opened { port: Some(7), key: None, address: "127.0.0.1".parse().ok() };
         let addresses = addresses(&opened, Some("127.0.0.1".to_owned()));
         assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
     }
@@ -245,8 +277,8 @@ mod tests {
     #[test]
     fn offers_beyond_what_there_may_be_are_refused() {
         for streams in [0, MOST_LANES as u16, u16::MAX] {
-            let offer = Offer { streams, ports: None, word: Word::Secret([0; 32]) };
-            assert!(open(&offer).is_err(), "{streams}");
+            let offer = Offer { streams, ports: None, word: Word::Secret([0; 32]), ticket: None };
+            assert!(open(&offer, None).is_err(), "{streams}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A daemon on another host, reached by TLS: its key is one that was trusted before, and ours tells it who we are.
 
 use super::address::Address;
+use super::channel::lanes;
 use super::far::{Reached, Via};
 use super::first::First;
 use super::hello::{Greeting, Hello};
@@ -8,7 +9,7 @@ use super::net::NetArgs;
 use crate::failure::Failure;
 use crate::keys::{self, Known};
 use numaio_linux::port::net::control::{self, NoControl};
-use numaio_linux::port::net::PublicKey;
+use numaio_linux::port::net::{Calls, PublicKey, Ticket};
 use numaio_mover::wire::{Side, Text};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -27,8 +28,8 @@ pub const GREETING: Duration = Duration::from_secs(30);
 pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
     let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
     let mut trusted = Trusted::read(address, net.trust)?;
-    let socket = match connect(address) {
-        Ok(socket) => socket,
+    let (socket, calls) = match connect(address, net) {
+        Ok(connected) => connected,
         Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
     };
     let keys = trusted.keys.clone();
@@ -45,9 +46,11 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
     if let Err(error) = channel.say(&serde_json::to_string(&hello).map_err(Failure::new)?) {
         return Ok(Err(unreachable(&trusted.place, &error)));
     }
-    let at = socket.peer_addr().map_err(Failure::new)?.ip().to_string();
+    let key = channel.peer().der();
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
-    let via = Via::Daemon { place: trusted.place, at, carrier };
+    let data = calls.map(|calls| Ticket::fresh().map(|ticket| Data { calls, ticket, key }));
+    let data = data.transpose().map_err(Failure::new)?;
+    let via = Via::Daemon { place: trusted.place, data, carrier };
     Ok(Ok(Reached::new(ends.to, ends.from, via)))
 }
 
@@ -69,12 +72,22 @@ pub fn welcome(place: &str, said: Option<First<Greeting>>) -> Result<Result<u16,
     Ok(Err(unreachable(place, &why.into())))
 }
 
-/// Any of the addresses of the host.
-fn connect(address: &Address) -> io::Result<TcpStream> {
+/// Connections for data to a daemon, which are being made.
+pub struct Data {
+    pub calls: Calls,
+    /// What they begin with.
+    pub ticket: Ticket,
+    /// The key of the daemon.
+    pub key: Vec<u8>,
+}
+
+/// Any of the addresses of the host; and connections for data to it, if there are to be some, which so cost no round trip.
+fn connect(address: &Address, net: &NetArgs) -> io::Result<(TcpStream, Option<Calls>)> {
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for at in (address.host.as_str(), address.port).to_socket_addrs()? {
+        let calls = (!net.tunnel).then(|| Calls::begin(at, lanes(net.streams()), REACH));
         match TcpStream::connect_timeout(&at, REACH) {
-            Ok(socket) => return Ok(socket),
+            Ok(socket) => return Ok((socket, calls)),
             Err(error) => why = error,
         }
     }

@@ -70,6 +70,11 @@ impl End {
         Ok(Self { host: Some(Host::Ssh(host.to_owned())), path })
     }
 
+    /// Whether it is in a root of a daemon.
+    pub fn is_at_daemon(&self) -> bool {
+        matches!(self.host, Some(Host::Daemon(_)))
+    }
+
     /// The host of all of them.
     pub fn same_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
         let host = ends.first().and_then(|end| end.host.clone());

@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::bootstrap;
-use super::channel::{Lookup, Opened};
+use super::channel::{self, Lookup, Offer, Opened, Ours};
 use super::ends::Host;
 use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::ssh::{self, Started};
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::control::Carrier;
+use numaio_linux::port::net::Lane;
 use numaio_mover::wire::Side;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -52,8 +53,8 @@ pub enum Via {
     Daemon {
         /// What people call it.
         place: String,
-        /// Its address.
-        at: String,
+        /// None if data is to go through the control channel, or does so.
+        data: Option<daemon::Data>,
         carrier: Carrier,
     },
 }
@@ -188,19 +189,31 @@ impl Reached {
         }
     }
 
-    /// What is believed of where it waits for data connections: a daemon may be anybody's, and leads nowhere else.
-    pub fn believed(&self, opened: Opened) -> Opened {
+    /// What we offer it, and are about to tell it. Connections to a daemon are opened meanwhile.
+    pub fn offer(&self, ours: &Ours, ports: Option<(u16, u16)>) -> Offer {
         match &self.via {
-            Via::Ssh { .. } => opened,
-            Via::Daemon { .. } => opened.without_address(),
+            Via::Daemon { data: Some(data), .. } => {
+                ours.open(&data.calls, data.ticket, data.key.clone());
+                ours.offer(None, Some(data.ticket))
+            }
+            _ => ours.offer(ports, None),
         }
     }
 
-    /// The address or name at which data connections are tried.
-    pub fn name(&mut self) -> Option<String> {
+    /// Data connections to its door, as many as it allows; or why there are none. A daemon may be anybody's, so nothing that it
+    /// says leads elsewhere.
+    pub fn lanes(
+        &mut self,
+        ours: Ours,
+        most_streams: u16,
+        opened: Opened,
+    ) -> Result<Vec<Box<dyn Lane>>, String> {
         match &mut self.via {
-            Via::Ssh { lookup, .. } => lookup.take()?.name(),
-            Via::Daemon { at, .. } => Some(at.clone()),
+            Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name)),
+            Via::Daemon { data, .. } => {
+                let data = data.take().ok_or("there are none")?;
+                data.calls.lanes(ours.lanes(most_streams), channel::REACH).map_err(|error| error.to_string())
+            }
         }
     }
 }

@@ -32,11 +32,11 @@ use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
 pub use address::PORT as DAEMON_PORT;
+pub use channel::Street;
 use clap::Args as ClapArgs;
 use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
-pub use net::ports;
 use net::NetArgs;
 use numaio_machine::units::parse_size;
 use order::Order;
@@ -206,6 +206,10 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     args.check()?;
     let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
     let to = End::of(to)?;
+    if args.net.data_port.is_some() && from.iter().chain([&to]).any(End::is_at_daemon) {
+        return Err(Failure::usage("a daemon takes data connections at its own port")
+            .hint("leave out --data-port; --tunnel sends all over one connection"));
+    }
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
         third::watch();

@@ -2,7 +2,7 @@
 //! channel (its standard streams, or the connection to the daemon) what to do, and data goes over connections of its own, or
 //! over the same channel.
 
-use super::channel::{directed, open, Choice, Offer, Opened};
+use super::channel::{directed, open, Choice, Offer, Opened, Street};
 use super::far::{From, To};
 use super::guarded::Guarded;
 use super::order::{Order, VERSION};
@@ -100,8 +100,8 @@ pub struct Terms {
     pub base: Base,
     pub side: Side,
     pub streams: u16,
-    /// First and last port for data.
-    pub ports: Option<(u16, u16)>,
+    /// Where its data connections come.
+    pub street: Street,
     pub bytes_per_second: Option<u64>,
     /// Whether files may be made that run with the rights of their owner.
     pub set_id: bool,
@@ -115,7 +115,7 @@ impl Terms {
         let (Ask::Source(order) | Ask::Sink(order, _)) = &mut call.ask;
         order.confine(self.base.clone(), self.bytes_per_second);
         if let Some(offer) = &mut call.offer {
-            offer.limit(self.streams, self.ports);
+            offer.limit(self.streams);
         }
         Ok(())
     }
@@ -150,12 +150,12 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let way = Way::agree(call.offer.as_ref(), order.is_one_file(), streams)?;
+            let way = Way::agree(call.offer.as_ref(), terms, order.is_one_file(), streams)?;
             through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             let (site, options) = streams.told(order.sink(*one_file))?;
-            let way = Way::agree(call.offer.as_ref(), *one_file, streams)?;
+            let way = Way::agree(call.offer.as_ref(), terms, *one_file, streams)?;
             through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
@@ -205,8 +205,14 @@ enum Way {
 
 impl Way {
     /// Says that all is ready, and hears which way was chosen.
-    fn agree(offer: Option<&Offer>, one_file: bool, mut streams: Streams) -> Result<Self, Failure> {
-        let (door, opened) = match offer.map(open) {
+    fn agree(
+        offer: Option<&Offer>,
+        terms: Option<&Terms>,
+        one_file: bool,
+        mut streams: Streams,
+    ) -> Result<Self, Failure> {
+        let street = terms.map(|terms| &terms.street);
+        let (door, opened) = match offer.map(|offer| open(offer, street)) {
             None => (None, None),
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),

@@ -142,7 +142,7 @@ impl Remote<'_> {
             Err(failure) => return Ok(Err(failure)),
         };
         let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
-        let offer = ours.as_ref().map(|ours| ours.offer(args.net.data_port));
+        let offer = ours.as_ref().map(|ours| reached.offer(ours, args.net.data_port));
         reached.say(&Call { ask, offer })?;
         let most_streams = match reached.welcome()? {
             Ok(streams) => streams,
@@ -156,7 +156,7 @@ impl Remote<'_> {
         let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
-            ours.reach(most_streams, &reached.believed(opened), reached.name())
+            reached.lanes(ours, most_streams, opened)
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
         if !packs && self.order.compress != how::Compress::None {

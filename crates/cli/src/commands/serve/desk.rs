@@ -22,6 +22,12 @@ pub struct Request {
     pub user: String,
 }
 
+/// What a session asks for next, if it is to have data connections: those with a ticket, which then come over the same socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    pub ticket: [u8; 16],
+}
+
 /// Whether the session may go on; else why not.
 pub type Verdict = Result<(), String>;
 
@@ -34,24 +40,24 @@ pub fn say(mut to: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     to.write_all(json_line(what)?.as_bytes())
 }
 
-/// Hears a line of at most so many bytes, within so long; none if the other side has ended.
+/// Hears a line of at most so many bytes, within so long, if that is limited; none if the other side has ended.
 pub fn hear<T: DeserializeOwned>(
     mut from: &UnixStream,
     most: usize,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> io::Result<Option<T>> {
-    let deadline = Instant::now() + limit;
+    let deadline = limit.map(|limit| Instant::now() + limit);
     let mut line = Vec::new();
     let mut buffer = vec![0; most.min(64 << 10)];
     while line.last() != Some(&b'\n') {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
             return Err(ErrorKind::TimedOut.into());
         }
         if line.len() >= most {
             return Err(io::Error::other("a line is too long"));
         }
-        from.set_read_timeout(Some(left))?;
+        from.set_read_timeout(left)?;
         match from.read(&mut buffer) {
             Ok(0) => return Ok(None),
             Ok(count) => line.extend_from_slice(&buffer[..count]),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const LAST: Duration = Duration::from_secs(10);
 
 /// What one caller has at least: an address of IPv4, a network of 64 bits of IPv6.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(six) => {
             let [a, b, c, d, ..] = six.segments();

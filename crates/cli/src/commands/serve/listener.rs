@@ -1,13 +1,16 @@
-//! The process that listens: it counts connections, starts a session for each, and never reads what they send.
+//! The process that listens: it counts connections, starts a session for each, and hands data connections over to theirs. Of what they
+//! send it reads tickets alone.
 
 use super::config::Config;
-use super::desk::{hear, say, Request, Start, LONGEST_REQUEST};
-use super::house::{House, Seat};
+use super::desk::{hear, say, Request, Start, Wanted, LONGEST_REQUEST};
+use super::house::{network, House, Seat};
+use super::lobby::{Lobby, Place};
 use super::notify::notify;
 use super::{log, Told};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::interrupt;
+use numaio_linux::port::net::{hand_over, NetError, Ticket};
 use numaio_linux::process::{is_super_user, this_program, Running};
 use numaio_linux::wait::ready;
 use std::io;
@@ -23,6 +26,8 @@ use std::time::Duration;
 
 /// How often it looks whether it was signalled, if that did not wake it.
 const LOOK_EACH: Duration = Duration::from_millis(500);
+/// How often it looks whether a session still wants data connections, if none came.
+const LOOK_FOR_END_EACH: Duration = Duration::from_millis(20);
 /// After an error of accept(2), as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -36,7 +41,7 @@ pub fn run(common: &Common, path: &Path, told: Told) -> Result<ExitCode, Failure
     }
     interrupt::install_for_service().map_err(Failure::new)?;
     let listeners = listen(&told.config)?;
-    let house = Arc::new(House::default());
+    let (house, lobby) = (Arc::new(House::default()), Arc::new(Lobby::default()));
     let mut told = Arc::new(told);
     for listener in &listeners {
         log(common, &format!("listening at {}", listener.local_addr().map_err(Failure::new)?));
@@ -48,7 +53,10 @@ pub fn run(common: &Common, path: &Path, told: Told) -> Result<ExitCode, Failure
         }
         for listener in ready(&listeners, LOOK_EACH).map_err(Failure::new)? {
             match listener.accept() {
-                Ok((socket, address)) => admit(common, &house, &told, socket, address),
+                Ok((socket, address)) => {
+                    let guest = Guest::new(common, &house, &lobby, &told, address);
+                    guest.receive(socket);
+                }
                 // It went away again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
@@ -107,49 +115,112 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
     }
 }
 
-fn admit(common: &Common, house: &Arc<House>, told: &Arc<Told>, socket: TcpStream, caller: SocketAddr) {
-    // A socket of IPv6 tells an address of IPv4 as one of IPv6.
-    let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
-    let seat = match Seat::take(house, caller.ip(), &told.config) {
-        Ok(seat) => seat,
-        // Closing it costs least.
-        Err(why) => return log(common, &format!("{caller}: {why}")),
-    };
-    let (told, shown) = (told.clone(), common.clone());
-    let session = move || {
-        if let Err(error) = serve(&seat, &shown, &told, (socket, caller)) {
-            log(&shown, &format!("{caller}: {error}"));
+/// Somebody who has connected, and what there is for them.
+#[derive(Clone)]
+struct Guest {
+    common: Common,
+    house: Arc<House>,
+    lobby: Arc<Lobby>,
+    told: Arc<Told>,
+    caller: SocketAddr,
+}
+
+impl Guest {
+    fn new(
+        common: &Common,
+        house: &Arc<House>,
+        lobby: &Arc<Lobby>,
+        told: &Arc<Told>,
+        caller: SocketAddr,
+    ) -> Self {
+        // A socket of IPv6 tells an address of IPv4 as one of IPv6.
+        let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
+        let (common, house, lobby, told) = (common.clone(), house.clone(), lobby.clone(), told.clone());
+        Self { common, house, lobby, told, caller }
+    }
+
+    fn log(&self, why: &dyn std::fmt::Display) {
+        log(&self.common, &format!("{}: {why}", self.caller));
+    }
+
+    fn receive(self, socket: TcpStream) {
+        let place = match Place::take(&self.lobby, network(self.caller.ip()), &self.told.config.limits) {
+            Ok(place) => place,
+            // Closing it costs least.
+            Err(why) => return self.log(&why),
+        };
+        let guest = self.clone();
+        let admit = move || {
+            if let Err(error) = guest.admit(place, socket) {
+                guest.log(&error);
+            }
+        };
+        if let Err(error) = Builder::new().name("session".to_owned()).spawn(admit) {
+            self.log(&format!("no thread: {error}"));
         }
-    };
-    if let Err(error) = Builder::new().name("session".to_owned()).spawn(session) {
-        log(common, &format!("{caller}: no thread: {error}"));
+    }
+
+    /// Finds out what it is: a data connection goes to its session, anything else gets one of its own.
+    fn admit(&self, place: Place, socket: TcpStream) -> io::Result<()> {
+        let Told { config, .. } = &*self.told;
+        let limit = config.limits.opening;
+        socket.set_nonblocking(false)?;
+        let ticket = match Ticket::of(&socket, limit) {
+            // It went away again.
+            Err(NetError::Refused) => return Ok(()),
+            Err(NetError::Late) => return Err(late(limit)),
+            ticket => ticket.map_err(io::Error::other)?,
+        };
+        if let Some(ticket) = ticket {
+            return match place.wait(ticket, socket, limit) {
+                true => Ok(()),
+                false => Err(io::Error::other("a data connection of no session")),
+            };
+        }
+        let seat = Seat::take(&self.house, self.caller.ip(), config).map_err(io::Error::other)?;
+        drop(place);
+        self.serve(&seat, socket)
+    }
+
+    /// Starts the session, and stays until it has ended.
+    fn serve(&self, seat: &Seat, socket: TcpStream) -> io::Result<()> {
+        let (desk, mut child) = start(&self.common, socket)?;
+        // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
+        if let Ok(running) = Running::child(&child) {
+            seat.runs(running);
+        }
+        let introduced = introduce(seat, &desk, &self.told, self.caller);
+        match introduced {
+            // If it is gone its exit tells more.
+            Ok(()) => drop(self.bring(&desk)),
+            Err(_) => child.kill()?,
+        }
+        let status = child.wait()?;
+        match status.signal() {
+            Some(signal) if introduced.is_ok() => {
+                self.log(&format!("the session was ended by signal {signal}"))
+            }
+            _ => {}
+        }
+        introduced
+    }
+
+    /// Brings a session the data connections that it asks for, until it wants no more.
+    fn bring(&self, desk: &UnixStream) -> io::Result<()> {
+        let Some(Wanted { ticket }) = hear(desk, LONGEST_REQUEST, None)? else { return Ok(()) };
+        let Some(claim) = self.lobby.claim(Ticket::from_bytes(ticket)) else { return Ok(()) };
+        // It says nothing more, so what can be read is its end.
+        while ready(&[desk], Duration::ZERO)?.is_empty() {
+            if let Ok(socket) = claim.came.recv_timeout(LOOK_FOR_END_EACH) {
+                hand_over(desk, &socket)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// Starts the session, and stays until it has ended.
-fn serve(
-    seat: &Seat,
-    common: &Common,
-    told: &Told,
-    (socket, caller): (TcpStream, SocketAddr),
-) -> io::Result<()> {
-    let (desk, mut child) = start(common, socket)?;
-    // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
-    if let Ok(running) = Running::child(&child) {
-        seat.runs(running);
-    }
-    let introduced = introduce(seat, &desk, told, caller);
-    if introduced.is_err() {
-        child.kill()?;
-    }
-    let status = child.wait()?;
-    match status.signal() {
-        Some(signal) if introduced.is_ok() => {
-            log(common, &format!("{caller}: the session was ended by signal {signal}"))
-        }
-        _ => {}
-    }
-    introduced
+fn late(limit: Duration) -> io::Error {
+    io::Error::other(format!("it did not say who it is within {} s", limit.as_secs()))
 }
 
 /// Until it is known whose session it is.
@@ -158,10 +229,8 @@ fn introduce(seat: &Seat, desk: &UnixStream, told: &Told, caller: SocketAddr) ->
     desk.set_write_timeout(Some(limit))?;
     say(desk, &Start { config: told.text.clone(), caller: caller.to_string() })?;
     let request: Option<Request> =
-        hear(desk, LONGEST_REQUEST, limit).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                io::Error::other(format!("it did not say who it is within {} s", limit.as_secs()))
-            }
+        hear(desk, LONGEST_REQUEST, Some(limit)).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => late(limit),
             _ => error,
         })?;
     // Without a request the session has told why.
@@ -171,7 +240,6 @@ fn introduce(seat: &Seat, desk: &UnixStream, told: &Told, caller: SocketAddr) ->
 /// A process for a connection, which is its standard output; its standard input leads here.
 fn start(common: &Common, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
     let (desk, theirs) = UnixStream::pair()?;
-    socket.set_nonblocking(false)?;
     let mut command = this_program();
     // A group of its own: Ctrl-C is ours.
     command.args(["serve", "--session"]).env_clear().process_group(0);

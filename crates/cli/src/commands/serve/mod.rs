@@ -1,12 +1,13 @@
 //! `numaio serve`: a daemon whose roots others copy to and from, without ssh.
 //!
-//! The process that listens reads nothing of what strangers send: each connection gets a process of its own
-//! ([`session`]), which finds out whose it is, and confines itself before it does anything for them.
+//! The process that listens reads nothing of what strangers send but whose data connection one is ([`lobby`]): each other
+//! connection gets a process of its own ([`session`]), which finds out whose it is, and confines itself before it does anything for them.
 
 mod config;
 mod desk;
 mod house;
 mod listener;
+mod lobby;
 mod notify;
 mod session;
 

@@ -2,11 +2,12 @@
 //! it, and then is the side of a transfer that ssh would start.
 
 use super::config::{Config, Root, User};
-use super::desk::{hear, say, Request, Start, Verdict, LONGEST_START};
+use super::desk::{hear, say, Request, Start, Verdict, Wanted, LONGEST_START};
 use super::log;
 use crate::args::Common;
 use crate::commands::copy::hello::{Greeting, Hello, LONGEST};
 use crate::commands::copy::peer::{attend, Terms};
+use crate::commands::copy::Street;
 use crate::failure::Failure;
 use crate::keys;
 use numaio_linux::confine::{confine, Confined, Rights};
@@ -41,7 +42,7 @@ pub fn run(common: &Common) -> Result<ExitCode, Failure> {
     interrupt::install().map_err(Failure::new)?;
     let desk = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Failure::new)?);
     let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::new)?);
-    let start: Option<Start> = hear(&desk, LONGEST_START, DESK)
+    let start: Option<Start> = hear(&desk, LONGEST_START, Some(DESK))
         .map_err(|error| Failure::new(format!("a session is started by numaio serve: {error}")))?;
     let Some(Start { config, caller }) = start else { return Ok(ExitCode::FAILURE) };
     let config = Config::parse(&config).map_err(|_| Failure::new("the daemon's file has faults"))?;
@@ -73,7 +74,8 @@ fn serve(
     let mut channel =
         answer(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
     let hello = channel.hear(LONGEST, limit).map_err(Failure::new)?;
-    let entered = enter(config, desk, &channel, &hello);
+    let street = Street { keys: own, process: desk.try_clone().map_err(Failure::new)?, ask };
+    let entered = enter(config, street, &channel, &hello);
     let greeting = match &entered {
         Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
         Err(No::Refused(why)) => Greeting::Refused(why.clone()),
@@ -106,6 +108,12 @@ fn serve(
     ended
 }
 
+/// Asks for the data connections with a ticket.
+fn ask(desk: &UnixStream, ticket: [u8; 16]) -> io::Result<()> {
+    desk.set_read_timeout(None)?;
+    say(desk, &Wanted { ticket })
+}
+
 /// A root, and what is done in it at the most; none if it is not there.
 fn of_root(root: &Root) -> Option<(Base, Rights)> {
     let rights = if root.is_written() { Rights::Write } else { Rights::Read };
@@ -123,14 +131,15 @@ enum No {
 /// Finds out whose the channel is, and enters the root. From then on this process reaches nothing else.
 fn enter<'c>(
     config: &'c Config,
-    desk: &UnixStream,
+    street: Street,
     channel: &Control,
     hello: &str,
 ) -> Result<(Admitted<'c>, Terms, Confined), No> {
     let admitted = admit(config, channel, hello).map_err(No::Refused)?;
+    let desk = &street.process;
     let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
     say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
-    let verdict: Option<Verdict> = hear(desk, LONGEST, DESK).map_err(|error| broken(&error))?;
+    let verdict: Option<Verdict> = hear(desk, LONGEST, Some(DESK)).map_err(|error| broken(&error))?;
     verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(No::Busy)?;
     let root = &config.roots[admitted.root];
     let entered = Base::below(&root.path.value).map_err(|error| broken(&error))?;
@@ -140,10 +149,10 @@ fn enter<'c>(
     let terms = Terms {
         side: admitted.side,
         streams: admitted.limits.streams,
-        ports: config.data_ports,
         bytes_per_second: admitted.limits.bytes_per_second,
         set_id: config.as_root,
         base: entered,
+        street,
     };
     Ok((admitted, terms, confined))
 }

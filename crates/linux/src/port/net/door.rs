@@ -1,11 +1,13 @@
 //! The side that is connected to: lets in whoever has the key, and keeps strangers from taking their place.
 
+use super::ticket::take_over;
 use super::{Lane, Lock, NetError};
 use rustix::net::{shutdown, Shutdown};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
@@ -18,12 +20,40 @@ const MOST_OPENING: usize = 64;
 /// After an error of accept(2), as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A port at which the other side may connect. It is closed when this is dropped.
+/// Where the other side may connect. It is closed when this is dropped.
 #[derive(Debug)]
 pub struct Door {
-    listener: Arc<TcpListener>,
+    street: Arc<Street>,
     hall: Arc<Hall>,
     porter: Option<JoinHandle<()>>,
+}
+
+/// Where those who connect come from.
+#[derive(Debug)]
+enum Street {
+    /// A port of its own.
+    Port(TcpListener),
+    /// Another process, which has a port, and hands them over.
+    Process(UnixStream),
+}
+
+impl Street {
+    /// The next one; none if nobody comes any more.
+    fn next(&self) -> io::Result<Option<TcpStream>> {
+        match self {
+            Self::Port(listener) => listener.accept().map(|(socket, _)| Some(socket)),
+            Self::Process(process) => take_over(process),
+        }
+    }
+
+    /// Whoever waits for the next one is told that nobody comes any more: accept(2) of a listening socket that was shut down
+    /// returns with an error.
+    fn close(&self) {
+        let _ = match self {
+            Self::Port(listener) => shutdown(listener, Shutdown::Both),
+            Self::Process(process) => shutdown(process, Shutdown::Both),
+        };
+    }
 }
 
 /// Those who are in, and those who are being looked at.
@@ -50,22 +80,38 @@ impl Door {
     /// # Errors
     /// The kernel's, if no port is free.
     pub fn open(lock: Lock, ports: Option<RangeInclusive<u16>>, lanes: usize) -> io::Result<Self> {
-        let listener = Arc::new(listen(ports)?);
-        let seats = Mutex::new((0..lanes).map(|_| None).collect());
-        let hall = Arc::new(Hall { lock, seats, came: Condvar::new(), opening: Mutex::default() });
-        let porter = Builder::new().name("door".to_owned()).spawn({
-            let (listener, hall) = (listener.clone(), hall.clone());
-            move || receive(&listener, &hall)
-        })?;
-        Ok(Self { listener, hall, porter: Some(porter) })
+        Self::new(Street::Port(listen(ports)?), lock, lanes)
     }
 
-    /// The port.
+    /// Takes so many connections over from a process, which has a port and hands over what comes there for us (by
+    /// [`super::hand_over`]).
     ///
     /// # Errors
     /// The kernel's.
-    pub fn port(&self) -> io::Result<u16> {
-        self.listener.local_addr().map(|at| at.port())
+    pub fn of_process(lock: Lock, process: UnixStream, lanes: usize) -> io::Result<Self> {
+        Self::new(Street::Process(process), lock, lanes)
+    }
+
+    fn new(street: Street, lock: Lock, lanes: usize) -> io::Result<Self> {
+        let street = Arc::new(street);
+        let seats = Mutex::new((0..lanes).map(|_| None).collect());
+        let hall = Arc::new(Hall { lock, seats, came: Condvar::new(), opening: Mutex::default() });
+        let porter = Builder::new().name("door".to_owned()).spawn({
+            let (street, hall) = (street.clone(), hall.clone());
+            move || receive(&street, &hall)
+        })?;
+        Ok(Self { street, hall, porter: Some(porter) })
+    }
+
+    /// Its port; none if that is another process's.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn port(&self) -> io::Result<Option<u16>> {
+        match &*self.street {
+            Street::Port(listener) => listener.local_addr().map(|at| Some(at.port())),
+            Street::Process(_) => Ok(None),
+        }
     }
 
     /// The connections, in the order of their numbers, when all were let in. The door is closed.
@@ -93,8 +139,7 @@ impl Drop for Door {
             opening.closed = true;
             opening.sockets.iter().for_each(|(_, socket)| drop(socket.shutdown(net::Shutdown::Both)));
         }
-        // accept(2) of a listening socket that was shut down returns with an error.
-        let _ = shutdown(&*self.listener, Shutdown::Both);
+        self.street.close();
         self.porter.take().map(JoinHandle::join);
     }
 }
@@ -142,15 +187,19 @@ impl Hall {
     }
 }
 
-fn receive(listener: &TcpListener, hall: &Arc<Hall>) {
+fn receive(street: &Street, hall: &Arc<Hall>) {
     loop {
-        let accepted = listener.accept();
+        let came = street.next();
         if hall.opening().closed {
             return;
         }
-        let Ok((socket, _)) = accepted else {
-            thread::sleep(PAUSE);
-            continue;
+        let socket = match came {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return,
+            Err(_) => {
+                thread::sleep(PAUSE);
+                continue;
+            }
         };
         let Some(number) = hall.enter(&socket) else { continue };
         let guest = hall.clone();

@@ -34,6 +34,11 @@ impl PublicKey {
     pub fn from_der(der: &[u8]) -> Option<Self> {
         der.strip_prefix(PUBLIC_HEAD)?.try_into().ok().map(Self)
     }
+
+    /// Its SubjectPublicKeyInfo.
+    pub fn der(&self) -> Vec<u8> {
+        [PUBLIC_HEAD, &self.0].concat()
+    }
 }
 
 impl fmt::Display for PublicKey {

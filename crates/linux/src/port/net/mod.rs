@@ -1,6 +1,6 @@
 //! TCP connections for data, beside a control channel through which both sides got to know each other.
 //!
-//! One side opens a [`Door`], the other one calls [`connect`]. What lets a connection in is a [`Lock`]: with TLS the
+//! One side opens a [`Door`], the other one makes [`Calls`]. What lets a connection in is a [`Lock`]: with TLS the
 //! key of each side, of which the other one heard through the control channel, or a secret that both know. Data goes
 //! one way on every connection, so that none is shared between a thread that sends and one that receives. The bytes
 //! are in `docs/protocol.md`.
@@ -13,14 +13,16 @@ mod plain;
 mod records;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod timed;
 mod tls;
 mod way;
 
-pub use connect::connect;
+pub use connect::{connect, Calls};
 pub use door::Door;
 pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
+pub use ticket::{hand_over, Ticket};
 pub use tls::Keys;
 pub(super) use way::{keep_little_unsent, least_round_trip};
 

@@ -9,26 +9,29 @@ use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn tls() -> (Lock, Lock) {
+/// Of who calls, and of who is called.
+type Locks = (Arc<Lock>, Lock);
+
+fn tls() -> Locks {
     let (one, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
     let (of_one, of_other) = (one.public().to_vec(), other.public().to_vec());
-    (Lock::Tls { own: one, peer: of_other }, Lock::Tls { own: other, peer: of_one })
+    (Arc::new(Lock::Tls { own: one, peer: of_other }), Lock::Tls { own: other, peer: of_one })
 }
 
-fn plain() -> (Lock, Lock) {
+fn plain() -> Locks {
     let secret = Secret::fresh().expect("a secret");
     let other = Secret::from_bytes(secret.bytes());
-    (Lock::Plain(secret), Lock::Plain(other))
+    (Arc::new(Lock::Plain(secret)), Lock::Plain(other))
 }
 
 fn address(door: &Door) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, door.port().expect("a port")).into()
+    (Ipv4Addr::LOCALHOST, door.port().expect("a port").expect("one of its own")).into()
 }
 
 type Ends = (Vec<Box<dyn Lane>>, Vec<Box<dyn Lane>>);
 
 /// Connections that were opened, at the side that called and at the other one.
-fn open((caller, keeper): (Lock, Lock), count: usize) -> Ends {
+fn open((caller, keeper): Locks, count: usize) -> Ends {
     let door = Door::open(keeper, None, count).expect("a door");
     let called = connect(&caller, address(&door), count, LIMIT).expect("let in");
     (called, door.lanes(LIMIT).expect("all are in"))
@@ -73,11 +76,11 @@ fn whoever_has_another_key_is_no_peer() {
     let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no door of the peer");
     assert!(matches!(refused, NetError::Stranger), "{refused}");
     // One who has the door's key, and not the caller's.
-    let ((Lock::Tls { peer, .. }, keeper), (Lock::Tls { own, .. }, _)) = (tls(), tls()) else {
-        panic!("locks of TLS");
-    };
+    let (_, keeper) = tls();
+    let Lock::Tls { own, .. } = &keeper else { panic!("a lock of TLS") };
+    let stranger = Lock::Tls { own: Keys::fresh().expect("a key"), peer: own.public().to_vec() };
     let door = Door::open(keeper, None, 1).expect("a door");
-    let mut lanes = connect(&Lock::Tls { own, peer }, address(&door), 1, LIMIT).expect("the right door");
+    let mut lanes = connect(&Arc::new(stranger), address(&door), 1, LIMIT).expect("the right door");
     assert!(!matches!(lanes[0].read(&mut [0]), Ok(1..)), "it is not let in");
     assert!(matches!(door.lanes(Duration::from_millis(50)), Err(NetError::Few(0, 1))));
     // The same with secrets.
@@ -85,6 +88,40 @@ fn whoever_has_another_key_is_no_peer() {
     let door = Door::open(other_door, None, 1).expect("a door");
     let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no peer");
     assert!(matches!(refused, NetError::Stranger), "{refused}");
+}
+
+#[test]
+fn connections_are_taken_over_from_another_process() {
+    for (caller, keeper) in [tls(), plain()] {
+        let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let calls = Calls::begin(street.local_addr().expect("an address"), 3, LIMIT);
+        let came: Vec<_> = (0..3).map(|_| street.accept().expect("a connection").0).collect();
+        // They are there before anybody knows what lets them in.
+        let (process, ours) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let door = Door::of_process(keeper, ours, 2).expect("a door");
+        let ticket = Ticket::fresh().expect("a ticket");
+        calls.open(caller, Some(ticket), LIMIT);
+        for socket in came {
+            assert_eq!(Ticket::of(&socket, LIMIT).expect("told"), Some(ticket));
+            hand_over(&process, &socket).expect("handed over");
+        }
+        // Of three, two were wanted.
+        let mut called = calls.lanes(2, LIMIT).expect("let in");
+        let mut lanes = door.lanes(LIMIT).expect("all are in");
+        assert_eq!((called.len(), lanes.len()), (2, 2));
+        called[1].write_all(b"x").expect("sent");
+        lanes[1].read_exact(&mut [0]).expect("came");
+        assert!(hand_over(&process, lanes[0].socket()).is_err(), "the door is closed");
+    }
+}
+
+#[test]
+fn calls_that_nobody_wants_are_no_burden() {
+    let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let calls = Calls::begin(street.local_addr().expect("an address"), 1, LIMIT);
+    let (mut came, _) = street.accept().expect("a connection");
+    drop(calls);
+    assert_eq!(came.read(&mut [0]).expect("closed"), 0);
 }
 
 #[test]
@@ -146,7 +183,7 @@ fn a_door_that_is_no_door_is_told_in_time() {
 
 /// Two links over connections, and what is heard of each.
 fn links(
-    locks: (Lock, Lock),
+    locks: Locks,
     there: usize,
     back: usize,
     slabs: usize,

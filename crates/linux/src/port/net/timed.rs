@@ -29,6 +29,15 @@ impl<'a> Timed<'a> {
         self.socket.set_read_timeout(Some(left))?;
         self.socket.set_write_timeout(Some(left))
     }
+
+    /// What comes next, which is not taken.
+    ///
+    /// # Errors
+    /// As of reading.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.socket.peek(buffer)
+    }
 }
 
 impl Read for Timed<'_> {

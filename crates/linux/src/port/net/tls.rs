@@ -28,6 +28,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 /// The key of one side: made for one transfer, or kept.
+#[derive(Clone)]
 pub struct Keys(Arc<CertifiedKey>);
 
 impl fmt::Debug for Keys {

@@ -6,7 +6,6 @@ mod tests;
 
 pub use fields::{Fault, Spot};
 
-use crate::commands::copy::ports;
 use crate::keys;
 use fields::{Fields, Page};
 use numaio_linux::port::net::{PublicKey, MOST_LANES};
@@ -28,8 +27,6 @@ pub struct Config {
     pub listen: Vec<Spot<SocketAddr>>,
     /// File of the daemon's own key.
     pub key: Spot<PathBuf>,
-    /// Ports for data, first and last; any that is free without it.
-    pub data_ports: Option<(u16, u16)>,
     /// Whether it may run as root.
     pub as_root: bool,
     /// How long sessions may go on when the daemon is to end.
@@ -90,7 +87,6 @@ impl Config {
     fn read(mut fields: Fields<'_, '_>) -> Self {
         let listen = addresses(&mut fields);
         let key = fields.wanted("key", "key is missing: the file that numaio keygen FILE makes", absolute);
-        let data_ports = fields.parsed("data_ports", ports).map(|ports| ports.value);
         let as_root = fields.flag("as_root");
         let stop = Duration::from_secs(fields.number("stop_seconds", 0..=86_400, 60).into());
         let limits = Limits::read(fields.table("limits"));
@@ -104,7 +100,7 @@ impl Config {
             fields.fault(fields.line(), "there is no root: write [root.NAME] and a path below it");
         }
         fields.end();
-        Self { listen, key, data_ports, as_root, stop, limits, roots, users }
+        Self { listen, key, as_root, stop, limits, roots, users }
     }
 
     /// Faults of what the file names: files that cannot be read, roots that are not there.

@@ -15,7 +15,7 @@ fn what_is_left_out_is_as_documented() {
     let text = format!("key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n");
     let config = Config::parse(&text).expect("no faults");
     assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
-    assert_eq!((config.data_ports, config.as_root, config.stop.as_secs()), (None, false, 60));
+    assert_eq!((config.as_root, config.stop.as_secs()), (false, 60));
     let Limits { connections, per_address, opening } = config.limits;
     assert_eq!((connections, per_address, opening.as_secs()), (64, 16, 10));
     let user = &config.users["u"];
@@ -32,7 +32,6 @@ fn every_fault_is_told_with_its_line() {
     let text = "\
 listen = [\"nonsense\", \"0.0.0.0:1\", 7]
 key = \"relative\"
-data_ports = \"9-1\"
 as_root = \"yes\"
 stop_seconds = -1
 colour = \"blue\"
@@ -57,22 +56,21 @@ sessions = 0x10
         "1: listen is a list of texts in quotes",
         "1: listen: \"nonsense\" is no address with a port, as \"192.0.2.1:6862\" or \"[::]:6862\"",
         "2: key: \"relative\" does not begin with a slash",
-        "3: data_ports: a port is a number from 1 to 65535; several are written FIRST-LAST",
-        "4: as_root is true or false",
-        "5: stop_seconds is a whole number from 0 to 86400",
-        "6: \"colour\" is not known here; there are listen, key, data_ports, as_root, stop_seconds, limits, user, root",
-        "8: limits: connections is a whole number from 1 to 4096",
-        "9: limits: opening_seconds is a whole number from 1 to 600",
-        "10: root \"a/b\": a name has letters of ASCII, digits, and _ - . within, 64 at most",
-        "12: root \"a/b\": read is a list of texts in quotes",
-        "12: root \"a/b\": read: there is no [user.nobody]",
-        "13: root \"r\": nobody may use it: name users in read, write or both; \"*\" is everybody",
-        "13: root \"r\": path is missing: the directory",
-        "16: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits",
-        "17: user \"u\": streams is a whole number from 1 to 32",
-        "18: user \"u\": bytes_per_second: \"fast\" is no size; write it as 131072, 128K, 1.5GiB or 2TB",
-        "20: user \"v\": keys: this one is of user \"u\" too",
-        "22: user \"w\": keys is missing: what numaio keygen printed for this user",
+        "3: as_root is true or false",
+        "4: stop_seconds is a whole number from 0 to 86400",
+        "5: \"colour\" is not known here; there are listen, key, as_root, stop_seconds, limits, user, root",
+        "7: limits: connections is a whole number from 1 to 4096",
+        "8: limits: opening_seconds is a whole number from 1 to 600",
+        "9: root \"a/b\": a name has letters of ASCII, digits, and _ - . within, 64 at most",
+        "11: root \"a/b\": read is a list of texts in quotes",
+        "11: root \"a/b\": read: there is no [user.nobody]",
+        "12: root \"r\": nobody may use it: name users in read, write or both; \"*\" is everybody",
+        "12: root \"r\": path is missing: the directory",
+        "15: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits",
+        "16: user \"u\": streams is a whole number from 1 to 32",
+        "17: user \"u\": bytes_per_second: \"fast\" is no size; write it as 131072, 128K, 1.5GiB or 2TB",
+        "19: user \"v\": keys: this one is of user \"u\" too",
+        "21: user \"w\": keys is missing: what numaio keygen printed for this user",
     ];
     assert_eq!(faults(text), wanted);
 }
