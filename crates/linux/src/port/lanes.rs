@@ -238,6 +238,14 @@ impl Shared {
     }
 }
 
+/// How many of `most` connections are enough on the way of another one.
+pub fn enough_on(way: &TcpStream, most: usize) -> usize {
+    match least_round_trip(way).is_some_and(|time| time < SHORT) {
+        true => enough(most),
+        false => most,
+    }
+}
+
 /// Whether the way is short. On a long one each connection is needed: one that loses a packet stands still for a while.
 fn is_short(lanes: &[Box<dyn Lane>]) -> bool {
     let round_trip = lanes.iter().filter_map(|lane| least_round_trip(lane.socket())).min();

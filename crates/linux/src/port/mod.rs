@@ -7,7 +7,7 @@ mod own;
 mod pool;
 mod work;
 
-pub use lanes::Lanes;
+pub use lanes::{enough_on, Lanes};
 pub use link::{Ends, LinkError};
 pub use pool::{Pool, Slab};
 pub use work::{Load, Share};

@@ -96,13 +96,13 @@ enum Half {
 }
 
 impl Ours {
-    /// Fresh keys for one transfer.
-    pub fn new(args: &NetArgs) -> io::Result<Self> {
+    /// Fresh keys for one transfer, by so many connections from the source to the sink.
+    pub fn new(args: &NetArgs, streams: u16) -> io::Result<Self> {
         let half = match args.data_security {
             DataSecurity::Tls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams: args.streams(), half })
+        Ok(Self { streams, half })
     }
 
     /// To be told through ssh.

@@ -8,6 +8,7 @@ use super::hello::{Greeting, Hello};
 use super::net::NetArgs;
 use crate::failure::Failure;
 use crate::keys::{self, Known};
+use numaio_linux::port::enough_on;
 use numaio_linux::port::net::control::{self, NoControl};
 use numaio_linux::port::net::{Calls, PublicKey, Ticket};
 use numaio_mover::wire::{Side, Text};
@@ -48,8 +49,12 @@ pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reac
     }
     let key = channel.peer().der();
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
-    let data = calls.map(|calls| Ticket::fresh().map(|ticket| Data { calls, ticket, key }));
-    let data = data.transpose().map_err(Failure::new)?;
+    let data = match calls {
+        Some((calls, streams)) => {
+            Some(Data { calls, streams, ticket: Ticket::fresh().map_err(Failure::new)?, key })
+        }
+        None => None,
+    };
     let via = Via::Daemon { place: trusted.place, data, carrier };
     Ok(Ok(Reached::new(ends.to, ends.from, via)))
 }
@@ -75,19 +80,26 @@ pub fn welcome(place: &str, said: Option<First<Greeting>>) -> Result<Result<u16,
 /// Connections for data to a daemon, which are being made.
 pub struct Data {
     pub calls: Calls,
+    /// How many of them go from the source to the sink.
+    pub streams: u16,
     /// What they begin with.
     pub ticket: Ticket,
     /// The key of the daemon.
     pub key: Vec<u8>,
 }
 
-/// Any of the addresses of the host; and connections for data to it, if there are to be some, which so cost no round trip.
-fn connect(address: &Address, net: &NetArgs) -> io::Result<(TcpStream, Option<Calls>)> {
+/// Any of the addresses of the host; and connections for data to it, if there are to be some, and how many go from the source to the
+/// sink. They are made while the control channel is opened, and so cost no round trip.
+fn connect(address: &Address, net: &NetArgs) -> io::Result<(TcpStream, Option<(Calls, u16)>)> {
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for at in (address.host.as_str(), address.port).to_socket_addrs()? {
-        let calls = (!net.tunnel).then(|| Calls::begin(at, lanes(net.streams()), REACH));
         match TcpStream::connect_timeout(&at, REACH) {
-            Ok(socket) => return Ok((socket, calls)),
+            Ok(socket) if net.tunnel => return Ok((socket, None)),
+            Ok(socket) => {
+                let most = net.streams();
+                let streams = if net.is_sparing() { enough_on(&socket, most.into()) as u16 } else { most };
+                return Ok((socket, Some((Calls::begin(at, lanes(streams), REACH), streams))));
+            }
             Err(error) => why = error,
         }
     }

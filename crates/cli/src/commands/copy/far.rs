@@ -189,6 +189,14 @@ impl Reached {
         }
     }
 
+    /// How many connections there are from the source to the sink, if that is decided.
+    pub fn streams(&self) -> Option<u16> {
+        match &self.via {
+            Via::Daemon { data: Some(data), .. } => Some(data.streams),
+            _ => None,
+        }
+    }
+
     /// What we offer it, and are about to tell it. Connections to a daemon are opened meanwhile.
     pub fn offer(&self, ours: &Ours, ports: Option<(u16, u16)>) -> Offer {
         match &self.via {

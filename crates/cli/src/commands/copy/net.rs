@@ -7,8 +7,9 @@ use std::time::Duration;
 
 /// One connection is for what the sink says.
 const MOST_STREAMS: i64 = MOST_LANES as i64 - 1;
-/// Connections for data that there are, if nobody says how many.
-const STREAMS: u16 = 4;
+/// Connections for data that there are, if nobody says how many. On a long way several come to speed sooner than one: the window of
+/// each grows from the same beginning.
+const STREAMS: u16 = 8;
 
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "To and from another host")]
@@ -23,7 +24,7 @@ pub struct NetArgs {
     /// through ssh; without it any port that is free, and ssh where that cannot be reached
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     pub data_port: Option<(u16, u16)>,
-    /// TCP connections for data; else four, or one for two CPUs if that is less and the way is short
+    /// TCP connections for data; else eight, or one for two CPUs if that is less and the way is short
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
     streams: Option<u16>,
     /// Your key for daemons, if it is not ~/.config/numaio/key; numaio keygen makes one

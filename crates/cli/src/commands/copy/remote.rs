@@ -141,7 +141,9 @@ impl Remote<'_> {
             Ok(reached) => reached,
             Err(failure) => return Ok(Err(failure)),
         };
-        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net)).transpose().map_err(Failure::new)?;
+        let streams = reached.streams().unwrap_or(args.net.streams());
+        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net, streams));
+        let ours = ours.transpose().map_err(Failure::new)?;
         let offer = ours.as_ref().map(|ours| reached.offer(ours, args.net.data_port));
         reached.say(&Call { ask, offer })?;
         let most_streams = match reached.welcome()? {

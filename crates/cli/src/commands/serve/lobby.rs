@@ -134,7 +134,7 @@ mod tests {
     fn a_session_gets_what_has_its_ticket_before_and_after_it_asks() {
         let lobby = Arc::new(Lobby::default());
         let (ours, other) = (Ticket::from_bytes([1; 16]), Ticket::from_bytes([2; 16]));
-        let place = |lobby| Place::take(lobby, network(1), &LIMITS).unwrap_or_else(|why| panic!("{why}"));
+        let place = |lobby| Place::take(lobby, network(1), &LIMITS).expect("a place");
         let early = thread::spawn({
             let place = place(&lobby);
             move || place.wait(ours, socket(), LIMIT)
@@ -157,10 +157,10 @@ mod tests {
         let take = |last| Place::take(&lobby, network(last), &LIMITS);
         let places: Vec<_> = (0..LEAST - 1).filter_map(|_| take(1).ok()).collect();
         assert_eq!(places.len(), LEAST - 1);
-        let last = take(2).ok().expect("there is one place");
+        let last = take(2).expect("there is one place");
         assert!(take(3).is_err(), "all places are taken");
         drop(last);
-        let last = take(1).ok().expect("there is one place again");
+        let last = take(1).expect("there is one place again");
         let larger = Limits { connections: 64, ..LIMITS };
         assert!(Place::take(&lobby, network(1), &larger).is_err(), "all of this address are taken");
         assert!(Place::take(&lobby, network(2), &larger).is_ok());

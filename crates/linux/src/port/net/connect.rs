@@ -16,11 +16,14 @@ const TRIES: u32 = 5;
 /// The pause after the first try; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// What became of a call.
+type Called = Result<Box<dyn Lane>, NetError>;
+
 /// Connections to a door that are being made, all at once: first those of TCP, and then, as soon as it is known what lets
 /// them in, they are opened.
 pub struct Calls {
     wanted: Arc<Wanted>,
-    opened: Receiver<(usize, Result<Box<dyn Lane>, NetError>)>,
+    opened: Receiver<(usize, Called)>,
 }
 
 impl fmt::Debug for Calls {
@@ -101,7 +104,7 @@ impl Drop for Calls {
 
 impl Wanted {
     /// Makes one connection; none if nobody wants it.
-    fn call(&self, index: usize) -> Option<Result<Box<dyn Lane>, NetError>> {
+    fn call(&self, index: usize) -> Option<Called> {
         let mut socket = self.socket();
         let opening = self.opening.wait().as_ref()?;
         let left = || opening.deadline.saturating_duration_since(Instant::now());
