@@ -1,0 +1,34 @@
+//! The `numaio` command: words for people, and the one place that picks the machine.
+//!
+//! A library, so that what it reads of others can be tried with anything.
+
+mod args;
+mod balancing;
+mod commands;
+mod documents;
+mod failure;
+mod input;
+mod interleave;
+mod jobs;
+mod keys;
+mod machine;
+mod output;
+mod progress;
+mod receipts;
+mod ssh;
+mod store;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Does what was typed, and gives the exit status.
+pub fn main() -> ExitCode {
+    let done = match args::Start::typed() {
+        Some(start) => commands::run::run(&start.common, start.run()),
+        None => commands::run(&args::Args::parse()),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => output::fail(&failure),
+    }
+}
