@@ -1,6 +1,7 @@
 //! numaio for a host that has none: this program, copied there through ssh.
 
 use super::first::{cut_short, patiently};
+use super::remote::harmless;
 use super::CopyArgs;
 use crate::failure::Failure;
 use crate::ssh::{self, Agent, Started};
@@ -104,7 +105,7 @@ impl There {
         let mut there = Self::default();
         for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
             match line.split_once(' ') {
-                Some(("system", system)) => there.system = system.to_owned(),
+                Some(("system", system)) => there.system = harmless(system),
                 Some(("sum", sum)) => there.sum = Some(sum.to_owned()),
                 Some(("file", file)) => there.file = file.to_owned(),
                 _ => there.has_numaio |= line == "there",
@@ -131,7 +132,7 @@ fn bring(program: &OsStr, host: &str, own: &Own) -> Result<(), Failure> {
     match answers.next() {
         Some("ready") => Ok(()),
         Some(failed) => {
-            let what = failed.strip_prefix("failed ").unwrap_or(failed);
+            let what = harmless(failed.strip_prefix("failed ").unwrap_or(failed));
             let failure = Failure::new(format!("numaio was not copied to {host}: it could not {what}"));
             Err(match what.starts_with("run it") {
                 true => failure
@@ -182,6 +183,8 @@ mod tests {
         assert!(!there.has_numaio && there.file == "/home/a/.cache/x");
         assert!(There::parse(&text.replace("sum abc", "there")).is_some_and(|there| there.has_numaio));
         assert_eq!(There::parse("This account is closed.\n"), None);
+        let hostile = There::parse(&text.replace("Linux", "\u{1b}[2JLinux")).expect("an answer");
+        assert_eq!(hostile.system, "\u{fffd}[2JLinux x86_64", "a terminal obeys none of it");
     }
 
     #[test]

@@ -47,6 +47,24 @@ pub struct End {
 }
 
 impl Event {
+    /// The same without what a terminal would obey.
+    pub fn harmless(self) -> Self {
+        let clean = |words: String| Text::new(&words).as_str().to_owned();
+        let change =
+            |change: Change| Change { action: clean(change.action), name: clean(change.name), ..change };
+        match self {
+            Self::Did(done) => Self::Did(change(done)),
+            Self::Would(done) => Self::Would(change(done)),
+            Self::Problem(JobProblem { name, side, reason, text }) => Self::Problem(JobProblem {
+                name: name.map(clean),
+                side: clean(side),
+                reason: clean(reason),
+                text: clean(text),
+            }),
+            other => other,
+        }
+    }
+
     /// The line.
     pub fn line(&self) -> String {
         // A struct of texts and numbers has no way to fail.
@@ -109,5 +127,17 @@ mod tests {
         let newer = "{\"event\": \"weather\", \"sun\": true}";
         assert_eq!(serde_json::from_str::<Event>(newer).expect("an event"), Event::Other);
         assert_eq!(told(&heard(&problem), None), problem);
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_told() {
+        let hostile = || "a\u{1b}[2J\n\u{9b}b".to_owned();
+        let change = Change { action: hostile(), name: hostile(), bytes: 7 };
+        let problem =
+            JobProblem { name: Some(hostile()), side: hostile(), reason: hostile(), text: hostile() };
+        for event in [Event::Did(change.clone()), Event::Would(change), Event::Problem(problem)] {
+            let line = event.harmless().line();
+            assert!(!line.contains("\\u001b") && !line.contains("\\n") && !line.contains('\u{9b}'), "{line}");
+        }
     }
 }

@@ -206,7 +206,7 @@ impl Remote<'_> {
 }
 
 /// Words of the other side, without what a terminal would obey.
-fn harmless(words: &str) -> String {
+pub fn harmless(words: &str) -> String {
     Text::new(words).as_str().to_owned()
 }
 

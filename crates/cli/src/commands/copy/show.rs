@@ -10,7 +10,7 @@ use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
+use numaio_mover::wire::{About, Did, Problem, Reason, Side};
 use numaio_report::{progress_text, transfer_text};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -108,16 +108,10 @@ impl Show {
     /// Shows what happened, as another numaio told it.
     pub fn hear(&mut self, event: Event) {
         // What a terminal would obey is taken out; in JSON it is escaped.
-        let clean =
-            |name: &str| if self.json { name.to_owned() } else { Text::new(name).as_str().to_owned() };
+        let event = if self.json { event } else { event.harmless() };
         let text = match event {
-            Event::Did(change) | Event::Would(change) => {
-                Some(self.changed(Change { name: clean(&change.name), ..change }))
-            }
-            Event::Problem(problem) => {
-                let name = problem.name.as_deref().map(clean);
-                self.problem(&event::heard(&problem), name)
-            }
+            Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
+            Event::Problem(problem) => self.problem(&event::heard(&problem), problem.name),
             Event::Progress(totals) => return self.progress(&totals),
             Event::End(_) | Event::Other => None,
         };
