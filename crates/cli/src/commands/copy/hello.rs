@@ -1,7 +1,7 @@
 //! What is said on the control channel of a daemon before a transfer is asked for: one line each, in JSON.
 
 use super::order::VERSION;
-use numaio_mover::wire::Side;
+use numaio_mover::wire::{Side, Text};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of either line.
@@ -47,4 +47,32 @@ pub enum Greeting {
     Refused(String),
     /// Not now, and why.
     Busy(String),
+}
+
+impl Greeting {
+    /// As [`Self::Refused`]. What is repeated of a hello may be as long as that, and longer as JSON: so it is cut, and each
+    /// character of it takes two bytes at the most.
+    pub fn refused(why: &str) -> Self {
+        Self::Refused(Text::new(why).as_str().to_owned())
+    }
+
+    /// As [`Self::Busy`], cut in the same way.
+    pub fn busy(why: &str) -> Self {
+        Self::Busy(Text::new(why).as_str().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_no_longer_than_a_greeting_may_be() {
+        for long in ["\u{1}", "\"", "\u{7f}", "ä", "\u{10ffff}"].map(|char| char.repeat(LONGEST)) {
+            for greeting in [Greeting::refused(&long), Greeting::busy(&format!("{long:?}"))] {
+                let line = serde_json::to_string(&greeting).expect("JSON");
+                assert!(line.len() <= LONGEST, "{} bytes", line.len());
+            }
+        }
+    }
 }

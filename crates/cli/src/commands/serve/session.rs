@@ -78,8 +78,8 @@ fn serve(
     let entered = enter(config, street, &channel, &hello);
     let greeting = match &entered {
         Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
-        Err(No::Refused(why)) => Greeting::Refused(why.clone()),
-        Err(No::Busy(why)) => Greeting::Busy(why.clone()),
+        Err(No::Refused(why)) => Greeting::refused(why),
+        Err(No::Busy(why)) => Greeting::busy(why),
     };
     channel.say(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
     let (admitted, terms, confined) = match entered {
