@@ -1,5 +1,6 @@
 //! Tables of TOML, read field by field, so that every fault is found and told with its line.
 
+use numaio_mover::wire::Text;
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -11,6 +12,13 @@ pub struct Fault {
     /// From 1 on.
     pub line: usize,
     pub text: String,
+}
+
+impl Fault {
+    /// Told in one line that a terminal can show without harm, whatever stands in the file.
+    pub fn new(line: usize, text: &str) -> Self {
+        Self { line, text: Text::new(text).as_str().to_owned() }
+    }
 }
 
 /// A value and its line.
@@ -42,8 +50,8 @@ impl<'t> Page<'t> {
         table.into_inner()
     }
 
-    pub fn fault(&self, line: usize, text: impl Into<String>) {
-        self.faults.borrow_mut().push(Fault { line, text: text.into() });
+    pub fn fault(&self, line: usize, text: impl AsRef<str>) {
+        self.faults.borrow_mut().push(Fault::new(line, text.as_ref()));
     }
 
     /// In the order of their lines.

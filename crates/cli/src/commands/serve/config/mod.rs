@@ -107,12 +107,12 @@ impl Config {
     pub fn look(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         if let Err(failure) = keys::read(&self.key.value) {
-            faults.push(Fault { line: self.key.line, text: format!("key: {}", failure.message) });
+            faults.push(Fault::new(self.key.line, &format!("key: {}", failure.message)));
         }
         for (name, root) in &self.roots {
             if let Err(error) = std::fs::read_dir(&root.path.value) {
                 let path = root.path.value.display();
-                faults.push(Fault { line: root.path.line, text: format!("root {name:?}: {path}: {error}") });
+                faults.push(Fault::new(root.path.line, &format!("root {name:?}: {path}: {error}")));
             }
         }
         faults.sort();

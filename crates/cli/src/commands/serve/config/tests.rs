@@ -90,6 +90,9 @@ fn what_is_no_toml_is_told() {
             "1: there is no root: write [root.NAME] and a path below it"
         ]
     );
+    let hostile = "[root.r]\npath = \"/r\"\nread = \"\\u001b[2J\\nx\"\n";
+    let told = faults(hostile);
+    assert!(told.iter().any(|fault| fault.ends_with("there is no [user.\u{fffd}[2J\u{fffd}x]")), "{told:?}");
     assert!(faults("root = 1\nuser = []\n").iter().any(|fault| fault == "1: root is a table"));
 }
 
