@@ -13,6 +13,7 @@ use numaio_linux::Root;
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
+use numaio_mover::wire::Text;
 use numaio_schema::{Job, JobProcess, JobState, Word};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -93,8 +94,14 @@ fn as_noted(path: &Path) -> Result<Option<Job>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| Failure::file(path, error))?,
     };
-    let job = Job::from_json(&text).map_err(|error| Failure::file(path, format!("it is no job: {error}")))?;
-    Ok(Some(job))
+    of(path, &text).map(Some)
+}
+
+/// The job in the text of a file.
+pub fn of(path: &Path, text: &str) -> Result<Job, Failure> {
+    // Why it is none may repeat what stands there, and a terminal is to obey none of it.
+    let no_job = |error| Text::new(&format!("it is no job: {error}")).as_str().to_owned();
+    Job::from_json(text).map_err(|error| Failure::file(path, no_job(error)))
 }
 
 /// Makes room: ended jobs beyond the newest [`MOST`], those of more than [`LONGEST`] ago, and what a kill left behind.
@@ -169,5 +176,20 @@ pub fn typed(word: &Word) -> OsString {
     match word {
         Word::Text(text) => text.into(),
         Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_job_is_told_without_harm() {
+        let job = include_str!("../../../schema/tests/fixtures/job-1.json");
+        assert!(of(Path::new("7.json"), job).is_ok());
+        let damaged = job.replace("\"cut\"", "\"\\u001b[2J\"");
+        let failure = of(Path::new("7.json"), &damaged).expect_err("no job");
+        assert!(failure.message.starts_with("7.json: it is no job: "), "{}", failure.message);
+        assert!(failure.message.contains("\u{fffd}[2J") && !failure.message.contains('\u{1b}'));
     }
 }
