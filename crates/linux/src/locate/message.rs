@@ -1,6 +1,7 @@
 //! The messages of rtnetlink(7) by which a route is asked for: pure, bytes in and out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 const HEADER: usize = 16;
 const ROUTE: usize = 12;
@@ -12,6 +13,9 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel takes no such way.
 const UNUSABLE: u8 = 1 | 16;
+
+/// Numbers that errors have (`MAX_ERRNO` of `include/linux/err.h`).
+const ERRORS: RangeInclusive<i32> = 1..=4095;
 
 /// Attributes of a route (`include/uapi/linux/rtnetlink.h`).
 mod attribute {
@@ -93,7 +97,9 @@ pub fn reply(bytes: &[u8]) -> Reply {
     let Some(message) = bytes.get(..length).filter(|_| length >= HEADER) else { return Reply::Other };
     match short(message, 4) {
         Some(NLMSG_ERROR) => {
-            number(message, HEADER).map_or(Reply::Other, |error| Reply::Error(-(error as i32)))
+            let error = number(message, HEADER).map(|error| (error as i32).wrapping_neg());
+            // 0 acknowledges, which nobody asked for.
+            error.filter(|error| ERRORS.contains(error)).map_or(Reply::Other, Reply::Error)
         }
         Some(RTM_NEWROUTE) => route(message).map_or(Reply::Other, Reply::Route),
         _ => Reply::Other,
@@ -235,6 +241,9 @@ mod tests {
     #[test]
     fn errors_and_what_is_no_message() {
         assert_eq!(reply(&message(NLMSG_ERROR, &(-101i32).to_ne_bytes())), Reply::Error(101));
+        for no_error in [0, 1, -4096, i32::MIN] {
+            assert_eq!(reply(&message(NLMSG_ERROR, &no_error.to_ne_bytes())), Reply::Other, "{no_error}");
+        }
         assert_eq!(reply(&message(99, &[])), Reply::Other);
         assert_eq!(reply(&[]), Reply::Other);
     }
