@@ -50,7 +50,8 @@ impl Address {
                 .filter(|port| *port > 0)
                 .ok_or("a port is a number from 1 to 65535")?,
         };
-        if host.is_empty() {
+        // Brackets stand around addresses of IPv6 alone, and # begins a comment where known daemons are listed.
+        if host.is_empty() || host.contains(['[', ']']) || host.starts_with('#') {
             return Err("it names no host");
         }
         let begin = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
@@ -102,8 +103,23 @@ mod tests {
             assert_eq!(parsed(&again), Some(wanted), "{text}");
         }
         for bad in [
-            "", "h", "h/", "/r", "h//p", "@h/r", ":70/r", "h:0/r", "h:x/r", "h:/r", "[::1/r", "[::1]7/r",
+            "",
+            "h",
+            "h/",
+            "/r",
+            "h//p",
+            "@h/r",
+            ":70/r",
+            "h:0/r",
+            "h:x/r",
+            "h:/r",
+            "[::1/r",
+            "[::1]7/r",
             "a b/r",
+            "#h/r",
+            "me@[#h]/r",
+            "[[h]/r",
+            "a]b/r",
         ] {
             assert_eq!(parsed(bad), None, "{bad}");
         }
