@@ -43,8 +43,12 @@ pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
         return Err(Failure::file(path, format!("others may use this key: its mode is {mode:03o}"))
             .hint("chmod 600 it; if others could have read it, make a new one"));
     }
-    let text = text(&mut file, LONGEST_KEY).map_err(unread)?;
-    let lines: Vec<&str> = lines(&text).map(|(_, line)| line).collect();
+    of(path, &text(&mut file, LONGEST_KEY).map_err(unread)?)
+}
+
+/// The key in the text of a file.
+pub fn of(path: &Path, text: &str) -> Result<PrivateKey, Failure> {
+    let lines: Vec<&str> = lines(text).map(|(_, line)| line).collect();
     match lines[..] {
         [line] => line.parse().map_err(|error| Failure::file(path, error)),
         _ => Err(Failure::file(path, "it is no key of numaio")),
@@ -96,6 +100,11 @@ impl Known {
         Ok(Self { path, text })
     }
 
+    /// What a text says that stands in a file.
+    pub fn of(path: &Path, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
     /// Keys of a host with its port.
     pub fn keys(&self, host: &str) -> Result<Vec<PublicKey>, Failure> {
         let mut keys = Vec::new();
@@ -111,12 +120,15 @@ impl Known {
         Ok(keys)
     }
 
+    /// The text with one more key.
+    pub fn with(&self, host: &str, key: PublicKey) -> String {
+        let end = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
+        format!("{}{end}{host} {key}\n", self.text)
+    }
+
     /// From now on this is a key of that host.
     pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Failure> {
-        if !self.text.is_empty() && !self.text.ends_with('\n') {
-            self.text.push('\n');
-        }
-        self.text.push_str(&format!("{host} {key}\n"));
+        self.text = self.with(host, key);
         if let Some(folder) = self.path.parent() {
             make_private(folder)?;
         }

@@ -1,10 +1,11 @@
 //! The `numaio` command: words for people, and the one place that picks the machine.
 //!
-//! A library, so that what it reads of others can be tried with anything.
+//! A library, so that what it reads of others can be tried with anything: see [`decoders`].
 
 mod args;
 mod balancing;
 mod commands;
+pub mod decoders;
 mod documents;
 mod failure;
 mod input;

@@ -32,6 +32,7 @@ mod tool;
 pub mod wait;
 
 pub use kernel::Kernel;
+pub use locate::message as rtnetlink;
 pub use root::Root;
 
 /// Size of a base page in bytes.

@@ -5,7 +5,7 @@
 
 mod note;
 
-pub use note::{environment, Note};
+pub use note::{environment, json, Note};
 
 use crate::failure::Failure;
 use crate::store;

@@ -124,7 +124,8 @@ impl Noted {
     }
 }
 
-fn json(job: &Job) -> std::io::Result<Vec<u8>> {
+/// A job as it is noted.
+pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
     Ok(serde_json::to_vec_pretty(job)?)
 }
 

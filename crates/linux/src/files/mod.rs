@@ -27,7 +27,8 @@ use numaio_machine::port::{FilePath, Operation, Outcome, Part};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Directories below which files are read and written.
@@ -47,7 +48,7 @@ impl Roots {
     ///
     /// # Errors
     /// The kernel's, and which path.
-    pub fn open(paths: &[&Path]) -> Result<Self, (std::path::PathBuf, io::Error)> {
+    pub fn open(paths: &[&Path]) -> Result<Self, (PathBuf, io::Error)> {
         Base::Host.roots(paths)
     }
 
@@ -66,6 +67,15 @@ impl Roots {
     /// Whether this process may do all that root may.
     pub fn is_super_user(&self) -> bool {
         self.super_user
+    }
+
+    /// Where they are, as the kernel tells (proc_pid_fd(5)).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
+        let link = |root: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", root.as_raw_fd()));
+        self.roots.iter().map(link).collect()
     }
 
     /// Carries an operation out. `buffer` gives a buffer for what is read.

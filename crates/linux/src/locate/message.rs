@@ -37,22 +37,29 @@ pub const FIB_MATCH: u32 = 0x2000;
 /// A route as the kernel tells it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
+    /// Ways that can be used.
     pub ways: Vec<Way>,
+    /// The source address that the kernel would choose.
     pub source: Option<IpAddr>,
+    /// The table that it stands in.
     pub table: u32,
 }
 
-/// One way of it: interface by number, gateway, weight from 1.
+/// One way of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
+    /// Its interface, by number.
     pub interface: u32,
+    /// Who passes on what is sent; none if the address is reached directly.
     pub gateway: Option<IpAddr>,
+    /// From 1 to 256.
     pub weight: u32,
 }
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
+    /// What was asked for.
     Route(Route),
     /// The kernel's error number.
     Error(i32),

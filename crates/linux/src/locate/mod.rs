@@ -1,6 +1,6 @@
 //! What the kernel and the resolver of names tell of paths, hosts and processes.
 
-mod message;
+pub mod message;
 mod route;
 
 use numaio_machine::locate::{

@@ -134,6 +134,9 @@ fn write_packets(
 }
 
 /// Writes a packet, with something in front of it, and tells when its data is on its way.
+///
+/// # Errors
+/// Those of the stream.
 pub fn write_packet<W: Write + ?Sized>(
     to: &mut W,
     before: &[u8],
@@ -155,6 +158,9 @@ pub fn write_packet<W: Write + ?Sized>(
 }
 
 /// Reads a packet; an end before its first byte is `none`.
+///
+/// # Errors
+/// [`LinkError`]: those of the stream; it ended, or announces more than a packet may have.
 pub fn read_packet<R: Read + ?Sized>(
     from: &mut R,
     pool: &Arc<Pool>,

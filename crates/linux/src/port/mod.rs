@@ -8,7 +8,7 @@ mod pool;
 mod work;
 
 pub use lanes::{enough_on, Lanes};
-pub use link::{Ends, LinkError};
+pub use link::{read_packet, write_packet, Ends, LinkError};
 pub use pool::{Pool, Slab};
 pub use work::{Load, Share};
 

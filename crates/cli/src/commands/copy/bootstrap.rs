@@ -89,19 +89,19 @@ impl Own {
 
 /// What a host tells of itself.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct There {
+pub struct There {
     /// `Linux x86_64`, as uname(1) says.
-    system: String,
+    pub system: String,
     has_numaio: bool,
     /// Hash of our copy, if it is there.
     sum: Option<String>,
     /// Where our copy is, or would be.
-    file: String,
+    pub file: String,
 }
 
 impl There {
     /// None if the host did not answer all.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut there = Self::default();
         for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
             match line.split_once(' ') {

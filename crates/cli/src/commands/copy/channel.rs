@@ -156,7 +156,7 @@ pub fn lanes(streams: u16) -> usize {
     usize::from(streams) + 1
 }
 
-fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
+pub fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
     let Some(port) = opened.port else { return Vec::new() };
     let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
     let own = opened.address.map(|address| SocketAddr::new(address, port));

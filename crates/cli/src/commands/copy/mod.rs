@@ -5,6 +5,7 @@ mod again;
 mod bootstrap;
 mod channel;
 mod daemon;
+pub mod decoded;
 mod ends;
 mod event;
 mod far;

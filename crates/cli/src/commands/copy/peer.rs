@@ -144,7 +144,7 @@ pub fn run() -> Result<ExitCode, Failure> {
 /// Why it was not begun; the other side was told.
 pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
-    let call = called(&mut streams, terms);
+    let call = called(&mut streams.from, terms);
     let call = streams.told(call)?;
     match &call.ask {
         Ask::Source(order) => {
@@ -162,8 +162,8 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
 }
 
 /// What is asked for, and may be.
-fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure> {
-    let mut call: Call = hear(&mut streams.from)
+pub fn called(from: &mut From, terms: Option<&Terms>) -> Result<Call, Failure> {
+    let mut call: Call = hear(from)
         .map_err(|error| Failure::new(format!("this is not what numaio copy asks for: {error}")))?;
     let theirs = call.ask.order().numaio_copy;
     if theirs != VERSION {
@@ -176,7 +176,7 @@ fn called(streams: &mut Streams, terms: Option<&Terms>) -> Result<Call, Failure>
 }
 
 /// One line of the other side.
-fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
+pub fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
     let mut line = String::new();
     from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)

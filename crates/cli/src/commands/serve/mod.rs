@@ -3,7 +3,8 @@
 //! The process that listens reads nothing of what strangers send but whose data connection one is ([`lobby`]): each other
 //! connection gets a process of its own ([`session`]), which finds out whose it is, and confines itself before it does anything for them.
 
-mod config;
+pub mod config;
+pub mod decoded;
 mod desk;
 mod house;
 mod listener;

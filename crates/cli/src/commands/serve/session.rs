@@ -14,6 +14,7 @@ use numaio_linux::confine::{confine, Confined, Rights};
 use numaio_linux::files::Base;
 use numaio_linux::interrupt;
 use numaio_linux::port::net::control::{answer, Control};
+use numaio_linux::port::net::PublicKey;
 use numaio_mover::report::Ended;
 use numaio_mover::wire::{Side, Text};
 use std::io;
@@ -30,11 +31,11 @@ const DESK: Duration = Duration::from_secs(60);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What is to be done for whom.
-struct Admitted<'a> {
-    user: &'a str,
+pub struct Admitted<'a> {
+    pub user: &'a str,
     limits: &'a User,
-    root: &'a str,
-    side: Side,
+    pub root: &'a str,
+    pub side: Side,
 }
 
 /// Serves the connection that is standard output; standard input leads to the daemon.
@@ -135,7 +136,7 @@ fn enter<'c>(
     channel: &Control,
     hello: &str,
 ) -> Result<(Admitted<'c>, Terms, Confined), No> {
-    let admitted = admit(config, channel, hello).map_err(No::Refused)?;
+    let admitted = admit(config, channel.peer(), hello).map_err(No::Refused)?;
     let desk = &street.process;
     let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
     say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
@@ -158,8 +159,7 @@ fn enter<'c>(
 }
 
 /// Whether what is asked for may be; else why not.
-fn admit<'c>(config: &'c Config, channel: &Control, hello: &str) -> Result<Admitted<'c>, String> {
-    let key = channel.peer();
+pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<Admitted<'c>, String> {
     let (user, limits) =
         config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
     let hello: Hello =
