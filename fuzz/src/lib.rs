@@ -1,9 +1,15 @@
 //! Targets for a fuzzer: each takes any bytes, and panics if numaio does with them what it must not.
 //!
-//! `tools/fuzz TARGET SECONDS` runs one with libFuzzer; `cargo test` runs all of them for a short time.
+//! ARCHITECTURE.md lists them. `tools/fuzz TARGET SECONDS` runs one with libFuzzer; `cargo test` runs all of them for a short time.
 
+mod control;
+mod ground;
+mod kept;
+mod lanes;
+mod link;
 mod pair;
 mod sides;
+mod words;
 
 pub use pair::conversation;
 
@@ -21,7 +27,7 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 16] = [
     ("stream", stream),
     ("sink", sides::sink),
     ("source", sides::source),
@@ -31,7 +37,43 @@ pub const TARGETS: [Target; 9] = [
     ("tape", tape),
     ("documents", documents),
     ("kernel", kernel),
+    ("calls", control::calls),
+    ("paths", control::paths),
+    ("serve-config", kept::serve_config),
+    ("kept", kept::kept),
+    ("link", link::link),
+    ("lanes", lanes::lanes),
+    ("netlink", link::netlink),
 ];
+
+/// What a target begins with.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let [to_sink, to_source, stream] = conversation();
+    match target {
+        "sink" => vec![to_sink],
+        "source" => vec![to_source],
+        "stream" => vec![stream],
+        "packed" => vec![packed_seed()],
+        "rules" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
+        "kernel" => {
+            vec![b"0-3,7,9-11".to_vec(), b"7f00 bind:0 anon=3 dirty=3 N0=3 kernelpagesize_kB=4".to_vec()]
+        }
+        "documents" => [
+            &include_bytes!("../../crates/schema/tests/fixtures/model-1.json")[..],
+            include_bytes!("../../crates/schema/tests/fixtures/diagnosis-1.json"),
+        ]
+        .map(<[u8]>::to_vec)
+        .to_vec(),
+        "calls" => control::seeds(),
+        "paths" => control::path_seeds(),
+        "serve-config" => kept::config_seeds(),
+        "kept" => kept::seeds(),
+        "link" => link::seeds(),
+        "lanes" => lanes::seeds(),
+        "netlink" => link::netlink_seeds(),
+        _ => vec![Vec::new(), b"{}".to_vec()],
+    }
+}
 
 /// Bytes of a connection, in pieces of a length that the first byte tells. Everything has one encoding, so that what
 /// was read must be what is written of it.
@@ -80,7 +122,7 @@ fn packed(input: &[u8]) {
 }
 
 /// What the target `packed` begins with.
-pub fn packed_seed() -> Vec<u8> {
+fn packed_seed() -> Vec<u8> {
     let plain: Vec<u8> = (0..3_000u16).map(|index| (index / 7) as u8).collect();
     let mut into = vec![0; plain.len()];
     let length = packing::pack(&plain, &mut into).expect("it becomes smaller");

@@ -9,10 +9,11 @@ fn main() -> std::io::Result<()> {
         return Ok(());
     };
     let directory = Path::new(&directory);
-    let said = ["sink", "source", "stream"].into_iter().zip(numaio_fuzz::conversation());
-    for (name, seed) in said.chain([("packed", numaio_fuzz::packed_seed())]) {
+    for (name, _) in numaio_fuzz::TARGETS {
         fs::create_dir_all(directory.join(name))?;
-        fs::write(directory.join(name).join("seed"), seed)?;
+        for (index, seed) in numaio_fuzz::seeds(name).into_iter().enumerate() {
+            fs::write(directory.join(name).join(format!("seed-{index}")), seed)?;
+        }
     }
     Ok(())
 }

@@ -88,9 +88,7 @@ pub fn answer(said: &[u8], at: IpAddr) -> Result<Answered, String> {
     let doors = match answer {
         Answer::Refused(why) => return Err(remote::harmless(&why)),
         Answer::Ready { door: Some(Err(why)), .. } => return Err(remote::harmless(&why)),
-        Answer::Ready { door: Some(Ok(opened)), .. } => {
-            addresses(&opened, Some(at.to_string()))
-        }
+        Answer::Ready { door: Some(Ok(opened)), .. } => addresses(&opened, Some(at.to_string())),
         Answer::Ready { door: None, .. } => Vec::new(),
     };
     Ok(Answered { answer: text, doors })

@@ -100,11 +100,17 @@ pub struct Terms {
     pub base: Base,
     pub side: Side,
     pub streams: u16,
-    /// Where its data connections come.
-    pub street: Street,
     pub bytes_per_second: Option<u64>,
     /// Whether files may be made that run with the rights of their owner.
     pub set_id: bool,
+}
+
+/// A daemon, for one of its users.
+#[derive(Debug)]
+pub struct Service {
+    pub terms: Terms,
+    /// Where data connections come.
+    pub street: Street,
 }
 
 impl Terms {
@@ -138,11 +144,12 @@ pub fn run() -> Result<ExitCode, Failure> {
     })
 }
 
-/// Hears what to do, and does it; on the terms of a daemon, if there are some.
+/// Hears what to do, and does it; for a daemon, if there is one.
 ///
 /// # Errors
 /// Why it was not begun; the other side was told.
-pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
+pub fn attend(ends: Ends, service: Option<&Service>) -> Result<Ended, Failure> {
+    let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
     let call = streams.told(call)?;
@@ -150,12 +157,12 @@ pub fn attend(ends: Ends, terms: Option<&Terms>) -> Result<Ended, Failure> {
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let way = Way::agree(call.offer.as_ref(), terms, order.is_one_file(), streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, order.is_one_file(), streams)?;
             through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             let (site, options) = streams.told(order.sink(*one_file))?;
-            let way = Way::agree(call.offer.as_ref(), terms, *one_file, streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, *one_file, streams)?;
             through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
@@ -207,11 +214,10 @@ impl Way {
     /// Says that all is ready, and hears which way was chosen.
     fn agree(
         offer: Option<&Offer>,
-        terms: Option<&Terms>,
+        street: Option<&Street>,
         one_file: bool,
         mut streams: Streams,
     ) -> Result<Self, Failure> {
-        let street = terms.map(|terms| &terms.street);
         let (door, opened) = match offer.map(|offer| open(offer, street)) {
             None => (None, None),
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),

@@ -6,7 +6,7 @@ use super::desk::{hear, say, Request, Start, Verdict, Wanted, LONGEST_START};
 use super::log;
 use crate::args::Common;
 use crate::commands::copy::hello::{Greeting, Hello, LONGEST};
-use crate::commands::copy::peer::{attend, Terms};
+use crate::commands::copy::peer::{attend, Service, Terms};
 use crate::commands::copy::Street;
 use crate::failure::Failure;
 use crate::keys;
@@ -75,8 +75,7 @@ fn serve(
     let mut channel =
         answer(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
     let hello = channel.hear(LONGEST, limit).map_err(Failure::new)?;
-    let street = Street { keys: own, process: desk.try_clone().map_err(Failure::new)?, ask };
-    let entered = enter(config, street, &channel, &hello);
+    let entered = enter(config, desk, &channel, &hello);
     let greeting = match &entered {
         Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
         Err(No::Refused(why)) => Greeting::refused(why),
@@ -99,8 +98,9 @@ fn serve(
     };
     let process = std::process::id();
     log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
+    let street = Street { keys: own, process: desk.try_clone().map_err(Failure::new)?, ask };
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
-    let ended = attend(ends, Some(&terms));
+    let ended = attend(ends, Some(&Service { terms, street }));
     drop(carrier);
     if let Ok(ended) = &ended {
         let how = if *ended == Ended::Done { "done" } else { "given up" };
@@ -132,12 +132,11 @@ enum No {
 /// Finds out whose the channel is, and enters the root. From then on this process reaches nothing else.
 fn enter<'c>(
     config: &'c Config,
-    street: Street,
+    desk: &UnixStream,
     channel: &Control,
     hello: &str,
 ) -> Result<(Admitted<'c>, Terms, Confined), No> {
     let admitted = admit(config, channel.peer(), hello).map_err(No::Refused)?;
-    let desk = &street.process;
     let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
     say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
     let verdict: Option<Verdict> = hear(desk, LONGEST, Some(DESK)).map_err(|error| broken(&error))?;
@@ -153,7 +152,6 @@ fn enter<'c>(
         bytes_per_second: admitted.limits.bytes_per_second,
         set_id: config.as_root,
         base: entered,
-        street,
     };
     Ok((admitted, terms, confined))
 }
