@@ -118,6 +118,49 @@ fn data_goes_through_the_control_connection_too() {
     user.copy(&["-a", "--data-port", "4000", "src/", &to]).failed(2, &["at its own port"]);
 }
 
+/// Addresses to which connections with a port are open, by the last number of each (proc_net_tcp.rst).
+fn connected(port: u16) -> Vec<u8> {
+    let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+    let (port, open) = (format!(":{port:04X}"), "01");
+    let rows = table.lines().skip(1).filter_map(|line| {
+        let [_, _, to, state, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let address = to.strip_suffix(&port).filter(|_| state == open)?;
+        // 127.0.0.1 is 0100007F.
+        u8::from_str_radix(address.get(..2)?, 16).ok()
+    });
+    rows.collect()
+}
+
+#[test]
+fn data_goes_by_several_addresses_of_a_host() {
+    let user = User::new();
+    let all = HEAD.replace("127.0.0.1:0", "0.0.0.0:0");
+    let daemon = Daemon::start(&format!("{all}{OPEN}{}", user.known_as("alice")));
+    user.trust(&daemon);
+    let to = format!("numaio://127.0.0.1:{}/data", daemon.port);
+    let slowly = ["-r", "--bwlimit", "100K", "--streams", "3", "--via", "127.0.0.2", "src/", &to];
+    let mut slow = user.copying(&slowly);
+    // The control channel, and four connections by turns.
+    let by_turns = || {
+        let connected = connected(daemon.port);
+        let of = |last| connected.iter().filter(|at| **at == last).count();
+        (of(1), of(2)) == (3, 2)
+    };
+    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.said()));
+    kill("-TERM", slow.id());
+    assert_eq!(slow.wait().expect("ended").code(), Some(130));
+    user.copy(&["-r", "--via", "127.0.0.2,127.0.0.3", "src/", &to]).ok();
+    same(&user.home, "src", &daemon.home.0.join("data"));
+    let few = user.copy(&["-r", "--streams", "1", "--via", "127.0.0.2", "src/", &to]);
+    few.failed(2, &["too few for 2 addresses"]);
+    user.copy(&["-r", "--via", "no such host", "src/", &to]).failed(2, &["--via no such host"]);
+    // Where nobody listens others take the part.
+    let (only, user) = open("");
+    let said = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
+    assert!(said.err.contains("no data connection to 127.0.0.2"), "{}", said.err);
+    said.ok();
+}
+
 #[test]
 fn a_daemon_is_known_by_its_key() {
     let (daemon, user) = open("");

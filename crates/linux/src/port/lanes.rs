@@ -40,13 +40,14 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// The address of the other side; none if it is gone, or its address holds on one interface alone (RFC 4007), so that
-    /// no route tells the way there.
-    pub fn peer(&self) -> Option<IpAddr> {
-        match self.to.first()?.socket().peer_addr().ok()? {
+    /// The address of the other side for each connection, those that go there first; none if it is gone, or its address holds on
+    /// one interface alone (RFC 4007), so that no route tells the way there.
+    pub fn peers(&self) -> Vec<Option<IpAddr>> {
+        let peer = |socket: &TcpStream| match socket.peer_addr().ok()? {
             SocketAddr::V6(address) if address.scope_id() != 0 => None,
             address => Some(address.ip().to_canonical()),
-        }
+        };
+        self.to.iter().chain(&self.from).map(|lane| peer(lane.socket())).collect()
     }
 }
 

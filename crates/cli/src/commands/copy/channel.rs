@@ -133,16 +133,22 @@ impl Ours {
     }
 
     /// Connects to the door, at the address that ssh goes to, or else at that which the other side has.
-    pub fn reach(self, opened: Opened, name: Option<String>) -> Result<Vec<Box<dyn Lane>>, String> {
+    pub fn reach(
+        self,
+        opened: Opened,
+        name: Option<String>,
+        net: &NetArgs,
+    ) -> Result<Vec<Box<dyn Lane>>, String> {
         let mut why = "ssh does not tell its address".to_owned();
         let addresses = addresses(&opened, name);
+        let others = net.others(opened.port.unwrap_or_default()).map_err(|failure| failure.message)?;
         let lock = match (&self.half, opened.key) {
             (Half::Key(_), Some(key)) => self.lock(key),
             (Half::Secret(_), None) => self.lock(Vec::new()),
             _ => return Err("its key is missing".to_owned()),
         };
         for address in addresses {
-            match connect(&lock, address, lanes(self.streams), REACH) {
+            match connect(&lock, (address, &others), lanes(self.streams), REACH) {
                 Ok(lanes) => return Ok(lanes),
                 Err(error) => why = format!("{address}: {error}"),
             }

@@ -13,7 +13,7 @@ use numaio_linux::port::net::control::{self, NoControl};
 use numaio_linux::port::net::{Calls, PublicKey, Ticket};
 use numaio_mover::wire::{Side, Text};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long it may take to reach an address, and then to open the channel.
@@ -29,7 +29,8 @@ pub const GREETING: Duration = Duration::from_secs(30);
 pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
     let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
     let mut trusted = Trusted::read(address, net.trust)?;
-    let (socket, calls) = match connect(address, net) {
+    let others = net.others(address.port)?;
+    let (socket, calls) = match connect(address, net, &others) {
         Ok(connected) => connected,
         Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
     };
@@ -90,7 +91,11 @@ pub struct Data {
 
 /// Any of the addresses of the host; and connections for data to it, if there are to be some, and how many go from the source to the
 /// sink. They are made while the control channel is opened, and so cost no round trip.
-fn connect(address: &Address, net: &NetArgs) -> io::Result<(TcpStream, Option<(Calls, u16)>)> {
+fn connect(
+    address: &Address,
+    net: &NetArgs,
+    others: &[SocketAddr],
+) -> io::Result<(TcpStream, Option<(Calls, u16)>)> {
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for at in (address.host.as_str(), address.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&at, REACH) {
@@ -98,7 +103,7 @@ fn connect(address: &Address, net: &NetArgs) -> io::Result<(TcpStream, Option<(C
             Ok(socket) => {
                 let most = net.streams();
                 let streams = if net.is_sparing() { enough_on(&socket, most.into()) as u16 } else { most };
-                return Ok((socket, Some((Calls::begin(at, lanes(streams), REACH), streams))));
+                return Ok((socket, Some((Calls::begin(at, others, lanes(streams), REACH), streams))));
             }
             Err(error) => why = error,
         }

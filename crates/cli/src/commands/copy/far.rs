@@ -6,6 +6,7 @@ use super::channel::{self, Lookup, Offer, Opened, Ours};
 use super::ends::Host;
 use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
+use super::net::NetArgs;
 use super::peer::Answer;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
@@ -215,9 +216,10 @@ impl Reached {
         ours: Ours,
         most_streams: u16,
         opened: Opened,
+        net: &NetArgs,
     ) -> Result<Vec<Box<dyn Lane>>, String> {
         match &mut self.via {
-            Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name)),
+            Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name), net),
             Via::Daemon { data, .. } => {
                 let data = data.take().ok_or("there are none")?;
                 data.calls.lanes(ours.lanes(most_streams), channel::REACH).map_err(|error| error.to_string())

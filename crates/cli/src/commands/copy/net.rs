@@ -1,7 +1,9 @@
 //! Options of how data gets to another host.
 
+use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_linux::port::net::{PublicKey, MOST_LANES};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +29,10 @@ pub struct NetArgs {
     /// TCP connections for data; else eight, or one for two CPUs if that is less and the way is short
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
     streams: Option<u16>,
+    /// Further addresses of the other host, as of its other network interfaces: data connections take them and the first one in turn,
+    /// all of them. What does not get to one goes to the first
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', conflicts_with = "tunnel")]
+    via: Vec<String>,
     /// Your key for daemons, if it is not ~/.config/numaio/key; numaio keygen makes one
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
@@ -44,9 +50,33 @@ impl NetArgs {
         self.streams.unwrap_or(STREAMS)
     }
 
-    /// Whether fewer may be used: nobody said how many.
+    /// Whether fewer may be used: nobody said how many, or by which ways.
     pub fn is_sparing(&self) -> bool {
-        self.streams.is_none()
+        self.streams.is_none() && self.via.is_empty()
+    }
+
+    /// The further addresses, at a port.
+    ///
+    /// # Errors
+    /// A name has none; or there are more of them than connections.
+    pub fn others(&self, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+        if self.via.len() >= usize::from(self.streams()) {
+            return Err(Failure::usage(format!(
+                "--streams {} are too few for {} addresses",
+                self.streams(),
+                self.via.len() + 1
+            )));
+        }
+        let address = |name: &String| {
+            let found = (name.as_str(), port).to_socket_addrs().map(|mut addresses| addresses.next());
+            let why = match found {
+                Ok(Some(address)) => return Ok(address),
+                Ok(None) => "it has no address".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(Failure::usage(format!("--via {name}: {why}")))
+        };
+        self.via.iter().map(address).collect()
     }
 
     /// How long to try to go on after the connection was lost.

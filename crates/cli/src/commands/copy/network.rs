@@ -3,9 +3,11 @@
 use super::place::Seen;
 use super::planned::Planned;
 use numaio_linux::port::Crew;
+use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::set::CpuSet;
 use serde_json::{json, Value};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Where the threads of data connections run.
@@ -22,16 +24,20 @@ impl Network {
         Self { by: "the kernel", places: Vec::new() }
     }
 
-    /// Places for connections to an address, beside the threads of `crews`, and what is to be said of them.
+    /// Places for connections to addresses, beside the threads of `crews`, and what is to be said of them.
     pub fn new(
         seen: &Seen,
-        peer: Option<IpAddr>,
+        peers: &[Option<IpAddr>],
         plan: Option<&Planned>,
         crews: &[Crew],
     ) -> (Self, Option<String>) {
-        let found = peer.map(|peer| seen.found(&Handle::Host { name: peer.to_string(), port: None }));
+        let found: BTreeMap<IpAddr, Resolved> = peers
+            .iter()
+            .flatten()
+            .map(|peer| (*peer, seen.found(&Handle::Host { name: peer.to_string(), port: None })))
+            .collect();
         if let Some(plan) = plan {
-            let devices = found.as_ref().map(|found| seen.devices(found)).unwrap_or_default();
+            let devices: Vec<&Device> = found.values().flat_map(|found| seen.devices(found)).collect();
             let taken = crews.iter().flat_map(|crew| &crew.cpus);
             let taken = taken.fold(CpuSet::new(), |all, cpus| all.union(cpus));
             let (places, note) = plan.network(&seen.topology, &devices, &taken);
@@ -39,11 +45,25 @@ impl Network {
                 return (Self { by: "the plan", places }, note);
             }
         }
-        let cpus = found.map(|found| near(seen, &found)).unwrap_or_default();
-        match cpus.is_empty() {
-            true => (Self::anywhere(), None),
-            false => (Self { by: "the network's node", places: vec![cpus] }, None),
+        let near: BTreeMap<IpAddr, CpuSet> =
+            found.iter().map(|(peer, found)| (*peer, near(seen, found))).collect();
+        let of = |peer: &Option<IpAddr>| near.get(peer.as_ref()?).filter(|cpus| !cpus.is_empty()).cloned();
+        let mut places: Vec<Option<CpuSet>> = peers.iter().map(of).collect();
+        if places.iter().all(|place| Some(place) == places.first()) {
+            places.truncate(1);
         }
+        (Self::by_nodes(seen, places), None)
+    }
+
+    /// A place for each connection, or one for all if it is the same. What has none runs on any of our CPUs.
+    fn by_nodes(seen: &Seen, places: Vec<Option<CpuSet>>) -> Self {
+        if places.iter().all(Option::is_none) {
+            return Self::anywhere();
+        }
+        let nodes = seen.topology.nodes.iter();
+        let any = nodes.fold(CpuSet::new(), |all, node| all.union(&seen.topology.usable_cpus(node.id)));
+        let places = places.into_iter().map(|place| place.unwrap_or_else(|| any.clone())).collect();
+        Self { by: "the network's node", places }
     }
 
     /// For programs.
@@ -54,7 +74,12 @@ impl Network {
 
     /// For people.
     pub fn line(&self) -> String {
-        let places: Vec<String> = self.places.iter().map(cpus_in_words).collect();
+        let mut places: Vec<String> = Vec::new();
+        for place in self.places.iter().map(cpus_in_words) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
         match &places[..] {
             [] => "data connections on any CPU".to_owned(),
             places => format!("data connections on {}, placed by {}", places.join(" and "), self.by),

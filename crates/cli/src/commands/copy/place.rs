@@ -105,7 +105,7 @@ impl<'a> Site<'a> {
     fn network(&self, lanes: &Lanes) -> (Network, Option<String>) {
         match &self.seen {
             None => (Network::anywhere(), None),
-            Some(seen) => Network::new(seen, lanes.peer(), planned::of(self.order, self.side), &self.crews),
+            Some(seen) => Network::new(seen, &lanes.peers(), planned::of(self.order, self.side), &self.crews),
         }
     }
 

@@ -21,6 +21,7 @@ use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Side, Text};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -63,6 +64,8 @@ enum Link {
 impl Remote<'_> {
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
+        // Before anything is started.
+        self.args.net.others(0)?;
         let way = Way::find(self.host, self.args)?;
         let mut show = Show::new(self.common, self.args);
         let mut again = Again::new(self.args.net.retry());
@@ -158,7 +161,7 @@ impl Remote<'_> {
         let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
-            reached.lanes(ours, most_streams, opened)
+            reached.lanes(ours, most_streams, opened, &args.net)
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
         if !packs && self.order.compress != how::Compress::None {
@@ -178,6 +181,7 @@ impl Remote<'_> {
         match lanes {
             None => {}
             Some(Ok(lanes)) => {
+                self.missed(show, &lanes);
                 reached.say(&Choice::Lanes)?;
                 let link = Link::Lanes(directed(lanes, self.is_source), reached.to, reached.from);
                 return Ok((reached.via, link));
@@ -189,6 +193,18 @@ impl Remote<'_> {
         }
         let ends = Ends { from: Box::new(reached.from), to: reached.to };
         Ok((reached.via, Link::Tunnel(ends)))
+    }
+
+    /// Says which of the further addresses no data goes by.
+    fn missed(&self, show: &Show, lanes: &[Box<dyn Lane>]) {
+        let peers: Vec<IpAddr> =
+            lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
+        // Its port does not count.
+        for other in self.args.net.others(0).unwrap_or_default() {
+            if !peers.contains(&other.ip()) {
+                show.notice(&format!("no data connection to {}: others take its part", other.ip()));
+            }
+        }
     }
 
     /// Data goes through the control channel, unless a port was asked for.

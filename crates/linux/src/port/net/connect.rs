@@ -16,6 +16,9 @@ const TRIES: u32 = 5;
 /// The pause after the first try; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// How long another address than the first may take.
+const OTHERS: Duration = Duration::from_secs(1);
+
 /// What became of a call.
 type Called = Result<Box<dyn Lane>, NetError>;
 
@@ -34,8 +37,9 @@ impl fmt::Debug for Calls {
 
 /// What all of them need.
 struct Wanted {
-    to: SocketAddr,
-    /// How long reaching the address may take.
+    /// Addresses of the same host, which connections take in turn; at least one.
+    to: Vec<SocketAddr>,
+    /// How long reaching an address may take.
     reach: Duration,
     /// None if nobody wants them any more.
     opening: OnceLock<Option<Opening>>,
@@ -50,9 +54,11 @@ struct Opening {
 }
 
 impl Calls {
-    /// Begins so many connections to an address, which is to be reached within `reach`.
+    /// Begins so many connections to an address, which is to be reached within `reach`; or to it and `others` of the same host in turn.
+    /// What does not get to one of these goes to the first.
     #[must_use]
-    pub fn begin(to: SocketAddr, lanes: usize, reach: Duration) -> Self {
+    pub fn begin(to: SocketAddr, others: &[SocketAddr], lanes: usize, reach: Duration) -> Self {
+        let to = [&[to], others].concat();
         let wanted = Wanted { to, reach, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
         let wanted = Arc::new(wanted);
         let (sender, opened) = channel();
@@ -105,7 +111,7 @@ impl Drop for Calls {
 impl Wanted {
     /// Makes one connection; none if nobody wants it.
     fn call(&self, index: usize) -> Option<Called> {
-        let mut socket = self.socket();
+        let mut socket = self.socket(index);
         let opening = self.opening.wait().as_ref()?;
         let left = || opening.deadline.saturating_duration_since(Instant::now());
         let mut tries = 0;
@@ -118,32 +124,39 @@ impl Wanted {
             match called {
                 Err(NetError::Refused) if tries < TRIES && !self.is_over.load(Ordering::Relaxed) => {
                     thread::sleep(PAUSE.min(left()) * (1 << (tries - 1)));
-                    socket = self.socket();
+                    socket = self.socket(index);
                 }
                 called => return Some(called),
             }
         }
     }
 
-    fn socket(&self) -> Result<TcpStream, NetError> {
-        TcpStream::connect_timeout(&self.to, self.reach).map_err(|error| match why(error) {
-            NetError::Failed(error) => NetError::Unreachable(self.to, error),
+    fn socket(&self, index: usize) -> Result<TcpStream, NetError> {
+        let at = index % self.to.len();
+        if at > 0 {
+            if let Ok(socket) = TcpStream::connect_timeout(&self.to[at], self.reach.min(OTHERS)) {
+                return Ok(socket);
+            }
+        }
+        let first = self.to[0];
+        TcpStream::connect_timeout(&first, self.reach).map_err(|error| match why(error) {
+            NetError::Failed(error) => NetError::Unreachable(first, error),
             other => other,
         })
     }
 }
 
-/// Connects so many times to a door, all at once, and gives all connections or none, as of [`Calls::lanes`].
+/// Connects so many times to a door, all at once, as [`Calls::begin`] does, and gives all connections or none, as of [`Calls::lanes`].
 ///
 /// # Errors
 /// [`NetError`] of the first that does not come so far within `limit`.
 pub fn connect(
     lock: &Arc<Lock>,
-    to: SocketAddr,
+    (to, others): (SocketAddr, &[SocketAddr]),
     lanes: usize,
     limit: Duration,
 ) -> Result<Vec<Box<dyn Lane>>, NetError> {
-    let calls = Calls::begin(to, lanes, limit);
+    let calls = Calls::begin(to, others, lanes, limit);
     calls.open(lock.clone(), None, limit);
     calls.lanes(lanes, limit)
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::port::lanes::{Lanes, LanesLink};
 use crate::port::{Pool, Slab};
 use numaio_machine::port::{Event, Packet, BLOCK};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ type Ends = (Vec<Box<dyn Lane>>, Vec<Box<dyn Lane>>);
 /// Connections that were opened, at the side that called and at the other one.
 fn open((caller, keeper): Locks, count: usize) -> Ends {
     let door = Door::open(keeper, None, count).expect("a door");
-    let called = connect(&caller, address(&door), count, LIMIT).expect("let in");
+    let called = connect(&caller, (address(&door), &[]), count, LIMIT).expect("let in");
     (called, door.lanes(LIMIT).expect("all are in"))
 }
 
@@ -68,25 +68,25 @@ fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
 fn whoever_has_another_key_is_no_peer() {
     let ((caller, keeper), (stranger, other_door)) = (tls(), tls());
     let door = Door::open(keeper, None, 1).expect("a door");
-    let refused = connect(&stranger, address(&door), 1, LIMIT).expect_err("no peer");
+    let refused = connect(&stranger, (address(&door), &[]), 1, LIMIT).expect_err("no peer");
     assert!(matches!(refused, NetError::Stranger), "{refused}");
     assert!(matches!(door.lanes(Duration::from_millis(50)), Err(NetError::Few(0, 1))));
     // A man in the middle has another key than the one that came through ssh.
     let door = Door::open(other_door, None, 1).expect("a door");
-    let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no door of the peer");
+    let refused = connect(&caller, (address(&door), &[]), 1, LIMIT).expect_err("no door of the peer");
     assert!(matches!(refused, NetError::Stranger), "{refused}");
     // One who has the door's key, and not the caller's.
     let (_, keeper) = tls();
     let Lock::Tls { own, .. } = &keeper else { panic!("a lock of TLS") };
     let stranger = Lock::Tls { own: Keys::fresh().expect("a key"), peer: own.public().to_vec() };
     let door = Door::open(keeper, None, 1).expect("a door");
-    let mut lanes = connect(&Arc::new(stranger), address(&door), 1, LIMIT).expect("the right door");
+    let mut lanes = connect(&Arc::new(stranger), (address(&door), &[]), 1, LIMIT).expect("the right door");
     assert!(!matches!(lanes[0].read(&mut [0]), Ok(1..)), "it is not let in");
     assert!(matches!(door.lanes(Duration::from_millis(50)), Err(NetError::Few(0, 1))));
     // The same with secrets.
     let ((caller, _), (_, other_door)) = (plain(), plain());
     let door = Door::open(other_door, None, 1).expect("a door");
-    let refused = connect(&caller, address(&door), 1, LIMIT).expect_err("no peer");
+    let refused = connect(&caller, (address(&door), &[]), 1, LIMIT).expect_err("no peer");
     assert!(matches!(refused, NetError::Stranger), "{refused}");
 }
 
@@ -94,7 +94,7 @@ fn whoever_has_another_key_is_no_peer() {
 fn connections_are_taken_over_from_another_process() {
     for (caller, keeper) in [tls(), plain()] {
         let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let calls = Calls::begin(street.local_addr().expect("an address"), 3, LIMIT);
+        let calls = Calls::begin(street.local_addr().expect("an address"), &[], 3, LIMIT);
         let came: Vec<_> = (0..3).map(|_| street.accept().expect("a connection").0).collect();
         // They are there before anybody knows what lets them in.
         let (process, ours) = std::os::unix::net::UnixStream::pair().expect("a pair");
@@ -116,9 +116,26 @@ fn connections_are_taken_over_from_another_process() {
 }
 
 #[test]
+fn connections_take_the_addresses_of_a_host_in_turn() {
+    let (caller, keeper) = plain();
+    let door = Door::open(keeper, None, 5).expect("a door");
+    let (first, port) = (address(&door), address(&door).port());
+    // At the third one nobody listens.
+    let nobody = TcpListener::bind("127.0.0.3:0").expect("a port").local_addr().expect("an address");
+    let others = [SocketAddr::from(([127, 0, 0, 2], port)), nobody];
+    let called = connect(&caller, (first, &others), 5, LIMIT).expect("let in");
+    let last = |socket: &TcpStream| match socket.peer_addr().expect("an address").ip() {
+        IpAddr::V4(four) => four.octets()[3],
+        IpAddr::V6(_) => 0,
+    };
+    assert_eq!(called.iter().map(|lane| last(lane.socket())).collect::<Vec<_>>(), [1, 2, 1, 1, 2]);
+    assert_eq!(door.lanes(LIMIT).expect("all are in").len(), 5);
+}
+
+#[test]
 fn calls_that_nobody_wants_are_no_burden() {
     let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let calls = Calls::begin(street.local_addr().expect("an address"), 1, LIMIT);
+    let calls = Calls::begin(street.local_addr().expect("an address"), &[], 1, LIMIT);
     let (mut came, _) = street.accept().expect("a connection");
     drop(calls);
     assert_eq!(came.read(&mut [0]).expect("closed"), 0);
@@ -135,7 +152,7 @@ fn answers_of_a_door_cannot_be_sent_back_to_it() {
     first.read_exact(&mut said).expect("challenge and proof");
     first.write_all(&said[32..]).expect("sent");
     assert_eq!(first.read(&mut said).expect("closed"), 0);
-    assert!(connect(&caller, address(&door), 1, LIMIT).is_ok());
+    assert!(connect(&caller, (address(&door), &[]), 1, LIMIT).is_ok());
     // The number of a connection that nobody waits for.
     let late = caller.call(TcpStream::connect(address(&door)).expect("connected"), 7, LIMIT);
     assert!(!matches!(late.expect("the right door").read(&mut [0]), Ok(1..)), "it is not let in");
@@ -151,7 +168,7 @@ fn strangers_do_not_hold_the_door_shut() {
             .iter_mut()
             .step_by(2)
             .for_each(|stranger| drop(stranger.write_all(b"GET / HTTP/1.1\r\n\r\n")));
-        let called = connect(&caller, address(&door), 3, LIMIT).expect("let in");
+        let called = connect(&caller, (address(&door), &[]), 3, LIMIT).expect("let in");
         let lanes = door.lanes(LIMIT).expect("all are in");
         assert_eq!((called.len(), lanes.len()), (3, 3));
     }
@@ -163,11 +180,11 @@ fn a_door_that_is_no_door_is_told_in_time() {
     let at = listener.local_addr().expect("an address");
     let limit = Duration::from_millis(200);
     for (caller, _) in [tls(), plain()] {
-        let late = connect(&caller, at, 2, limit).expect_err("nobody answers");
+        let late = connect(&caller, (at, &[]), 2, limit).expect_err("nobody answers");
         assert!(matches!(late, NetError::Late), "{late}");
     }
     drop(listener);
-    let refused = connect(&tls().0, at, 1, LIMIT).expect_err("nobody listens");
+    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("nobody listens");
     assert!(matches!(refused, NetError::Unreachable(..)), "{refused}");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
@@ -176,7 +193,7 @@ fn a_door_that_is_no_door_is_told_in_time() {
         drop(socket.write_all(&[b'x'; 1000]));
         drop(socket.read_to_end(&mut Vec::new()));
     });
-    let refused = connect(&tls().0, at, 1, LIMIT).expect_err("no TLS");
+    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("no TLS");
     assert!(matches!(refused, NetError::Protocol(_)), "{refused}");
     garbage.join().expect("ended");
 }
@@ -319,7 +336,7 @@ fn words_of_a_late_door_come_before_its_time_is_over() {
         }
     });
     let began = Instant::now();
-    let late = connect(&tls().0, at, 1, Duration::from_millis(300)).expect_err("it drips");
+    let late = connect(&tls().0, (at, &[]), 1, Duration::from_millis(300)).expect_err("it drips");
     assert!(matches!(late, NetError::Late), "{late} after {:?}", began.elapsed());
     dripping.join().expect("ended");
 }
