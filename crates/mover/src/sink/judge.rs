@@ -154,6 +154,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
         if is_there {
             self.talk.totals.unchanged += 1;
+        } else if found.is_none() {
+            self.fresh.push(&name);
         }
         // One that is there may still be closed to us until the end.
         if !is_there || self.options.keep.modes {

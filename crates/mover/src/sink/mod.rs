@@ -3,6 +3,7 @@
 mod arrive;
 mod errands;
 mod finish;
+mod fresh;
 mod judge;
 mod notes;
 mod sums;
@@ -19,6 +20,7 @@ use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::wire::{About, Did, End, Frame, Problem, Reason, Side, TransferId, WireError};
 use errands::Errands;
 use finish::Finish;
+use fresh::Fresh;
 use notes::Notes;
 use numaio_machine::port::{
     Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Operation, Outcome, Stamp, Ticket,
@@ -132,6 +134,8 @@ struct Incoming {
 struct Work {
     first: FileNumber,
     entries: Vec<Entry>,
+    /// Which of those that are no hard links lie in directories where nothing is yet, and are not looked at.
+    fresh: Vec<bool>,
     /// What is in their places; none before the look is over.
     found: Option<Vec<Result<Option<Found>, Fault>>>,
     look: Ticket,
@@ -146,6 +150,7 @@ pub struct Sink<B> {
     /// The number that the next entry must have.
     next: u64,
     works: VecDeque<Work>,
+    fresh: Fresh,
     /// Directories of the first work are being made.
     making: Option<Ticket>,
     preparing: BTreeMap<Ticket, judge::Prepared>,
@@ -175,6 +180,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             opening,
             next: 0,
             works: VecDeque::new(),
+            fresh: Fresh::default(),
             making: None,
             preparing: BTreeMap::new(),
             incoming: HashMap::new(),
@@ -259,11 +265,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.accounts.here(Account::Group, &mut inode.group);
             }
         }
-        let is_new = |entry: &&Entry| matches!(entry.object, Object::New(_));
-        let at = entries.iter().filter(is_new).map(|entry| FilePath::new(0, entry.name.as_bytes())).collect();
+        let new = || entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
+        let fresh: Vec<bool> = new().map(|entry| self.fresh.holds(&entry.name)).collect();
+        let looked = new().zip(&fresh).filter(|(_, fresh)| !**fresh);
+        let at = looked.map(|(entry, _)| FilePath::new(0, entry.name.as_bytes())).collect();
         let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
         let look = self.talk.submit(Operation::Look { at, details });
-        self.works.push_back(Work { first, entries, found: None, look });
+        self.works.push_back(Work { first, entries, fresh, found: None, look });
         Ok(())
     }
 
@@ -337,7 +345,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 if let Some((_, links)) = self.finish.looking.take_if(|(look, _)| *look == ticket) {
                     self.link(links, found);
                 } else if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
-                    work.found = Some(found);
+                    let mut found = found.into_iter();
+                    let fresh = std::mem::take(&mut work.fresh).into_iter();
+                    let all =
+                        fresh.map(|fresh| if fresh { Ok(None) } else { found.next().unwrap_or(Ok(None)) });
+                    work.found = Some(all.collect());
                     if self.options.checksum {
                         self.compare(ticket);
                     }

@@ -120,6 +120,8 @@ pub struct Source<B> {
     cutter: Cutter,
     placing: Placing,
     reading: Reading,
+    /// When it was polled last.
+    now: Duration,
     packer: Packer,
     sums: Sums<FileNumber>,
     accounts: Accounts,
@@ -145,6 +147,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             cutter: Cutter::new(options.policy.clone())?,
             placing: Placing::default(),
             reading: Reading::new(&options),
+            now: Duration::ZERO,
             packer: Packer::new(options.compress, options.limit),
             sums: Sums::default(),
             accounts: Accounts::new(options.accounts),
@@ -305,7 +308,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         file.wanted = Some(job.bytes());
         self.talk.totals.size += job.bytes();
-        match self.options.by_address {
+        match self.options.by_address && self.placing.pays() {
             true => self.placing.push(job),
             false => self.reading.push(&mut self.cutter, job),
         }
@@ -423,6 +426,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
 
     fn poll(&mut self, now: Duration) -> Option<Command<B>> {
         self.packer.way.look(now);
+        self.now = now;
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
             self.scan_on();
             self.tell_on();

@@ -4,20 +4,53 @@ use super::Source;
 use crate::chunk::Job;
 use numaio_machine::port::{Details, Fault, Found, Operation, Ticket};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Files that are looked at by one operation.
 const FILES: usize = 512;
 /// Such operations under way at a time.
 const LOOKS: usize = 4;
 
+/// Files or pieces of them that are read between two looks at how fast that goes.
+const SAMPLE: usize = 512;
+/// If one takes less than this, no head moves for it: the page cache has it, or the disk only says that it has a head, as those of
+/// virtual machines do. Then asking would take longer than what it saves.
+const SWIFT: Duration = Duration::from_micros(250);
+
+/// How fast files are read.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    since: Duration,
+    read: usize,
+    is_swift: bool,
+}
+
+impl Pace {
+    /// So many pieces were read by now.
+    pub fn read(&mut self, pieces: usize, now: Duration) {
+        self.read += pieces;
+        if self.read >= SAMPLE {
+            self.is_swift =
+                now.saturating_sub(self.since).as_secs_f64() < SWIFT.as_secs_f64() * self.read as f64;
+            (self.since, self.read) = (now, 0);
+        }
+    }
+}
+
 /// Files whose place is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
+    pub pace: Pace,
     waiting: VecDeque<Job>,
     under_way: BTreeMap<Ticket, Vec<Job>>,
 }
 
 impl Placing {
+    /// Whether it is worth while to ask where files lie.
+    pub fn pays(&self) -> bool {
+        !self.pace.is_swift
+    }
+
     pub fn push(&mut self, job: Job) {
         self.waiting.push_back(job);
     }
@@ -59,5 +92,25 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.reading.push(&mut self.cutter, job);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_not_asked_while_files_come_as_fast_as_no_head_moves() {
+        let mut placing = Placing::default();
+        assert!(placing.pays(), "nothing is known");
+        let mut now = Duration::ZERO;
+        for (each, pays) in [(100, false), (8_000, true), (249, false), (251, true)] {
+            for _ in 0..SAMPLE / 8 {
+                assert_eq!(placing.pays(), !placing.pace.is_swift);
+                now += 8 * Duration::from_micros(each);
+                placing.pace.read(8, now);
+            }
+            assert_eq!(placing.pays(), pays, "{each} us");
+        }
     }
 }

@@ -145,6 +145,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         packed: Option<Packed>,
     ) {
         let Some(pieces) = self.reading.under_way.remove(&ticket) else { return };
+        self.placing.pace.read(pieces.len(), self.now);
         let tried = large(&mut self.files, &pieces);
         let mut parts = Vec::new();
         let mut faults = Vec::new();
