@@ -126,10 +126,11 @@ impl Roots {
         let owned = self.set_owner(target, seen, wanted);
         // An owner that changed takes the set-id bits, and capabilities: so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
-        let xattrs = has_xattrs.map_or(Ok(()), |xattrs| self.set_xattrs(target, xattrs));
+        let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs(target, xattrs));
         let owner_changed = wanted.user.is_some_and(|user| user != seen.user)
             || wanted.group.is_some_and(|group| group != seen.group);
-        let acl = has_xattrs.is_some();
+        // An ACL that was set or removed has its say in the mode.
+        let acl = !matches!(xattrs, Ok(false));
         let mode = wanted.mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
         let times = match wanted.mtime {
@@ -138,7 +139,7 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.and(xattrs).and(mode).and(times)
+        owned.and(xattrs.map(drop)).and(mode).and(times)
     }
 
     fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
@@ -160,7 +161,8 @@ impl Roots {
         }
     }
 
-    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<(), Fault> {
+    /// Tells whether anything was to be changed.
+    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, Fault> {
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
             Target::Named(place) => path_of(place).map_err(fault("name it")).map(Ok)?,
@@ -173,11 +175,13 @@ impl Roots {
             Target::Named(_) => rustix::fs::llistxattr(&path, buffer),
         });
         match listed {
-            Err(Errno::NOTSUP) if wanted.is_empty() => return Ok(()),
+            Err(Errno::NOTSUP) if wanted.is_empty() => return Ok(false),
             result => result.map_err(&call)?,
         }
         let there = names.split(|&byte| byte == 0).filter(|name| is_kept(name, self.super_user));
+        let mut changed = !wanted.is_empty();
         for name in there.filter(|name| !wanted.iter().any(|(wanted, _)| **wanted == **name)) {
+            changed = true;
             let removed = match target {
                 Target::Open(file) => rustix::fs::fremovexattr(file, name),
                 Target::Named(_) => rustix::fs::lremovexattr(&path, name),
@@ -191,7 +195,7 @@ impl Roots {
             };
             set.map_err(&call)?;
         }
-        Ok(())
+        Ok(changed)
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Beneath<'a> {
     roots: &'a [OwnedFd],
     /// The directory that was used last.
     last: Option<Last>,
+    /// Whether nobody but us gets into it, if that was asked.
+    is_private: Option<bool>,
     /// Whether the operation only looks: a directory that is not there will not be there later in it.
     only_looks: bool,
 }
@@ -29,12 +31,24 @@ pub struct Place<'a> {
 
 impl<'a> Beneath<'a> {
     pub fn new(roots: &'a [OwnedFd], only_looks: bool) -> Self {
-        Self { roots, last: None, only_looks }
+        Self { roots, last: None, is_private: None, only_looks }
     }
 
     /// The directory that holds a file, and its name there.
     pub fn place<'b>(&'b mut self, at: &'b FilePath) -> Result<Place<'b>, Fault> {
         self.place_or_errno(at).map_err(fault("open the directory"))
+    }
+
+    /// Whether a file lies in a directory, below the root, into which no other user but root gets: as one is that was made in this
+    /// transfer, until its end.
+    pub fn is_private(&mut self, at: &FilePath, user: u32) -> bool {
+        if !at.name.contains(&b'/') || self.place_or_errno(at).is_err() {
+            return false;
+        }
+        let Some((_, _, Ok(directory))) = &self.last else { return false };
+        *self.is_private.get_or_insert_with(|| {
+            rustix::fs::fstat(directory).is_ok_and(|stat| stat.st_mode & 0o077 == 0 && stat.st_uid == user)
+        })
     }
 
     /// As [`Beneath::place`], with the kernel's error.
@@ -53,6 +67,7 @@ impl<'a> Beneath<'a> {
         });
         if !known {
             self.last = Some((at.root, parent.into(), directory(root, parent)));
+            self.is_private = None;
         }
         match &self.last {
             Some((_, _, Ok(directory))) => Ok(Place { directory: directory.as_fd(), name }),

@@ -25,7 +25,8 @@ impl Roots {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
             }
         }
-        let file = self.begin(beneath.place(&put.at)?, put.begin)?;
+        let mode = self.first_mode(beneath, put);
+        let file = self.begin(beneath.place(&put.at)?, put.begin, mode)?;
         let one = |part: &Part| direct::write(&file, whole(&part.bytes)?, part.offset);
         let done = put.parts.iter().try_for_each(one);
         let done = done.and_then(|()| match &put.settle {
@@ -40,12 +41,22 @@ impl Roots {
         done
     }
 
-    fn begin(&self, place: Place<'_>, begin: Begin) -> Result<OwnedFd, Fault> {
+    /// With which mode a new file begins: only its owner reads it until it is whole, and where nobody else gets in anyway it has
+    /// what it is to have at once.
+    fn first_mode(&self, beneath: &mut Beneath<'_>, put: &Put) -> Mode {
+        let owner = Mode::RUSR | Mode::WUSR;
+        let last = put.settle.as_ref().and_then(|settle| settle.attributes.mode);
+        match last.filter(|_| put.begin == Begin::Fresh && beneath.is_private(&put.at, self.user)) {
+            Some(bits) => Mode::from_raw_mode(bits & 0o777) | owner,
+            None => owner,
+        }
+    }
+
+    fn begin(&self, place: Place<'_>, begin: Begin, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
         match begin {
-            Begin::Fresh => fresh(place).map_err(fault("create it")),
+            Begin::Fresh => fresh(place, mode).map_err(fault("create it")),
             Begin::InPlace => {
-                let mode = Mode::RUSR | Mode::WUSR;
                 let file =
                     place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
                 check(&file, |_| true)?;
@@ -120,9 +131,9 @@ fn in_same_directory<'a>(one: &FilePath, other: &'a FilePath) -> Option<&'a [u8]
         .then(|| &other.name[b..])
 }
 
-/// A new file that only its owner can read, instead of whatever is there.
-fn fresh(place: Place<'_>) -> Result<OwnedFd, Errno> {
-    let open = || place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+/// A new file instead of whatever is there.
+fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+    let open = || place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode);
     match open() {
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty())?;
@@ -156,4 +167,38 @@ pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault>
 
 fn too_short() -> Fault {
     Fault::new(Why::Other, "there is no such data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::port::Attributes;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_the_owner_reads_a_file_that_is_not_whole() {
+        let dir = std::env::temp_dir().join(format!("numaio-first-mode-{}", std::process::id()));
+        for (name, mode) in [("closed", 0o700), ("open", 0o711)] {
+            fs::create_dir_all(dir.join(name)).expect("a directory");
+            fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).expect("a mode");
+        }
+        let roots =
+            Roots::open(&[&dir]).unwrap_or_else(|(path, error)| panic!("{}: {error}", path.display()));
+        let first = |name: &[u8], begin, mode| {
+            let name = FilePath::new(0, name);
+            let attributes = Attributes { mode, ..Attributes::default() };
+            let settle = Settle { size: 0, attributes, name: name.clone(), sync: false };
+            let put = Put { at: name, begin, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+            roots.first_mode(&mut Beneath::new(&roots.roots, false), &put).as_raw_mode()
+        };
+        assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o4654)), 0o654);
+        assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o044)), 0o644);
+        assert_eq!(first(b"closed/f", Begin::Fresh, None), 0o600);
+        assert_eq!(first(b"closed/f", Begin::InPlace, Some(0o644)), 0o600);
+        for elsewhere in [&b"open/f"[..], b"f", b"absent/f"] {
+            assert_eq!(first(elsewhere, Begin::Fresh, Some(0o644)), 0o600);
+        }
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 }
