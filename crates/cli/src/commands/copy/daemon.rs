@@ -29,7 +29,11 @@ pub const GREETING: Duration = Duration::from_secs(30);
 pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
     let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
     let mut trusted = Trusted::read(address, net.trust)?;
-    let others = net.others(address.port)?;
+    let others = match net.others(address.port) {
+        Ok(others) => others,
+        // They had addresses at first, and will again.
+        Err(failure) => return Ok(Err(failure)),
+    };
     let (socket, calls) = match connect(address, net, &others) {
         Ok(connected) => connected,
         Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),

@@ -31,6 +31,9 @@ use std::path::{Path, PathBuf};
 /// Buffers that are not needed cost time, too: the kernel clears their pages.
 const EACH: usize = 6;
 const MOST: usize = 64;
+/// Threads of a side where nobody says how many, at the least and at the most: one for each CPU in between.
+const LEAST_THREADS: usize = 4;
+const MOST_THREADS: usize = 8;
 
 /// What a side of a transfer runs on.
 #[derive(Debug)]
@@ -196,7 +199,10 @@ impl Crewed {
 
 /// Where the crews of a side are.
 fn placed(paths: &[&Path], side: Side, order: &Order, seen: Option<&Seen>) -> Placed {
-    let available = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    // Few CPUs are no reason for fewer: threads mostly wait for a disk, or for each other in a file system.
+    let available = std::thread::available_parallelism()
+        .map_or(LEAST_THREADS, usize::from)
+        .clamp(LEAST_THREADS, MOST_THREADS);
     let threads = order.threads.map_or(available, |threads| threads as usize);
     let free =
         |notes| Placed { by: "the kernel", crews: vec![Crewed { threads, node: None, cpus: None }], notes };
