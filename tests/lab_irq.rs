@@ -68,5 +68,6 @@ fn after_kill_9_undo_restores_what_was() {
         assert_eq!(text(&format!("after-{pause}")), text("before"), "after {pause} s: {said}");
     }
     assert!(changed > 0, "at least the last was killed after a change");
-    assert!(!text("left").contains(".json"), "{}", text("left"));
+    // Where it was killed as it wrote one, a file beside it may be left that nobody takes for a receipt.
+    assert!(!text("left").lines().any(|name| name.ends_with(".json")), "{}", text("left"));
 }
