@@ -8,12 +8,12 @@ mod note;
 pub use note::{environment, json, Note};
 
 use crate::failure::Failure;
+use crate::output::harmless;
 use crate::store;
 use numaio_linux::Root;
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
-use numaio_mover::wire::Text;
 use numaio_schema::{Job, JobProcess, JobState, Word};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -100,7 +100,7 @@ fn as_noted(path: &Path) -> Result<Option<Job>, Failure> {
 /// The job in the text of a file.
 pub fn of(path: &Path, text: &str) -> Result<Job, Failure> {
     // Why it is none may repeat what stands there, and a terminal is to obey none of it.
-    let no_job = |error| Text::new(&format!("it is no job: {error}")).as_str().to_owned();
+    let no_job = |error| harmless(&format!("it is no job: {error}"));
     Job::from_json(text).map_err(|error| Failure::file(path, no_job(error)))
 }
 

@@ -1,9 +1,9 @@
 //! numaio for a host that has none: this program, copied there through ssh.
 
 use super::first::{cut_short, patiently};
-use super::remote::harmless;
 use super::CopyArgs;
 use crate::failure::Failure;
+use crate::output::harmless;
 use crate::ssh::{self, Agent, Started};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};

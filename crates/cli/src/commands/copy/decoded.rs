@@ -3,15 +3,16 @@
 use super::address::Address;
 use super::bootstrap::There;
 use super::channel::{addresses, Choice};
+use super::daemon;
 use super::event::{self, Event};
 use super::far::From;
 use super::first::{self, First};
 use super::hello::{self, Greeting};
 use super::how::Placement;
 use super::peer::{called, hear, Answer, Ask, Terms};
-use super::{daemon, remote};
 use crate::commands::json_line;
 use crate::failure::Failure;
+use crate::output::harmless;
 use numaio_mover::source::Source;
 use std::io::{BufReader, Cursor};
 use std::net::{IpAddr, SocketAddr};
@@ -86,8 +87,8 @@ pub fn answer(said: &[u8], at: IpAddr) -> Result<Answered, String> {
     };
     let text = json_line(&answer).map_err(|error| error.to_string())?;
     let doors = match answer {
-        Answer::Refused(why) => return Err(remote::harmless(&why)),
-        Answer::Ready { door: Some(Err(why)), .. } => return Err(remote::harmless(&why)),
+        Answer::Refused(why) => return Err(harmless(&why)),
+        Answer::Ready { door: Some(Err(why)), .. } => return Err(harmless(&why)),
         Answer::Ready { door: Some(Ok(opened)), .. } => addresses(&opened, Some(at.to_string())),
         Answer::Ready { door: None, .. } => Vec::new(),
     };

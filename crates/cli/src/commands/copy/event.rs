@@ -1,6 +1,7 @@
 //! What a transfer tells programs: a line of JSON for everything that happens.
 
 use crate::commands::json_line;
+use crate::output::harmless;
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
 use numaio_schema::{JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ pub struct End {
 impl Event {
     /// The same without what a terminal would obey.
     pub fn harmless(self) -> Self {
-        let clean = |words: String| Text::new(&words).as_str().to_owned();
+        let clean = |words: String| harmless(&words);
         let change =
             |change: Change| Change { action: clean(change.action), name: clean(change.name), ..change };
         match self {

@@ -1,7 +1,8 @@
 //! What is said on the control channel of a daemon before a transfer is asked for: one line each, in JSON.
 
 use super::order::VERSION;
-use numaio_mover::wire::{Side, Text};
+use crate::output::harmless;
+use numaio_mover::wire::Side;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of either line.
@@ -53,12 +54,12 @@ impl Greeting {
     /// As [`Self::Refused`]. What is repeated of a hello may be as long as that, and longer as JSON: so it is cut, and each
     /// character of it takes two bytes at the most.
     pub fn refused(why: &str) -> Self {
-        Self::Refused(Text::new(why).as_str().to_owned())
+        Self::Refused(harmless(why))
     }
 
     /// As [`Self::Busy`], cut in the same way.
     pub fn busy(why: &str) -> Self {
-        Self::Busy(Text::new(why).as_str().to_owned())
+        Self::Busy(harmless(why))
     }
 }
 

@@ -8,9 +8,10 @@ use super::show::Show;
 use super::{event, exit, first, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::output::harmless;
 use crate::ssh::{self, Agent, Started};
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::wire::{Reason, Text};
+use numaio_mover::wire::Reason;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -169,7 +170,7 @@ fn pass_on(from: impl Read, host: &str) {
             None => format!("{host}: {line}"),
         };
         // What a terminal would obey is taken out.
-        let _ = writeln!(io::stderr(), "{}", Text::new(&words).as_str());
+        let _ = writeln!(io::stderr(), "{}", harmless(&words));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tables of TOML, read field by field, so that every fault is found and told with its line.
 
-use numaio_mover::wire::Text;
+use crate::output::harmless;
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -17,7 +17,7 @@ pub struct Fault {
 impl Fault {
     /// Told in one line that a terminal can show without harm, whatever stands in the file.
     pub fn new(line: usize, text: &str) -> Self {
-        Self { line, text: Text::new(text).as_str().to_owned() }
+        Self { line, text: harmless(text) }
     }
 }
 
