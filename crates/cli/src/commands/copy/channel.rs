@@ -1,7 +1,7 @@
 //! Data connections beside ssh or the control channel of a daemon: what both sides say of them there, and how they come
 //! about.
 
-use super::net::{DataSecurity, NetArgs};
+use super::net::{at_port, DataSecurity, NetArgs};
 use numaio_linux::port::net::{connect, Calls, Door, Keys, Lane, Lock, Secret, Ticket, MOST_LANES};
 use numaio_linux::port::Lanes;
 use serde::{Deserialize, Serialize};
@@ -111,14 +111,14 @@ impl Ours {
             Half::Key(keys) => Word::Key(keys.public().to_vec()),
             Half::Secret(secret) => Word::Secret(secret.bytes()),
         };
-        Offer { streams: self.streams, ports, word, ticket: ticket.map(|ticket| ticket.bytes()) }
+        Offer { streams: self.streams, ports, word, ticket: ticket.map(|ticket| ticket.0) }
     }
 
     /// What lets connections in to a door with this key, if it is by keys.
     fn lock(&self, key: Vec<u8>) -> Arc<Lock> {
         Arc::new(match &self.half {
             Half::Key(own) => Lock::Tls { own: own.clone(), peer: key },
-            Half::Secret(secret) => Lock::Plain(Secret::from_bytes(secret.bytes())),
+            Half::Secret(secret) => Lock::Plain(secret.clone()),
         })
     }
 
@@ -137,11 +137,11 @@ impl Ours {
         self,
         opened: Opened,
         name: Option<String>,
-        net: &NetArgs,
+        others: &[SocketAddr],
     ) -> Result<Vec<Box<dyn Lane>>, String> {
         let mut why = "ssh does not tell its address".to_owned();
         let addresses = addresses(&opened, name);
-        let others = net.others(opened.port.unwrap_or_default()).map_err(|failure| failure.message)?;
+        let others = at_port(others, opened.port.unwrap_or_default());
         let lock = match (&self.half, opened.key) {
             (Half::Key(_), Some(key)) => self.lock(key),
             (Half::Secret(_), None) => self.lock(Vec::new()),

@@ -5,13 +5,14 @@ use super::channel::lanes;
 use super::far::{Reached, Via};
 use super::first::First;
 use super::hello::{Greeting, Hello};
-use super::net::NetArgs;
+use super::net::{at_port, NetArgs};
 use crate::failure::Failure;
 use crate::keys::{self, Known};
+use crate::output::harmless;
 use numaio_linux::port::enough_on;
 use numaio_linux::port::net::control::{self, NoControl};
 use numaio_linux::port::net::{Calls, PublicKey, Ticket};
-use numaio_mover::wire::{Side, Text};
+use numaio_mover::wire::Side;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -26,15 +27,15 @@ pub const GREETING: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// It was reached, and another try would end no otherwise.
-pub fn reach(address: &Address, net: &NetArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
+pub fn reach(
+    address: &Address,
+    net: &NetArgs,
+    others: &[SocketAddr],
+    side: Side,
+) -> Result<Result<Reached, Failure>, Failure> {
     let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
     let mut trusted = Trusted::read(address, net.trust)?;
-    let others = match net.others(address.port) {
-        Ok(others) => others,
-        // They had addresses at first, and will again.
-        Err(failure) => return Ok(Err(failure)),
-    };
-    let (socket, calls) = match connect(address, net, &others) {
+    let (socket, calls) = match connect(address, net, &at_port(others, address.port)) {
         Ok(connected) => connected,
         Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
     };
@@ -122,7 +123,7 @@ fn unreachable(place: &str, error: &io::Error) -> Failure {
 
 /// What the daemon says to people.
 fn told(place: &str, why: &str) -> Failure {
-    Failure::new(format!("{place}: {}", Text::new(why).as_str()))
+    Failure::new(format!("{place}: {}", harmless(why)))
 }
 
 /// Keys that the daemon may have.

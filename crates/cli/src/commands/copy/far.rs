@@ -6,7 +6,6 @@ use super::channel::{self, Lookup, Offer, Opened, Ours};
 use super::ends::Host;
 use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
-use super::net::NetArgs;
 use super::peer::Answer;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
@@ -20,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::io::{self, BufReader, Read, Write};
 use std::mem;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long the other side may take to end when we are done.
@@ -83,10 +83,15 @@ impl<'a> Way<'a> {
     ///
     /// # Errors
     /// Another try would end no otherwise.
-    pub fn reach(&self, args: &CopyArgs, side: Side) -> Result<Result<Reached, Failure>, Failure> {
+    pub fn reach(
+        &self,
+        args: &CopyArgs,
+        others: &[SocketAddr],
+        side: Side,
+    ) -> Result<Result<Reached, Failure>, Failure> {
         let (host, numaio) = match self {
             Self::Ssh { host, numaio } => (host, numaio),
-            Self::Daemon(address) => return daemon::reach(address, &args.net, side),
+            Self::Daemon(address) => return daemon::reach(address, &args.net, others, side),
         };
         let program = ssh::program();
         let lookup = (!args.net.tunnel).then(|| Lookup::begin(&program, host));
@@ -216,10 +221,10 @@ impl Reached {
         ours: Ours,
         most_streams: u16,
         opened: Opened,
-        net: &NetArgs,
+        others: &[SocketAddr],
     ) -> Result<Vec<Box<dyn Lane>>, String> {
         match &mut self.via {
-            Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name), net),
+            Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name), others),
             Via::Daemon { data, .. } => {
                 let data = data.take().ok_or("there are none")?;
                 data.calls.lanes(ours.lanes(most_streams), channel::REACH).map_err(|error| error.to_string())

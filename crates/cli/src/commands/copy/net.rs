@@ -55,11 +55,11 @@ impl NetArgs {
         self.streams.is_none() && self.via.is_empty()
     }
 
-    /// The further addresses, at a port.
+    /// The further addresses, at no port yet.
     ///
     /// # Errors
     /// A name has none; or there are more of them than connections.
-    pub fn others(&self, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    pub fn others(&self) -> Result<Vec<SocketAddr>, Failure> {
         if self.via.len() >= usize::from(self.streams()) {
             return Err(Failure::usage(format!(
                 "--streams {} are too few for {} addresses",
@@ -68,7 +68,7 @@ impl NetArgs {
             )));
         }
         let address = |name: &String| {
-            let found = (name.as_str(), port).to_socket_addrs().map(|mut addresses| addresses.next());
+            let found = (name.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
             let why = match found {
                 Ok(Some(address)) => return Ok(address),
                 Ok(None) => "it has no address".to_owned(),
@@ -83,6 +83,15 @@ impl NetArgs {
     pub fn retry(&self) -> Duration {
         Duration::from_secs(self.retry.into())
     }
+}
+
+/// Addresses at a port.
+pub fn at_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let at = |mut address: SocketAddr| {
+        address.set_port(port);
+        address
+    };
+    addresses.iter().copied().map(at).collect()
 }
 
 /// How data connections are protected.

@@ -12,6 +12,7 @@ use super::show::Show;
 use super::{exit, CopyArgs};
 use crate::args::Common;
 use crate::failure::{Failure, INTERRUPTED};
+use crate::output::harmless;
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::Lane;
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
@@ -20,8 +21,8 @@ use numaio_mover::packing::Compress;
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
-use numaio_mover::wire::{Side, Text};
-use std::net::IpAddr;
+use numaio_mover::wire::Side;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -65,7 +66,7 @@ impl Remote<'_> {
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         // Before anything is started.
-        self.args.net.others(0)?;
+        self.args.net.others()?;
         let way = Way::find(self.host, self.args)?;
         let mut show = Show::new(self.common, self.args);
         let mut again = Again::new(self.args.net.retry());
@@ -140,7 +141,12 @@ impl Remote<'_> {
     /// The numaio on the other host, ready to begin; or why it was not reached.
     fn start(&self, show: &Show, way: &Way<'_>, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
         let (args, host) = (self.args, self.host.shown());
-        let mut reached = match way.reach(args, ask.side())? {
+        let others = match args.net.others() {
+            Ok(others) => others,
+            // They had addresses at first, and will again.
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let mut reached = match way.reach(args, &others, ask.side())? {
             Ok(reached) => reached,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -161,7 +167,9 @@ impl Remote<'_> {
         let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
-            reached.lanes(ours, most_streams, opened, &args.net)
+            let lanes = reached.lanes(ours, most_streams, opened, &others)?;
+            missed(show, &others, &lanes);
+            Ok(lanes)
         });
         let (via, link) = self.agree(show, way, lanes, reached)?;
         if !packs && self.order.compress != how::Compress::None {
@@ -181,7 +189,6 @@ impl Remote<'_> {
         match lanes {
             None => {}
             Some(Ok(lanes)) => {
-                self.missed(show, &lanes);
                 reached.say(&Choice::Lanes)?;
                 let link = Link::Lanes(directed(lanes, self.is_source), reached.to, reached.from);
                 return Ok((reached.via, link));
@@ -193,18 +200,6 @@ impl Remote<'_> {
         }
         let ends = Ends { from: Box::new(reached.from), to: reached.to };
         Ok((reached.via, Link::Tunnel(ends)))
-    }
-
-    /// Says which of the further addresses no data goes by.
-    fn missed(&self, show: &Show, lanes: &[Box<dyn Lane>]) {
-        let peers: Vec<IpAddr> =
-            lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
-        // Its port does not count.
-        for other in self.args.net.others(0).unwrap_or_default() {
-            if !peers.contains(&other.ip()) {
-                show.notice(&format!("no data connection to {}: others take its part", other.ip()));
-            }
-        }
     }
 
     /// Data goes through the control channel, unless a port was asked for.
@@ -221,9 +216,13 @@ impl Remote<'_> {
     }
 }
 
-/// Words of the other side, without what a terminal would obey.
-pub fn harmless(words: &str) -> String {
-    Text::new(words).as_str().to_owned()
+/// Says which of the further addresses no data goes by.
+fn missed(show: &Show, others: &[SocketAddr], lanes: &[Box<dyn Lane>]) {
+    let peers: Vec<IpAddr> =
+        lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
+    for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {
+        show.notice(&format!("no data connection to {other}: others take its part"));
+    }
 }
 
 fn end(show: Show, totals: &Totals) -> Result<ExitCode, Failure> {

@@ -54,8 +54,7 @@ pub fn run(common: &Common, path: &Path, told: Told) -> Result<ExitCode, Failure
         for listener in ready(&listeners, LOOK_EACH).map_err(Failure::new)? {
             match listener.accept() {
                 Ok((socket, address)) => {
-                    let guest = Guest::new(common, &house, &lobby, &told, address);
-                    guest.receive(socket);
+                    Guest::new(common, &house, &lobby, &told, address).receive(socket);
                 }
                 // It went away again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -116,7 +115,6 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
 }
 
 /// Somebody who has connected, and what there is for them.
-#[derive(Clone)]
 struct Guest {
     common: Common,
     house: Arc<House>,
@@ -132,18 +130,18 @@ impl Guest {
         lobby: &Arc<Lobby>,
         told: &Arc<Told>,
         caller: SocketAddr,
-    ) -> Self {
+    ) -> Arc<Self> {
         // A socket of IPv6 tells an address of IPv4 as one of IPv6.
         let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
         let (common, house, lobby, told) = (common.clone(), house.clone(), lobby.clone(), told.clone());
-        Self { common, house, lobby, told, caller }
+        Arc::new(Self { common, house, lobby, told, caller })
     }
 
     fn log(&self, why: &dyn std::fmt::Display) {
         log(&self.common, &format!("{}: {why}", self.caller));
     }
 
-    fn receive(self, socket: TcpStream) {
+    fn receive(self: Arc<Self>, socket: TcpStream) {
         let place = match Place::take(&self.lobby, network(self.caller.ip()), &self.told.config.limits) {
             Ok(place) => place,
             // Closing it costs least.
@@ -208,7 +206,7 @@ impl Guest {
     /// Brings a session the data connections that it asks for, until it wants no more.
     fn bring(&self, desk: &UnixStream) -> io::Result<()> {
         let Some(Wanted { ticket }) = hear(desk, LONGEST_REQUEST, None)? else { return Ok(()) };
-        let Some(claim) = self.lobby.claim(Ticket::from_bytes(ticket)) else { return Ok(()) };
+        let Some(claim) = self.lobby.claim(Ticket(ticket)) else { return Ok(()) };
         // It says nothing more, so what can be read is its end.
         while ready(&[desk], Duration::ZERO)?.is_empty() {
             if let Ok(socket) = claim.came.recv_timeout(LOOK_FOR_END_EACH) {

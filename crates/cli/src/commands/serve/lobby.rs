@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_session_gets_what_has_its_ticket_before_and_after_it_asks() {
         let lobby = Arc::new(Lobby::default());
-        let (ours, other) = (Ticket::from_bytes([1; 16]), Ticket::from_bytes([2; 16]));
+        let (ours, other) = (Ticket([1; 16]), Ticket([2; 16]));
         let place = |lobby| Place::take(lobby, network(1), &LIMITS).expect("a place");
         let early = thread::spawn({
             let place = place(&lobby);

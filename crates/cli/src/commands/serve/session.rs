@@ -10,13 +10,14 @@ use crate::commands::copy::peer::{attend, Service, Terms};
 use crate::commands::copy::Street;
 use crate::failure::Failure;
 use crate::keys;
+use crate::output::harmless;
 use numaio_linux::confine::{confine, Confined, Rights};
 use numaio_linux::files::Base;
 use numaio_linux::interrupt;
 use numaio_linux::port::net::control::{answer, Control};
 use numaio_linux::port::net::PublicKey;
 use numaio_mover::report::Ended;
-use numaio_mover::wire::{Side, Text};
+use numaio_mover::wire::Side;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -52,7 +53,7 @@ pub fn run(common: &Common) -> Result<ExitCode, Failure> {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Failed) => ExitCode::FAILURE,
         Err(failure) => {
-            log(common, &format!("{caller}: {}", Text::new(&failure.message).as_str()));
+            log(common, &format!("{caller}: {}", harmless(&failure.message)));
             ExitCode::FAILURE
         }
     })

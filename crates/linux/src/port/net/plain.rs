@@ -16,6 +16,7 @@ const CALLER: &[u8] = b"numaio caller";
 const DOOR: &[u8] = b"numaio door";
 
 /// What both ends know, and nobody else.
+#[derive(Clone)]
 pub struct Secret([u8; BYTES]);
 
 impl fmt::Debug for Secret {

@@ -24,7 +24,7 @@ const BYTES: usize = 16;
 
 /// What the connections of one transfer have in common, and no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket([u8; BYTES]);
+pub struct Ticket(pub [u8; BYTES]);
 
 impl Ticket {
     /// One that nobody has yet.
@@ -33,16 +33,6 @@ impl Ticket {
     /// The kernel's, if it has no random numbers.
     pub fn fresh() -> io::Result<Self> {
         random::bytes().map(Self)
-    }
-
-    /// One that came from the other side.
-    pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
-        Self(bytes)
-    }
-
-    /// To be told to the other side.
-    pub fn bytes(&self) -> [u8; BYTES] {
-        self.0
     }
 
     /// Says it, first of all.
@@ -98,12 +88,9 @@ pub(super) fn take_over(from: &UnixStream) -> io::Result<Option<TcpStream>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let got = loop {
-        match recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            got => break got?,
-        }
-    };
+    let got = retry_on_intr(|| {
+        recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut rights, RecvFlags::CMSG_CLOEXEC)
+    })?;
     if got.bytes == 0 {
         return Ok(None);
     }
