@@ -29,3 +29,4 @@ pub mod topology;
 pub mod tree;
 pub mod units;
 pub mod workload;
+pub mod writeback;

@@ -13,7 +13,7 @@ use rustix::io::{retry_on_intr, Errno};
 
 /// Smallest file that is read so, in bytes. Readahead serves smaller ones as well.
 const READ_FROM: u64 = 64 << 20;
-/// Offset from which on a file is written so. What is before it goes through the cache: file systems take that at
+/// Offset from which on a file may be written so. What is before it goes through the cache: file systems take that at
 /// memory's speed, and have it written later.
 const WRITE_FROM: u64 = 256 << 20;
 /// Bytes of which addresses, offsets and lengths must be multiples: no device that we know asks for more.
@@ -31,12 +31,12 @@ pub fn read(file: &OwnedFd, room: &mut [u8], offset: u64, size: u64) -> bool {
     read == Ok(room.len())
 }
 
-/// Writes all bytes at an offset.
+/// Writes all bytes at an offset, through the cache if it `is_cached`.
 ///
 /// # Errors
 /// The kernel's.
-pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
-    if is_written_past_the_cache(offset) && fits(bytes, offset) {
+pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64, is_cached: bool) -> Result<(), Fault> {
+    if !is_cached && fits(bytes, offset) {
         match past_the_cache(file, || rustix::io::pwrite(file, bytes, offset)) {
             Ok(count) if count == bytes.len() => return Ok(()),
             // What the cache would take, too, and lose later.
@@ -49,8 +49,8 @@ pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
     write_all(file, bytes, offset)
 }
 
-/// Whether what is written from an offset on goes past the page cache, if it can.
-pub fn is_written_past_the_cache(offset: u64) -> bool {
+/// Whether what is written from an offset on may go past the page cache.
+pub fn may_pass_the_cache(offset: u64) -> bool {
     offset >= WRITE_FROM
 }
 
@@ -128,7 +128,7 @@ mod tests {
                     .zip(0u32..)
                     .for_each(|(byte, index)| *byte = (index % 251) as u8 + number as u8);
                 let sent = bytes.to_vec();
-                write(&file, bytes, offset).expect("written");
+                write(&file, bytes, offset, !may_pass_the_cache(offset)).expect("written");
                 rustix::fs::fdatasync(&file).expect("durable");
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
                 bytes.fill(0);

@@ -7,6 +7,7 @@
 mod attributes;
 mod base;
 mod beneath;
+mod cache;
 mod direct;
 mod fault;
 mod journal;
@@ -22,6 +23,7 @@ mod write;
 pub use base::{Base, Directory};
 
 use beneath::Beneath;
+use cache::Cache;
 use list::Listings;
 use numaio_machine::port::{FilePath, Operation, Outcome, Part};
 use rustix::fd::OwnedFd;
@@ -37,6 +39,7 @@ pub struct Roots {
     roots: Vec<OwnedFd>,
     /// Which of them lie in memory.
     in_memory: Vec<bool>,
+    cache: Cache,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
@@ -57,6 +60,7 @@ impl Roots {
         Self {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
             roots,
+            cache: Cache::default(),
             listings: Listings::default(),
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),
@@ -126,12 +130,19 @@ impl Roots {
     }
 
     /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
-    /// thread do that at a time, and others would wait for it turning in circles.
-    pub(crate) fn alone<'a, B>(&self, operation: &'a Operation<B>) -> Option<&'a FilePath> {
+    /// thread do that at a time, and others would wait for it turning in circles. `is_behind` tells whether more waits to be written
+    /// than the storage takes.
+    pub(crate) fn alone<'a, B>(
+        &self,
+        operation: &'a Operation<B>,
+        is_behind: impl Fn() -> bool,
+    ) -> Option<&'a FilePath> {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
         let in_memory = *self.in_memory.get(put.at.root as usize)?;
-        let is_cached = |part: &Part| in_memory || !direct::is_written_past_the_cache(part.offset);
+        let is_cached = |part: &Part| {
+            in_memory || !direct::may_pass_the_cache(part.offset) || self.cache.decide(&is_behind)
+        };
         put.parts.iter().any(is_cached).then_some(&put.at)
     }
 

@@ -137,7 +137,7 @@ impl Port for FilePort {
     type Buffer = Slab;
 
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
-        let alone = self.roots.alone(&operation).cloned();
+        let alone = self.roots.alone(&operation, || self.work.is_behind()).cloned();
         self.work.add(ticket, operation, alone);
     }
 

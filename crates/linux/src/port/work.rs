@@ -110,6 +110,14 @@ impl Work {
         }
     }
 
+    /// Whether more data waits to be written than there are threads for it.
+    pub fn is_behind(&self) -> bool {
+        let queue = self.queue();
+        let threads = queue.crews.iter().map(|crew| crew.threads).sum();
+        let is_data = |task: &&Task| matches!(task.operation, Operation::Write { data: Some(_), .. });
+        queue.waiting.iter().filter(is_data).nth(threads).is_some()
+    }
+
     /// What a worker of a crew does next; waits until there is something, and is none at the end.
     pub fn next(&self, crew: usize) -> Option<Task> {
         let mut queue = self.queue();
@@ -281,6 +289,21 @@ mod tests {
         assert_eq!((first.ticket, tickets(&work, 0, 5)), (0, vec![2, 3]));
         work.ended(0, first.claim, SECOND);
         assert_eq!(tickets(&work, 0, 5), [1]);
+    }
+
+    #[test]
+    fn who_has_more_to_write_than_threads_is_behind() {
+        let crew = Crew { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let work = Work::new(std::slice::from_ref(&crew), |_, _| None);
+        (0..3).for_each(|ticket| work.add(ticket, Operation::Sync { root: 0 }, None));
+        let mut is_behind = [false; 4];
+        for behind in &mut is_behind {
+            *behind = work.is_behind();
+            work.add(3, write(&crew.pool), None);
+        }
+        assert_eq!(is_behind, [false, false, false, true]);
+        tickets(&work, 0, 5);
+        assert!(!work.is_behind(), "two are left");
     }
 
     #[test]
