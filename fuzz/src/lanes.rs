@@ -127,6 +127,7 @@ fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
         roots: Roots::open(&[]).expect("nothing to open"),
         crews: vec![crew],
         pool: POOL.clone(),
+        most_threads: 1,
         share: |_, _| None,
         sparing: true,
         network: Vec::new(),

@@ -59,6 +59,7 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
         crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }],
         pool,
         share: |_, _| None,
+        most_threads: 2,
         sparing: false,
         network: Vec::new(),
     };

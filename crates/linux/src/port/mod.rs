@@ -1,5 +1,6 @@
 //! The port of this kernel: threads near a device that read and write files, and a link to the other side.
 
+mod growth;
 mod lanes;
 mod link;
 pub mod net;
@@ -14,11 +15,13 @@ pub use work::{Load, Share};
 
 use crate::affinity::Mask;
 use crate::files::Roots;
+use growth::Growth;
 use lanes::LanesLink;
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
-use own::Own;
+use own::{cpu_time, Own};
+use rustix::time::ClockId;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
@@ -33,6 +36,8 @@ pub struct Setting {
     pub roots: Roots,
     /// Threads that read and write: at least one crew.
     pub crews: Vec<Crew>,
+    /// How many threads there may be in all where they wait for storage; as many as there are if it is fewer.
+    pub most_threads: usize,
     /// Where data from a stream is put; one of a crew's as a rule.
     pub pool: Arc<Pool>,
     /// Which crew helps which.
@@ -61,7 +66,10 @@ pub struct FilePort {
     work: Arc<Work>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
+    crews: Vec<Crew>,
+    done: Sender<Event<Slab>>,
     workers: Vec<JoinHandle<()>>,
+    growth: Growth,
 }
 
 impl FilePort {
@@ -98,33 +106,66 @@ impl FilePort {
 
     fn new(
         setting: Setting,
-        (to_us, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
+        (done, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
         link: Link,
     ) -> io::Result<Self> {
-        let work = Arc::new(Work::new(&setting.crews, setting.share));
-        let roots = Arc::new(setting.roots);
-        let mut port =
-            Self { roots: roots.clone(), work: work.clone(), events, link: Some(link), workers: Vec::new() };
-        let crews = setting.crews.iter().enumerate();
-        let workers = crews.flat_map(|crew| std::iter::repeat_n(crew, crew.1.threads.max(1)));
-        for (index, (number, crew)) in workers.enumerate() {
-            let (work, roots, pool) = (work.clone(), roots.clone(), crew.pool.clone());
-            let (done, mask) = (to_us.clone(), crew.cpus.as_ref().map(Mask::of));
-            let run = move || {
-                settle(mask);
-                let own = Own::default();
-                while let Some(Task { ticket, operation, claim }) = work.next(number) {
-                    let began = Instant::now();
-                    let outcome = own.run(operation, |operation| roots.run(operation, || pool.take()));
-                    work.ended(number, claim, began.elapsed());
-                    if done.send(Event::Done(ticket, outcome)).is_err() {
-                        return;
-                    }
-                }
-            };
-            port.workers.push(Builder::new().name(format!("files {index}")).spawn(run)?);
+        let mut port = Self {
+            roots: Arc::new(setting.roots),
+            work: Arc::new(Work::new(&setting.crews, setting.share)),
+            events,
+            link: Some(link),
+            crews: setting.crews,
+            done,
+            workers: Vec::new(),
+            growth: Growth::new(setting.most_threads, Instant::now(), cpu_time(ClockId::ProcessCPUTime)),
+        };
+        for crew in 0..port.crews.len() {
+            (0..port.crews[crew].threads.max(1)).try_for_each(|_| port.hire(crew))?;
         }
         Ok(port)
+    }
+
+    /// Starts a thread of a crew.
+    fn hire(&mut self, number: usize) -> io::Result<()> {
+        let (work, roots, done) = (self.work.clone(), self.roots.clone(), self.done.clone());
+        let crew = &self.crews[number];
+        let (pool, mask) = (crew.pool.clone(), crew.cpus.as_ref().map(Mask::of));
+        let run = move || {
+            settle(mask);
+            let own = Own::default();
+            while let Some(Task { ticket, operation, claim }) = work.next(number) {
+                let began = Instant::now();
+                let outcome = own.run(operation, |operation| roots.run(operation, || pool.take()));
+                work.ended(number, claim, began.elapsed());
+                if done.send(Event::Done(ticket, outcome)).is_err() {
+                    return;
+                }
+            }
+        };
+        let name = format!("files {}", self.workers.len());
+        self.workers.push(Builder::new().name(name).spawn(run)?);
+        Ok(())
+    }
+
+    /// Makes each crew twice as large if its threads wait for storage, and work for threads.
+    fn grow(&mut self) {
+        let (threads, now) = (self.workers.len(), Instant::now());
+        if !self.growth.is_due(threads, now) {
+            return;
+        }
+        let busy = cpu_time(ClockId::ProcessCPUTime);
+        if !self.growth.look(threads, now, busy, self.work.has_backlog()) {
+            return;
+        }
+        for number in 0..self.crews.len() {
+            let threads = self.crews[number].threads.max(1);
+            // Where there can be no more there are as many as there were.
+            if (0..threads).try_for_each(|_| self.hire(number)).is_err() {
+                return;
+            }
+            self.crews[number].threads = 2 * threads;
+            self.work.grew(number, 2 * threads);
+        }
     }
 }
 
@@ -148,6 +189,7 @@ impl Port for FilePort {
     }
 
     fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
+        self.grow();
         match self.events.recv_timeout(most) {
             Ok(event) => events.push(event),
             // Our own workers hold the other end.

@@ -48,13 +48,14 @@ impl Own {
 
     /// Packs the first bytes of a buffer.
     fn pack(&self, pack: Pack, data: &mut Slab, length: usize) -> Packed {
-        let (began, busy) = (Instant::now(), cpu_time());
+        let (began, busy) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
         let mut own = self.buffer();
         let bytes = pack(&data.as_ref()[..length], own.as_mut());
         if let Some(bytes) = bytes {
             data.as_mut()[..bytes].copy_from_slice(&own.as_ref()[..bytes]);
         }
-        Packed { bytes, took: began.elapsed(), worked: cpu_time().saturating_sub(busy) }
+        let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(busy);
+        Packed { bytes, took: began.elapsed(), worked }
     }
 
     /// What the data was; the buffer that it came in is given back.
@@ -64,9 +65,10 @@ impl Own {
     }
 }
 
-/// CPU time that this thread has used (clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID`).
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// CPU time that this thread or this process has used (clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID` and
+/// `CLOCK_PROCESS_CPUTIME_ID`).
+pub(super) fn cpu_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 

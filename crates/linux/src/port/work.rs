@@ -118,6 +118,20 @@ impl Work {
         queue.waiting.iter().filter(is_data).nth(threads).is_some()
     }
 
+    /// Whether as much waits that could be done now as there are threads.
+    pub fn has_backlog(&self) -> bool {
+        let queue = self.queue();
+        let threads: usize = queue.crews.iter().map(|crew| crew.threads).sum();
+        queue.waiting.iter().filter(|task| queue.is_free(task)).nth(threads - 1).is_some()
+    }
+
+    /// A crew has so many threads now.
+    pub fn grew(&self, crew: usize, threads: usize) {
+        if let Some(place) = self.queue().crews.get_mut(crew) {
+            place.threads = threads;
+        }
+    }
+
     /// What a worker of a crew does next; waits until there is something, and is none at the end.
     pub fn next(&self, crew: usize) -> Option<Task> {
         let mut queue = self.queue();
@@ -180,14 +194,19 @@ impl Queue {
         self.crews.iter().position(|crew| crew.node == Some(node)).filter(|_| self.crews.len() > 1)
     }
 
+    /// Whether nobody is in the file that it is to be alone in.
+    fn is_free(&self, task: &Task) -> bool {
+        task.claim.alone.as_ref().is_none_or(|file| !self.taken.contains(file))
+    }
+
     /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
     fn take(&mut self, crew: usize) -> Option<Task> {
         let mut first = self.waiting.iter().take(LOOK_AHEAD);
-        let is_free = |task: &Task| task.claim.alone.as_ref().is_none_or(|file| !self.taken.contains(file));
-        let own = first.position(|task| task.claim.owner.is_none_or(|owner| owner == crew) && is_free(task));
+        let own =
+            first.position(|task| task.claim.owner.is_none_or(|owner| owner == crew) && self.is_free(task));
         let chosen = own.or_else(|| {
             let from = (self.share)(&self.loads(crew), crew)?;
-            self.waiting.iter().position(|task| task.claim.owner == Some(from) && is_free(task))
+            self.waiting.iter().position(|task| task.claim.owner == Some(from) && self.is_free(task))
         })?;
         let task = self.waiting.remove(chosen)?;
         self.taken.extend(task.claim.alone.clone());
@@ -285,8 +304,10 @@ mod tests {
         for (ticket, file) in files.into_iter().enumerate() {
             work.add(ticket as u64, write(&crew.pool), file);
         }
+        assert!(work.has_backlog());
         let first = work.queue().take(0).expect("a task");
         assert_eq!((first.ticket, tickets(&work, 0, 5)), (0, vec![2, 3]));
+        assert!(!work.has_backlog(), "two wait, for one file");
         work.ended(0, first.claim, SECOND);
         assert_eq!(tickets(&work, 0, 5), [1]);
     }

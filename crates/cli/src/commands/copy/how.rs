@@ -37,7 +37,8 @@ pub struct HowArgs {
     /// A plan to send is for the side that reads, one to receive for the side that writes; give both where both are here.
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub plan: Vec<PathBuf>,
-    /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8
+    /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8, and up to four times as
+    /// many where they wait for storage
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     pub threads: Option<u32>,
 }

@@ -24,6 +24,7 @@ pub mod peer;
 mod place;
 mod planned;
 mod remote;
+mod share;
 mod show;
 mod third;
 mod typed;

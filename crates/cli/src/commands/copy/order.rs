@@ -205,7 +205,7 @@ impl Order {
             filter: filter(&self.rules)?,
             hash: self.hash().kind(),
             policy: Policy::of_blocks(),
-            reads: 2 * site.threads,
+            reads: site.most_threads().max(2 * site.threads),
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
             compress: self.compress.kind(),

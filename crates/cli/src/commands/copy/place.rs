@@ -5,6 +5,7 @@ use super::how::Placement;
 use super::network::{cpus_in_words, Network};
 use super::order::Order;
 use super::planned::{self, Planned};
+use super::share::share;
 use super::ShownArgs;
 use crate::args::{Common, Directions};
 use crate::commands::placing::{self, NearArgs};
@@ -13,7 +14,7 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::port::{Crew, Lanes, Load, Pool, Setting};
+use numaio_linux::port::{Crew, Lanes, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -21,7 +22,6 @@ use numaio_machine::near::{resolve, Ground, Handle, Resolved};
 use numaio_machine::see::see;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
-use numaio_model::{rebalance, Helper};
 use numaio_mover::wire::Side;
 use serde_json::json;
 use std::fs;
@@ -34,6 +34,8 @@ const MOST: usize = 64;
 /// Threads of a side where nobody says how many, at the least and at the most: one for each CPU in between.
 const LEAST_THREADS: usize = 4;
 const MOST_THREADS: usize = 8;
+/// How many times as many there may be where they wait for storage, and nobody said how many.
+const GROWS: usize = 4;
 
 /// What a side of a transfer runs on.
 #[derive(Debug)]
@@ -101,7 +103,18 @@ impl<'a> Site<'a> {
         let pool = most.map_or_else(|| Pool::new(MOST), |crew| crew.pool.clone());
         let network = network.map(|network| network.places).unwrap_or_default();
         let sparing = self.order.sparing;
-        Ok(Setting { roots: self.roots, crews: self.crews, pool, share, sparing, network })
+        let most_threads = self.most_threads();
+        Ok(Setting { roots: self.roots, crews: self.crews, most_threads, pool, share, sparing, network })
+    }
+
+    /// How many threads there may be: more than there are, where nobody said how many.
+    pub fn most_threads(&self) -> usize {
+        let is_said = self.order.threads.is_some() || planned::of(self.order, self.side).is_some();
+        if is_said {
+            self.threads
+        } else {
+            GROWS * self.threads
+        }
     }
 
     /// Where the threads of connections run, and what is to be said of it.
@@ -160,25 +173,6 @@ impl Seen {
     pub fn devices(&self, found: &Resolved) -> Vec<&Device> {
         found.devices.iter().filter_map(|near| self.topology.devices.get(near.index)).collect()
     }
-}
-
-/// Work goes to an idle crew if it is done sooner there than by waiting. What a crew does with the data of another
-/// one is seen when it has tried once; nothing is known of a crew that has not ended anything.
-fn share(loads: &[Load], idle: usize) -> Option<usize> {
-    let pool = |load: &Load| numaio_model::Pool {
-        waiting_bytes: load.waiting,
-        bytes_per_s: load.per_second.unwrap_or_default(),
-    };
-    let own = loads.get(idle).and_then(|load| load.helped_per_second);
-    let helper = |(from, load): (usize, &Load)| Helper {
-        from,
-        to: idle,
-        bytes_per_s: load.helped_per_second.or(own).unwrap_or(f64::MAX),
-    };
-    let pools: Vec<numaio_model::Pool> = loads.iter().map(pool).collect();
-    let helpers: Vec<Helper> = loads.iter().enumerate().map(helper).collect();
-    // In operations, not in bytes: one is a block, or a bundle of small files.
-    rebalance(&pools, &helpers, 1).first().map(|handover| handover.from)
 }
 
 impl Crewed {
@@ -266,23 +260,4 @@ fn modelled(
         crews.push(Crewed { threads, node: memory, cpus: Some(cpus) });
     }
     Ok((crews, plan.compromises))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_goes_where_it_is_done_sooner() {
-        let load = |waiting, per_second, helped_per_second| Load { waiting, per_second, helped_per_second };
-        let idle = load(0, Some(100.0), Some(50.0));
-        // Ten wait for a second each, and here one takes a tenth of a second.
-        assert_eq!(share(&[load(10, Some(1.0), Some(10.0)), idle], 1), Some(0));
-        // One that waits is done there before it would be here.
-        assert_eq!(share(&[load(1, Some(20.0), Some(10.0)), idle], 1), None);
-        // Who stands still is helped, and who was never helped is tried.
-        assert_eq!(share(&[load(1, None, None), idle], 1), Some(0));
-        assert_eq!(share(&[load(4, Some(10.0), None), idle], 1), Some(0));
-        assert_eq!(share(&[idle, idle], 1), None);
-    }
 }

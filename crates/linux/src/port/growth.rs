@@ -1,0 +1,81 @@
+//! More threads for storage that answers late.
+//!
+//! File systems on other machines, and disks that are far away, take long for each call and many calls at once. A thread that waits
+//! for them costs no CPU time, so there may be more threads than CPUs: they become more while work waits for a thread, and threads
+//! for the storage.
+
+use std::time::{Duration, Instant};
+
+/// How long threads are watched before there are more of them.
+const LOOK_EACH: Duration = Duration::from_millis(250);
+
+/// Watches how threads spend their time.
+#[derive(Debug)]
+pub(super) struct Growth {
+    /// How many threads there may be.
+    most: usize,
+    since: Instant,
+    /// CPU time of this process until then.
+    busy: Duration,
+    /// Whether work waited then.
+    was_behind: bool,
+}
+
+impl Growth {
+    /// Up to `most` threads.
+    pub fn new(most: usize, now: Instant, busy: Duration) -> Self {
+        Self { most, since: now, busy, was_behind: false }
+    }
+
+    /// Whether it is time to look.
+    pub fn is_due(&self, threads: usize, now: Instant) -> bool {
+        threads < self.most && now.saturating_duration_since(self.since) >= LOOK_EACH
+    }
+
+    /// Whether there should be twice as many threads, by the CPU time of this process until now and whether work waits for a
+    /// thread. CPU time of its other threads counts, too: it makes this rather too careful.
+    pub fn look(&mut self, threads: usize, now: Instant, busy: Duration, is_behind: bool) -> bool {
+        let passed = now.saturating_duration_since(self.since) * threads as u32;
+        let worked = busy.saturating_sub(self.busy);
+        let was_behind = std::mem::replace(&mut self.was_behind, is_behind);
+        (self.since, self.busy) = (now, busy);
+        was_behind && is_behind && worked < passed / 4 && 2 * threads <= self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many threads there are in the end where threads work for a part of their time, and whether work always waits.
+    fn grown(part: f64, always: bool) -> usize {
+        let (mut now, mut busy, mut threads) = (Instant::now(), Duration::ZERO, 4);
+        let mut growth = Growth::new(16, now, busy);
+        for look in 0..10 {
+            assert!(!growth.is_due(threads, now));
+            now += LOOK_EACH;
+            busy += (LOOK_EACH * threads as u32).mul_f64(part);
+            if growth.is_due(threads, now) && growth.look(threads, now, busy, always || look % 2 == 0) {
+                threads *= 2;
+            }
+        }
+        threads
+    }
+
+    #[test]
+    fn threads_that_wait_for_storage_become_more() {
+        assert_eq!(grown(0.05, true), 16);
+        assert_eq!(grown(0.5, true), 4, "they work");
+        assert_eq!(grown(0.05, false), 4, "there is not always something to do");
+    }
+
+    #[test]
+    fn there_are_never_more_than_there_may_be() {
+        let now = Instant::now();
+        let mut growth = Growth::new(7, now, Duration::ZERO);
+        let later = now + LOOK_EACH;
+        assert!(growth.is_due(4, later) && !growth.is_due(7, later));
+        assert!(!growth.look(4, later, Duration::ZERO, true));
+        assert!(!growth.look(4, later + LOOK_EACH, Duration::ZERO, true), "eight are too many");
+    }
+}
