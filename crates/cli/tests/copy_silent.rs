@@ -22,8 +22,12 @@ fn home(run: &str) -> Home {
     home
 }
 
+/// Starts a program so that it heeds signals: who is run by nohup, or in the background of a script, ignores some, and so does
+/// what it starts.
+const HEEDS: [&str; 2] = ["env", "--default-signal=INT,TERM"];
+
 fn command(home: &Home, args: &[&str]) -> Command {
-    let mut command = home.command_by(&[], &[&["copy", "--remote-numaio", NUMAIO], args].concat());
+    let mut command = home.command_by(&HEEDS, &[&["copy", "--remote-numaio", NUMAIO], args].concat());
     command.env("NUMAIO_SSH", home.0.join("ssh")).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -146,7 +150,7 @@ const ASKS: &str = "printf 'password: ' >/dev/tty; read word </dev/tty\n\
 fn on_a_terminal(home: &Home, typed: &str) -> String {
     home.file("terminal.py", TERMINAL);
     let line = ["terminal.py", typed, NUMAIO, "copy", "--remote-numaio", NUMAIO, "file", "host:to"];
-    let mut command = home.command("python3", &line);
+    let mut command = home.command(HEEDS[0], &[&[HEEDS[1], "python3"], &line[..]].concat());
     command.env("NUMAIO_SSH", home.0.join("ssh"));
     Said::of(command.output().expect("python3")).ok()
 }
