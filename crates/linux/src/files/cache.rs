@@ -9,6 +9,9 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Offset from which on a file may be written past the cache. What is before it goes through it: file systems take that at
+/// memory's speed, and have it written later.
+const PAST_FROM: u64 = 256 << 20;
 /// How long what the kernel told holds: at memory's speed some 50 MB are written meanwhile.
 const HOLDS: Duration = Duration::from_millis(10);
 
@@ -17,8 +20,18 @@ const HOLDS: Duration = Duration::from_millis(10);
 pub struct Cache(Mutex<(bool, Option<Instant>)>);
 
 impl Cache {
-    /// Decides on what is to be written next; `is_behind` tells whether more waits for the storage than it takes.
-    pub fn decide(&self, is_behind: impl FnOnce() -> bool) -> bool {
+    /// Whether what is handed out now, to be written at an offset, is to go through the cache; `is_behind` tells whether more
+    /// waits for the storage than it takes.
+    pub fn will_take(&self, offset: u64, is_behind: impl FnOnce() -> bool) -> bool {
+        offset < PAST_FROM || self.decide(is_behind)
+    }
+
+    /// Whether what is written at an offset goes through the cache, as was decided last.
+    pub fn takes(&self, offset: u64) -> bool {
+        offset < PAST_FROM || self.is_used()
+    }
+
+    fn decide(&self, is_behind: impl FnOnce() -> bool) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_used, decided) = *state;
         if decided.is_some_and(|then| then.elapsed() < HOLDS) || !(is_used || is_behind()) {
@@ -29,8 +42,7 @@ impl Cache {
         state.0
     }
 
-    /// What was decided last.
-    pub fn is_used(&self) -> bool {
+    fn is_used(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 }

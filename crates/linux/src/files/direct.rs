@@ -13,9 +13,6 @@ use rustix::io::{retry_on_intr, Errno};
 
 /// Smallest file that is read so, in bytes. Readahead serves smaller ones as well.
 const READ_FROM: u64 = 64 << 20;
-/// Offset from which on a file may be written so. What is before it goes through the cache: file systems take that at
-/// memory's speed, and have it written later.
-const WRITE_FROM: u64 = 256 << 20;
 /// Bytes of which addresses, offsets and lengths must be multiples: no device that we know asks for more.
 const ALIGNED: usize = 4_096;
 /// `__NR_cachestat`, on all architectures (include/uapi/asm-generic/unistd.h).
@@ -47,11 +44,6 @@ pub fn write(file: &OwnedFd, bytes: &[u8], offset: u64, is_cached: bool) -> Resu
         }
     }
     write_all(file, bytes, offset)
-}
-
-/// Whether what is written from an offset on may go past the page cache.
-pub fn may_pass_the_cache(offset: u64) -> bool {
-    offset >= WRITE_FROM
 }
 
 /// Whether a directory's file system has nothing but a page cache.
@@ -120,7 +112,7 @@ mod tests {
         // Whole pages, a tail, an address and an offset that no device takes; before and behind the border.
         let cases = [(0, 2 * ALIGNED, 0), (0, 2 * ALIGNED + 17, 0), (1, ALIGNED, 0), (0, ALIGNED, 3)];
         for (number, (at, length, shift)) in cases.into_iter().enumerate() {
-            for border in [0, WRITE_FROM + (1 << 20)] {
+            for border in [0, 257 << 20] {
                 let offset = border + (number * 8 * ALIGNED) as u64 + shift;
                 let bytes = &mut aligned[at..at + length];
                 bytes
@@ -128,7 +120,7 @@ mod tests {
                     .zip(0u32..)
                     .for_each(|(byte, index)| *byte = (index % 251) as u8 + number as u8);
                 let sent = bytes.to_vec();
-                write(&file, bytes, offset, !may_pass_the_cache(offset)).expect("written");
+                write(&file, bytes, offset, border == 0).expect("written");
                 rustix::fs::fdatasync(&file).expect("durable");
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
                 bytes.fill(0);

@@ -140,9 +140,7 @@ impl Roots {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
         let in_memory = *self.in_memory.get(put.at.root as usize)?;
-        let is_cached = |part: &Part| {
-            in_memory || !direct::may_pass_the_cache(part.offset) || self.cache.decide(&is_behind)
-        };
+        let is_cached = |part: &Part| in_memory || self.cache.will_take(part.offset, &is_behind);
         put.parts.iter().any(is_cached).then_some(&put.at)
     }
 

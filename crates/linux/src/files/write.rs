@@ -28,8 +28,7 @@ impl Roots {
         let mode = self.first_mode(beneath, put);
         let file = self.begin(beneath.place(&put.at)?, put.begin, mode)?;
         let one = |part: &Part| {
-            let is_cached = !direct::may_pass_the_cache(part.offset) || self.cache.is_used();
-            direct::write(&file, whole(&part.bytes)?, part.offset, is_cached)
+            direct::write(&file, whole(&part.bytes)?, part.offset, self.cache.takes(part.offset))
         };
         let done = put.parts.iter().try_for_each(one);
         let done = done.and_then(|()| match &put.settle {

@@ -113,16 +113,14 @@ impl Work {
     /// Whether more data waits to be written than there are threads for it.
     pub fn is_behind(&self) -> bool {
         let queue = self.queue();
-        let threads = queue.crews.iter().map(|crew| crew.threads).sum();
         let is_data = |task: &&Task| matches!(task.operation, Operation::Write { data: Some(_), .. });
-        queue.waiting.iter().filter(is_data).nth(threads).is_some()
+        queue.waiting.iter().filter(is_data).count() > queue.threads()
     }
 
     /// Whether as much waits that could be done now as there are threads.
     pub fn has_backlog(&self) -> bool {
         let queue = self.queue();
-        let threads: usize = queue.crews.iter().map(|crew| crew.threads).sum();
-        queue.waiting.iter().filter(|task| queue.is_free(task)).nth(threads - 1).is_some()
+        queue.waiting.iter().filter(|task| queue.is_free(task)).count() >= queue.threads()
     }
 
     /// A crew has so many threads now.
@@ -192,6 +190,10 @@ impl Queue {
         let Operation::Write { data: Some(slab), .. } = operation else { return None };
         let node = slab.node()?;
         self.crews.iter().position(|crew| crew.node == Some(node)).filter(|_| self.crews.len() > 1)
+    }
+
+    fn threads(&self) -> usize {
+        self.crews.iter().map(|crew| crew.threads).sum()
     }
 
     /// Whether nobody is in the file that it is to be alone in.
