@@ -128,6 +128,7 @@ fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
         crews: vec![crew],
         pool: POOL.clone(),
         most_threads: 1,
+        rings: false,
         share: |_, _| None,
         sparing: true,
         network: Vec::new(),

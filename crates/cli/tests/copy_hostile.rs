@@ -60,6 +60,7 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
         pool,
         share: |_, _| None,
         most_threads: 2,
+        rings: true,
         sparing: false,
         network: Vec::new(),
     };

@@ -168,6 +168,19 @@ fn threads_and_buffers_are_where_the_plan_says() {
 }
 
 #[test]
+fn how_blocks_are_moved_is_told_and_can_be_chosen() {
+    let home = Home::new();
+    home.file("from", "x");
+    for (io, told) in [("threads", &["threads"][..]), ("auto", &["io_uring", "threads"])] {
+        let out = home.run(&["copy", "--json", "--io", io, "from", "to"]).ok();
+        let events = events(&out).into_iter().filter(|it| it["event"] == "placement");
+        let ways: Vec<String> = events.filter_map(|it| it["io"].as_str().map(str::to_owned)).collect();
+        assert_eq!(ways.len(), 2);
+        assert!(ways[0] == ways[1] && told.contains(&&*ways[0]), "{io}: {ways:?}");
+    }
+}
+
+#[test]
 fn data_connections_are_beside_the_threads_for_storage() {
     let home = Home::new();
     fs::write(home.0.join("from"), vec![7; 8 << 20]).expect("a file");

@@ -41,6 +41,23 @@ impl Mask {
         Self(mask)
     }
 
+    /// As C programs have it; none if a CPU is beyond its 1,024.
+    pub(crate) fn as_cpu_set(&self) -> Option<libc::cpu_set_t> {
+        // SAFETY: a plain C struct of numbers.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for (number, word) in self.0.iter().enumerate().filter(|(_, word)| **word != 0) {
+            for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
+                let cpu = number * 64 + bit;
+                if cpu >= libc::CPU_SETSIZE as usize {
+                    return None;
+                }
+                // SAFETY: the CPU is within the set.
+                unsafe { libc::CPU_SET(cpu, &mut set) };
+            }
+        }
+        Some(set)
+    }
+
     /// Binds the calling thread. The kernel leaves out CPUs that are offline or outside its cpuset.
     ///
     /// # Errors

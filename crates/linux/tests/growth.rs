@@ -15,6 +15,7 @@ fn setting(folder: &Path, most_threads: usize) -> Setting {
         roots: Roots::open(&[folder]).expect("a root"),
         crews: vec![Crew { threads: 1, cpus: None, pool: pool.clone() }],
         most_threads,
+        rings: true,
         pool,
         share: |_, _| None,
         sparing: false,

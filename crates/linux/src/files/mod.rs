@@ -22,10 +22,12 @@ mod write;
 
 pub use base::{Base, Directory};
 
+pub(crate) use direct::{Block, Request};
+
 use beneath::Beneath;
 use cache::Cache;
 use list::Listings;
-use numaio_machine::port::{FilePath, Operation, Outcome, Part};
+use numaio_machine::port::{FilePath, Operation, Outcome};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -44,6 +46,15 @@ pub struct Roots {
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
     user: u32,
+}
+
+/// How far an operation is.
+#[derive(Debug)]
+pub(crate) enum Begun<B> {
+    /// To its end.
+    Ended(Outcome<B>),
+    /// A device is to move this block; then [`Roots::end`] ends it.
+    Moving(Block<B>),
 }
 
 impl Roots {
@@ -88,9 +99,24 @@ impl Roots {
         operation: Operation<B>,
         buffer: impl FnOnce() -> B,
     ) -> Outcome<B> {
+        match self.start(operation, buffer) {
+            Begun::Ended(outcome) => outcome,
+            Begun::Moving(block) => self.go(block),
+        }
+    }
+
+    /// Carries an operation out, but for a block that a device is to move.
+    pub(crate) fn start<B: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        operation: Operation<B>,
+        buffer: impl FnOnce() -> B,
+    ) -> Begun<B> {
         let only_looks = matches!(operation, Operation::Look { .. });
         let mut beneath = Beneath::new(&self.roots, only_looks);
-        match operation {
+        Begun::Ended(match operation {
+            // Packing is no matter of files: see `port::own`.
+            Operation::Read { pieces, hash, .. } => return self.read(beneath, pieces, hash, buffer()),
+            Operation::Write { puts, data, hash, .. } => return self.write(beneath, &puts, data, hash),
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&mut beneath, &directory, most, details))
             }
@@ -100,17 +126,7 @@ impl Roots {
             Operation::Look { at, details } => {
                 Outcome::Looked(at.iter().map(|at| self.look(&mut beneath, at, details)).collect())
             }
-            // Packing is no matter of files: see `port::own`.
-            Operation::Read { pieces, hash, .. } => {
-                let mut data = buffer();
-                let results = read::read(&mut beneath, &pieces, hash, data.as_mut());
-                Outcome::Read { results, data, packed: None }
-            }
             Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
-            Operation::Write { puts, data, hash, .. } => {
-                let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
-                Outcome::Each(puts.iter().map(|put| self.write(&mut beneath, put, bytes, hash)).collect())
-            }
             Operation::Make(makings) => {
                 Outcome::Each(makings.iter().map(|making| self.make(&mut beneath, making)).collect())
             }
@@ -126,7 +142,7 @@ impl Roots {
             }
             Operation::Record(record) => Outcome::Each(vec![self.record(&mut beneath, &record)]),
             Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
-        }
+        })
     }
 
     /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
@@ -139,9 +155,16 @@ impl Roots {
     ) -> Option<&'a FilePath> {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
-        let in_memory = *self.in_memory.get(put.at.root as usize)?;
-        let is_cached = |part: &Part| in_memory || self.cache.will_take(part.offset, &is_behind);
-        put.parts.iter().any(is_cached).then_some(&put.at)
+        let is_cached = match &put.parts[..] {
+            [] => false,
+            [part] => self.is_in_memory(&put.at) || self.cache.will_take(part.offset, &is_behind),
+            _ => true,
+        };
+        is_cached.then_some(&put.at)
+    }
+
+    fn is_in_memory(&self, at: &FilePath) -> bool {
+        self.in_memory.get(at.root as usize).is_some_and(|in_memory| *in_memory)
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {

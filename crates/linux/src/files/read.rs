@@ -1,37 +1,70 @@
 //! Reading pieces of files.
 
 use super::beneath::Beneath;
-use super::direct;
+use super::direct::{self, Block, Then};
 use super::fault::fault;
 use super::look::seen;
-use numaio_machine::port::{Digest, Fault, FileKind, FilePath, Hash, Identity, ReadPiece, Why};
+use super::{Begun, Roots};
+use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 
-/// Reads pieces one behind the other into a buffer; what cannot be read takes no room.
-pub fn read(
-    beneath: &mut Beneath<'_>,
-    pieces: &[ReadPiece],
-    hash: Hash,
-    buffer: &mut [u8],
-) -> Vec<Result<Digest, Fault>> {
-    let mut used = 0usize;
-    let one = |piece: &ReadPiece| {
-        let room = buffer.get_mut(used..used.saturating_add(piece.length));
-        let room = room.ok_or_else(|| Fault::new(Why::Other, "a piece is larger than the buffer"))?;
-        piece_into(beneath, piece, room)?;
-        used += piece.length;
-        Ok(hash(room))
-    };
-    pieces.iter().map(one).collect()
+impl Roots {
+    /// Reads pieces one behind the other into a buffer; what cannot be read takes no room.
+    pub(super) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        mut beneath: Beneath<'_>,
+        mut pieces: Vec<ReadPiece>,
+        hash: Hash,
+        mut data: B,
+    ) -> Begun<B> {
+        if pieces.len() == 1 {
+            return self.read_one(&mut beneath, pieces.remove(0), hash, data);
+        }
+        let (buffer, mut used) = (data.as_mut(), 0usize);
+        let one = |piece: &ReadPiece| {
+            let room = buffer.get_mut(used..used.saturating_add(piece.length)).ok_or_else(too_large)?;
+            let file = open(&mut beneath, &piece.at)?;
+            through(&file, piece, room)?;
+            used += piece.length;
+            Ok(hash(room))
+        };
+        let results = pieces.iter().map(one).collect();
+        Begun::Ended(Outcome::Read { results, data, packed: None })
+    }
+
+    fn read_one<B: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        beneath: &mut Beneath<'_>,
+        piece: ReadPiece,
+        hash: Hash,
+        mut data: B,
+    ) -> Begun<B> {
+        let ended = |data, result| Begun::Ended(Outcome::Read { results: vec![result], data, packed: None });
+        let file = match open(beneath, &piece.at) {
+            Ok(file) => file,
+            Err(fault) => return ended(data, Err(fault)),
+        };
+        let Some(room) = data.as_mut().get_mut(..piece.length) else { return ended(data, Err(too_large())) };
+        if direct::is_read_past(&file, room, piece.offset, piece.identity.size) {
+            let part = Part { bytes: 0..piece.length, offset: piece.offset };
+            return self.past(Block::new(file, data, part, Then::Read(piece, hash)));
+        }
+        let result = through(&file, &piece, room).map(|()| hash(room));
+        ended(data, result)
+    }
 }
 
-fn piece_into(beneath: &mut Beneath<'_>, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
-    let file = open(beneath, &piece.at)?;
+fn too_large() -> Fault {
+    Fault::new(Why::Other, "a piece is larger than the buffer")
+}
+
+/// Reads a piece of a file through the page cache.
+pub fn through(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
     // Whether it is what was found is asked once, at the end: that holds for the time before, too.
-    let read = fill(&file, piece, room);
-    same(&file, &piece.identity)?;
+    let read = fill(file, room, piece.offset);
+    same(file, &piece.identity)?;
     read
 }
 
@@ -44,11 +77,7 @@ pub fn open(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<OwnedFd, Fault> 
     }
 }
 
-fn fill(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
-    if direct::read(file, room, piece.offset, piece.identity.size) {
-        return Ok(());
-    }
-    let mut offset = piece.offset;
+fn fill(file: &OwnedFd, room: &mut [u8], mut offset: u64) -> Result<(), Fault> {
     let mut rest = room;
     while !rest.is_empty() {
         match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read it"))? {

@@ -2,37 +2,89 @@
 
 use super::attributes::Target;
 use super::beneath::{Beneath, Place};
-use super::direct;
+use super::direct::{self, Block, Then};
 use super::fault::fault;
 use super::look::seen;
-use super::Roots;
-use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Part, Put, Seen, Settle, Why};
+use super::{Begun, Roots};
+use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
+use std::ops::Range;
 
 impl Roots {
-    pub(super) fn write(
+    pub(super) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        mut beneath: Beneath<'_>,
+        puts: &[Put],
+        data: Option<B>,
+        hash: Hash,
+    ) -> Begun<B> {
+        let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
+        let past = match puts {
+            [put] => self.part_past(put, bytes).map(|part| (put, part)),
+            _ => None,
+        };
+        match (past, data) {
+            (Some((put, part)), Some(data)) => match self.started(&mut beneath, put, data.as_ref(), hash) {
+                Ok(file) => self.past(Block::new(file, data, part.clone(), Then::Write(put.clone()))),
+                Err(fault) => Begun::Ended(Outcome::Each(vec![Err(fault)])),
+            },
+            (_, data) => {
+                let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
+                let one = |put| self.write_through(&mut beneath, put, bytes, hash);
+                Begun::Ended(Outcome::Each(puts.iter().map(one).collect()))
+            }
+        }
+    }
+
+    /// What of a file is written past the page cache, if all of it is.
+    fn part_past<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
+        let [part] = &put.parts[..] else { return None };
+        let fits = data.get(part.bytes.clone()).is_some_and(|bytes| direct::fits(bytes, part.offset));
+        (fits && !self.is_in_memory(&put.at) && !self.cache.takes(part.offset)).then_some(part)
+    }
+
+    fn write_through(
         &self,
         beneath: &mut Beneath<'_>,
         put: &Put,
         data: &[u8],
         hash: Hash,
     ) -> Result<(), Fault> {
-        let whole = |range: &std::ops::Range<usize>| data.get(range.clone()).ok_or_else(too_short);
+        let file = self.started(beneath, put, data, hash)?;
+        let one = |part: &Part| write_all(&file, whole(data, &part.bytes)?, part.offset);
+        let done = put.parts.iter().try_for_each(one);
+        self.written(beneath, put, &file, done)
+    }
+
+    /// The file to write to, if what came is right.
+    fn started(
+        &self,
+        beneath: &mut Beneath<'_>,
+        put: &Put,
+        data: &[u8],
+        hash: Hash,
+    ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
-            if hash(whole(range)?) != *digest {
+            if hash(whole(data, range)?) != *digest {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
             }
         }
         let mode = self.first_mode(beneath, put);
-        let file = self.begin(beneath.place(&put.at)?, put.begin, mode)?;
-        let one = |part: &Part| {
-            direct::write(&file, whole(&part.bytes)?, part.offset, self.cache.takes(part.offset))
-        };
-        let done = put.parts.iter().try_for_each(one);
+        self.begin(beneath.place(&put.at)?, put.begin, mode)
+    }
+
+    /// Ends what was begun with a file, whose parts are written or could not be.
+    pub(super) fn written(
+        &self,
+        beneath: &mut Beneath<'_>,
+        put: &Put,
+        file: &OwnedFd,
+        done: Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let done = done.and_then(|()| match &put.settle {
-            Some(settle) => self.settle(beneath, &put.at, &file, settle),
+            Some(settle) => self.settle(beneath, &put.at, file, settle),
             None => Ok(()),
         });
         if done.is_err() && put.begin == Begin::Fresh {
@@ -165,6 +217,10 @@ pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault>
         at += count as u64;
     }
     Ok(())
+}
+
+fn whole<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault> {
+    data.get(range.clone()).ok_or_else(too_short)
 }
 
 fn too_short() -> Fault {

@@ -10,7 +10,7 @@ pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
 pub use disk::{best_method, facts, Facts};
-pub(crate) use disk::{device_number, is_memory, run as disk};
+pub(crate) use disk::{device_number, is_memory, ring, run as disk};
 
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};

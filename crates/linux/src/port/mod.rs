@@ -6,11 +6,14 @@ mod link;
 pub mod net;
 mod own;
 mod pool;
+mod ring;
 mod work;
+mod worker;
 
 pub use lanes::{enough_on, Lanes};
 pub use link::{read_packet, write_packet, Ends, LinkError};
 pub use pool::{Pool, Slab};
+pub use ring::has_rings;
 pub use work::{Load, Share};
 
 use crate::affinity::Mask;
@@ -20,14 +23,15 @@ use lanes::LanesLink;
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
-use own::{cpu_time, Own};
+use own::cpu_time;
 use rustix::time::ClockId;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use work::{Task, Work};
+use work::Work;
+use worker::Worker;
 
 /// What a port is made of.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Setting {
     pub crews: Vec<Crew>,
     /// How many threads there may be in all where they wait for storage; as many as there are if it is fewer.
     pub most_threads: usize,
+    /// Whether threads leave blocks of large files to io_uring(7), where they may.
+    pub rings: bool,
     /// Where data from a stream is put; one of a crew's as a rule.
     pub pool: Arc<Pool>,
     /// Which crew helps which.
@@ -67,6 +73,7 @@ pub struct FilePort {
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
     crews: Vec<Crew>,
+    rings: bool,
     done: Sender<Event<Slab>>,
     workers: Vec<JoinHandle<()>>,
     growth: Growth,
@@ -115,6 +122,7 @@ impl FilePort {
             events,
             link: Some(link),
             crews: setting.crews,
+            rings: setting.rings,
             done,
             workers: Vec::new(),
             growth: Growth::new(setting.most_threads, Instant::now(), cpu_time(ClockId::ProcessCPUTime)),
@@ -127,23 +135,18 @@ impl FilePort {
 
     /// Starts a thread of a crew.
     fn hire(&mut self, number: usize) -> io::Result<()> {
-        let (work, roots, done) = (self.work.clone(), self.roots.clone(), self.done.clone());
         let crew = &self.crews[number];
-        let (pool, mask) = (crew.pool.clone(), crew.cpus.as_ref().map(Mask::of));
-        let run = move || {
-            settle(mask);
-            let own = Own::default();
-            while let Some(Task { ticket, operation, claim }) = work.next(number) {
-                let began = Instant::now();
-                let outcome = own.run(operation, |operation| roots.run(operation, || pool.take()));
-                work.ended(number, claim, began.elapsed());
-                if done.send(Event::Done(ticket, outcome)).is_err() {
-                    return;
-                }
-            }
+        let worker = Worker {
+            crew: number,
+            work: self.work.clone(),
+            roots: self.roots.clone(),
+            pool: crew.pool.clone(),
+            done: self.done.clone(),
+            mask: crew.cpus.as_ref().map(Mask::of),
+            may_ring: self.rings,
         };
         let name = format!("files {}", self.workers.len());
-        self.workers.push(Builder::new().name(name).spawn(run)?);
+        self.workers.push(Builder::new().name(name).spawn(move || worker.run())?);
         Ok(())
     }
 

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 pub(super) struct Own(OnceCell<Arc<Pool>>);
 
 impl Own {
+    /// Whether there is something to pack or to unpack.
+    pub fn is_for(operation: &Operation<Slab>) -> bool {
+        matches!(operation, Operation::Read { pack: Some(_), .. } | Operation::Write { packed: Some(_), .. })
+    }
+
     /// Carries an operation out by `files`, which knows nothing of packing.
     pub fn run(
         &self,

@@ -84,6 +84,12 @@ impl Pool {
         self.count
     }
 
+    /// A buffer, if one is free.
+    pub fn take_free(self: &Arc<Self>) -> Option<Slab> {
+        let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Slab { pool: self.clone(), index })
+    }
+
     /// A buffer; waits until one is free.
     pub fn take(self: &Arc<Self>) -> Slab {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

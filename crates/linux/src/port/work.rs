@@ -45,6 +45,17 @@ pub(super) struct Task {
     pub claim: Claim,
 }
 
+impl Task {
+    /// Whether it moves a part of one file.
+    fn is_block(&self) -> bool {
+        match &self.operation {
+            Operation::Read { pieces, .. } => pieces.len() == 1,
+            Operation::Write { puts, data: Some(_), .. } => puts.len() == 1,
+            _ => false,
+        }
+    }
+}
+
 /// What a task claims while it runs; to be given back when it is done.
 #[derive(Debug)]
 pub(super) struct Claim {
@@ -59,6 +70,8 @@ struct Queue {
     waiting: VecDeque<Task>,
     /// Files that somebody is alone in.
     taken: Vec<FilePath>,
+    /// Threads that wait for something to do.
+    idle: usize,
     closed: bool,
     crews: Vec<Place>,
     share: Share,
@@ -93,7 +106,8 @@ impl Work {
             took: vec![Took::default(); crews.len()],
         };
         let crews = crews.iter().map(place).collect();
-        let queue = Queue { waiting: VecDeque::new(), taken: Vec::new(), closed: false, crews, share };
+        let queue =
+            Queue { waiting: VecDeque::new(), taken: Vec::new(), idle: 0, closed: false, crews, share };
         Self { queue: Mutex::new(queue), ready: Condvar::new() }
     }
 
@@ -140,6 +154,7 @@ impl Work {
             if queue.closed {
                 return None;
             }
+            queue.idle += 1;
             queue = match queue.waiting.is_empty() {
                 true => self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 false => {
@@ -147,7 +162,15 @@ impl Work {
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            queue.idle -= 1;
         }
+    }
+
+    /// A block that a worker of a crew takes beside what it does already; none if idle workers will take all there is.
+    pub fn one_more(&self, crew: usize) -> Option<Task> {
+        let mut queue = self.queue();
+        let is_more = queue.waiting.len() > queue.idle;
+        is_more.then(|| queue.take_own(crew, Task::is_block)).flatten()
     }
 
     /// Notes what a thread of a crew took for something.
@@ -203,13 +226,22 @@ impl Queue {
 
     /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
     fn take(&mut self, crew: usize) -> Option<Task> {
-        let mut first = self.waiting.iter().take(LOOK_AHEAD);
-        let own =
-            first.position(|task| task.claim.owner.is_none_or(|owner| owner == crew) && self.is_free(task));
-        let chosen = own.or_else(|| {
+        self.take_own(crew, |_| true).or_else(|| {
             let from = (self.share)(&self.loads(crew), crew)?;
-            self.waiting.iter().position(|task| task.claim.owner == Some(from) && self.is_free(task))
-        })?;
+            self.remove(
+                self.waiting.iter().position(|task| task.claim.owner == Some(from) && self.is_free(task))?,
+            )
+        })
+    }
+
+    fn take_own(&mut self, crew: usize, suits: impl Fn(&Task) -> bool) -> Option<Task> {
+        let is_own = |task: &Task| task.claim.owner.is_none_or(|owner| owner == crew);
+        let mut first = self.waiting.iter().take(LOOK_AHEAD);
+        let chosen = first.position(|task| is_own(task) && suits(task) && self.is_free(task))?;
+        self.remove(chosen)
+    }
+
+    fn remove(&mut self, chosen: usize) -> Option<Task> {
         let task = self.waiting.remove(chosen)?;
         self.taken.extend(task.claim.alone.clone());
         Some(task)
@@ -231,6 +263,7 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
+    use numaio_machine::port::{Begin, Put};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -327,6 +360,35 @@ mod tests {
         assert_eq!(is_behind, [false, false, false, true]);
         tickets(&work, 0, 5);
         assert!(!work.is_behind(), "two are left");
+    }
+
+    #[test]
+    fn who_waits_for_blocks_takes_more_of_them_if_nobody_idle_does() {
+        let crew = Crew { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let work = Work::new(std::slice::from_ref(&crew), |_, _| None);
+        let block = |put: Put| match write(&crew.pool) {
+            Operation::Write { data, hash, packed, .. } => {
+                Operation::Write { puts: vec![put], data, hash, packed }
+            }
+            other => other,
+        };
+        let put = || Put {
+            at: FilePath::new(0, &b"a"[..]),
+            begin: Begin::Further,
+            check: Vec::new(),
+            parts: Vec::new(),
+            settle: None,
+        };
+        assert!(work.one_more(0).is_none(), "there is nothing");
+        work.add(0, Operation::Sync { root: 0 }, None);
+        work.add(1, write(&crew.pool), None);
+        assert!(work.one_more(0).is_none(), "no block");
+        work.add(2, block(put()), None);
+        work.queue().idle = 3;
+        assert!(work.one_more(0).is_none(), "idle workers take three");
+        work.queue().idle = 2;
+        assert_eq!(work.one_more(0).map(|task| task.ticket), Some(2));
+        assert_eq!(tickets(&work, 0, 3), [0, 1]);
     }
 
     #[test]

@@ -41,6 +41,18 @@ pub struct HowArgs {
     /// many where they wait for storage
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     pub threads: Option<u32>,
+    /// How blocks of large files are read and written past the page cache: auto is many at a time by io_uring where it may be used,
+    /// threads is one by each thread
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub io: Io,
+}
+
+/// How blocks are read and written past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+pub enum Io {
+    #[default]
+    Auto,
+    Threads,
 }
 
 /// How data is checked.

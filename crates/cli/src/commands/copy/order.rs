@@ -2,7 +2,7 @@
 
 use super::ends::End;
 use super::filters::{filter, Rule};
-use super::how::{Compress, Fsync, Hash, Placement};
+use super::how::{Compress, Fsync, Hash, Io, Placement};
 use super::lists::{self, Listed};
 use super::place::Site;
 use super::planned::{self, Planned};
@@ -62,6 +62,9 @@ pub struct Order {
     pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
+    /// An older numaio has threads alone.
+    #[serde(default)]
+    pub io: Io,
     /// Connections for data; an older numaio does not say how many here, and may have as many as there can be.
     #[serde(default = "most_streams")]
     pub streams: u16,
@@ -119,6 +122,7 @@ impl Order {
             limit: args.how.bwlimit,
             compress: args.how.compress,
             placement: args.how.placement,
+            io: args.how.io,
             threads: args.how.threads,
             streams: args.net.streams(),
             sparing: args.net.is_sparing(),

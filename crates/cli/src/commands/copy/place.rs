@@ -1,7 +1,7 @@
 //! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
 use super::event;
-use super::how::Placement;
+use super::how::{Io, Placement};
 use super::network::{cpus_in_words, Network};
 use super::order::Order;
 use super::planned::{self, Planned};
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::port::{Crew, Lanes, Pool, Setting};
+use numaio_linux::port::{has_rings, Crew, Lanes, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -102,9 +102,18 @@ impl<'a> Site<'a> {
         let most = self.crews.iter().max_by_key(|crew| crew.threads);
         let pool = most.map_or_else(|| Pool::new(MOST), |crew| crew.pool.clone());
         let network = network.map(|network| network.places).unwrap_or_default();
-        let sparing = self.order.sparing;
+        let (sparing, rings) = (self.order.sparing, self.order.io == Io::Auto);
         let most_threads = self.most_threads();
-        Ok(Setting { roots: self.roots, crews: self.crews, most_threads, pool, share, sparing, network })
+        Ok(Setting {
+            roots: self.roots,
+            crews: self.crews,
+            most_threads,
+            rings,
+            pool,
+            share,
+            sparing,
+            network,
+        })
     }
 
     /// How many threads there may be: more than there are, where nobody said how many.
@@ -133,8 +142,9 @@ impl<'a> Site<'a> {
         };
         let crews: Vec<_> = self.crews.iter().map(crew).collect();
         let (side, network) = (event::side(self.side), network.map(Network::event));
-        let event =
-            json!({"event": "placement", "side": side, "by": self.by, "crews": crews, "network": network});
+        let event = json!({
+            "event": "placement", "side": side, "by": self.by, "crews": crews, "io": self.io(), "network": network,
+        });
         format!("{event}\n")
     }
 
@@ -146,8 +156,19 @@ impl<'a> Site<'a> {
             let s = if crew.threads == 1 { "" } else { "s" };
             format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
         };
-        let parts: Vec<String> = self.crews.iter().map(crew).chain(network.map(Network::line)).collect();
+        let io = format!("large blocks by {}", self.io());
+        let parts: Vec<String> =
+            self.crews.iter().map(crew).chain([io]).chain(network.map(Network::line)).collect();
         format!("{}, placed by {}: {}", event::side(self.side), self.by, parts.join("; "))
+    }
+
+    /// How blocks of large files are moved.
+    fn io(&self) -> &'static str {
+        if self.order.io == Io::Auto && has_rings() {
+            "io_uring"
+        } else {
+            "threads"
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod target;
 mod uring;
 
 pub use target::{device_number, facts, is_memory, mounted_as, Facts};
+pub use uring::ring;
 
 use super::claim;
 use super::streams::{self, Lane};

@@ -108,7 +108,7 @@ impl Drop for Uring {
 }
 
 /// A ring whose completions run in the thread that waits for them, where the kernel (6.1) has that.
-fn ring(entries: u32) -> io::Result<IoUring> {
+pub fn ring(entries: u32) -> io::Result<IoUring> {
     let mut modern = IoUring::builder();
     modern.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
     match modern.build(entries) {
