@@ -10,8 +10,9 @@ use super::write::write_all;
 use super::{read, Begun, Roots};
 use numaio_machine::port::{Fault, Hash, Outcome, Part, Put, ReadPiece};
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::OFlags;
-use rustix::io::{retry_on_intr, Errno};
+use rustix::fs::{Advice, OFlags};
+use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
 use std::os::fd::RawFd;
 
 /// Smallest file that is read so, in bytes. Readahead serves smaller ones as well.
@@ -148,20 +149,34 @@ pub fn fits(bytes: &[u8], offset: u64) -> bool {
     !bytes.is_empty() && aligned(bytes.as_ptr().addr()) && aligned(bytes.len()) && aligned(offset as usize)
 }
 
-/// Whether more than an eighth of a part of a file is in the page cache. Where nobody can tell it may be, and then to
-/// read it from the device again would be slower.
+/// Whether more than an eighth of a part of a file is in the page cache: to read it from the device again would be slower. Where
+/// the kernel does not tell, by whether its ends are there.
 fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
     let most = length as u64 / 8 / crate::page_bytes() as u64;
-    cached_pages(file, offset, length).is_none_or(|pages| pages > most)
+    match cached_pages(file, offset, length) {
+        Some(pages) => pages > most,
+        None => [offset, offset + length as u64 - 1].into_iter().all(|at| comes_at_once(file, at)),
+    }
 }
 
-/// Pages of a part of a file that are in the page cache (cachestat(2), Linux 6.5).
+/// Pages of a part of a file that are in the page cache (cachestat(2), Linux 6.5). None is told to who neither owns the file nor
+/// may write to it (`can_do_cachestat` in mm/filemap.c).
 fn cached_pages(file: &OwnedFd, offset: u64, length: usize) -> Option<u64> {
     // `struct cachestat_range`, and `struct cachestat`, of which the first field is the number of pages in the cache.
     let (range, mut stat) = ([offset, length as u64], [0u64; 5]);
     // SAFETY: the kernel reads two numbers and writes five, which live as long as the call.
     let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
     (done == 0).then_some(stat[0])
+}
+
+/// Whether a byte of a file is in the page cache, or can only come through it (preadv2(2), `RWF_NOWAIT`). If it is not, the kernel
+/// begins to fetch its page; no more, as it is advised that pages are read at random.
+fn comes_at_once(file: &OwnedFd, offset: u64) -> bool {
+    let mut byte = [0];
+    let advised = rustix::fs::fadvise(file, 0, None, Advice::Random);
+    let read =
+        || rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+    advised.and_then(|()| retry_on_intr(read)) != Err(Errno::AGAIN)
 }
 
 #[cfg(test)]
@@ -295,7 +310,7 @@ mod tests {
                 let file = folder.file();
                 rustix::fs::ftruncate(&file, 300 << 20).expect("a large file");
                 rustix::fs::fdatasync(&file).expect("durable");
-                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
+                rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
                 assert!(folder.read(folder.piece(offset, length)) == sent, "case {number} at {offset}");
             }
         }
@@ -364,11 +379,29 @@ mod tests {
         rustix::fs::ftruncate(&file, 64 << 20).expect("longer");
         assert_eq!(cached_pages(&file, 32 << 20, 1 << 20).unwrap_or(0), 0);
         let is_told = cached_pages(&file, 0, ALIGNED).is_some();
-        assert_eq!(is_cached(&file, 32 << 20, 1 << 20), !is_told);
+        if is_told {
+            assert!(!is_cached(&file, 32 << 20, 1 << 20));
+        }
         let buffer = Buffer::of(|_| 0);
         let room = &buffer.as_ref()[..ALIGNED];
         assert!(!is_read_past(&file, room, 0, READ_FROM), "it was in the cache");
         assert!(!is_read_past(&file, room, 32 << 20, READ_FROM - 1), "it is small");
-        assert_eq!(is_read_past(&file, room, 32 << 20, READ_FROM), is_told);
+        assert_eq!(is_read_past(&file, room, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
+    }
+
+    #[test]
+    fn what_is_in_the_cache_comes_at_once() {
+        let folder = Folder::new("at-once");
+        let file = folder.file();
+        write_all(&file, &[1; 64 * ALIGNED], 0).expect("written");
+        rustix::fs::fdatasync(&file).expect("durable");
+        assert!(comes_at_once(&file, 0) && comes_at_once(&file, 64 * ALIGNED as u64 - 1));
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
+        // Some file systems keep it all the same.
+        if cached_pages(&file, 0, 64 * ALIGNED) == Some(0) {
+            assert!(!comes_at_once(&file, 40 * ALIGNED as u64));
+            let others = cached_pages(&file, 0, 32 * ALIGNED);
+            assert_eq!(others, Some(0), "nothing else was fetched");
+        }
     }
 }
