@@ -249,7 +249,7 @@ mod tests {
                     assert_eq!(results, [Ok(hash(&bytes))]);
                     bytes
                 }
-                other => panic!("{:?}", other.faults()),
+                other => panic!("{:?}", faults(other)),
             }
         }
     }
@@ -260,19 +260,13 @@ mod tests {
         }
     }
 
-    trait Faults {
-        fn faults(self) -> Vec<Option<Why>>;
-    }
-
-    impl Faults for Outcome<Buffer> {
-        fn faults(self) -> Vec<Option<Why>> {
-            match self {
-                Self::Each(results) => results.into_iter().map(|it| it.err().map(|it| it.why)).collect(),
-                Self::Read { results, .. } => {
-                    results.into_iter().map(|it| it.err().map(|it| it.why)).collect()
-                }
-                _ => panic!("neither written nor read"),
+    fn faults(outcome: Outcome<Buffer>) -> Vec<Option<Why>> {
+        match outcome {
+            Outcome::Each(results) => results.into_iter().map(|it| it.err().map(|it| it.why)).collect(),
+            Outcome::Read { results, .. } => {
+                results.into_iter().map(|it| it.err().map(|it| it.why)).collect()
             }
+            _ => panic!("neither written nor read"),
         }
     }
 
@@ -306,7 +300,7 @@ mod tests {
                 let puts = vec![put(Part { bytes: start..start + length, offset })];
                 let operation = Operation::Write { puts, data: Some(data), hash, packed: None };
                 let written = folder.1.run(operation, || unreachable!("nothing is read"));
-                assert_eq!(written.faults(), [None], "case {number} at {offset}");
+                assert_eq!(faults(written), [None], "case {number} at {offset}");
                 let file = folder.file();
                 rustix::fs::ftruncate(&file, 300 << 20).expect("a large file");
                 rustix::fs::fdatasync(&file).expect("durable");
@@ -334,7 +328,7 @@ mod tests {
             rustix::fs::ftruncate(&file, 0).expect("emptied");
             let part = Part { bytes: 0..2 * ALIGNED, offset: 0 };
             let block = Block::new(file, Buffer::of(|_| 7), part.clone(), Then::Write(put(part)));
-            assert_eq!(folder.1.end(block, moved).faults(), [why], "{moved:?}");
+            assert_eq!(faults(folder.1.end(block, moved)), [why], "{moved:?}");
             let is_written = why.is_none() && moved != Ok(2 * ALIGNED);
             let length = std::fs::metadata(folder.0.join("file")).expect("the file").len();
             assert_eq!(length, if is_written { 2 * ALIGNED as u64 } else { 0 }, "{moved:?}");
@@ -354,7 +348,7 @@ mod tests {
                     assert_eq!(results, [Ok(hash(&[7; 2 * ALIGNED]))], "{moved:?}");
                     assert!(data.as_ref()[..2 * ALIGNED].iter().all(|byte| *byte == 7), "{moved:?}");
                 }
-                other => panic!("{:?}", other.faults()),
+                other => panic!("{:?}", faults(other)),
             }
         }
         let then = Then::Read(folder.piece(0, 2 * ALIGNED), hash);
@@ -365,7 +359,7 @@ mod tests {
                 Then::Write(_) => unreachable!("it is read"),
             };
             let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
-            assert_eq!(folder.1.end(block, moved).faults(), [Some(Why::Changed)], "{moved:?}");
+            assert_eq!(faults(folder.1.end(block, moved)), [Some(Why::Changed)], "{moved:?}");
         }
     }
 
