@@ -10,6 +10,7 @@ use super::work::{Claim, Task, Work};
 use crate::affinity::Mask;
 use crate::files::{Begun, Roots};
 use numaio_machine::port::{Event, Outcome, Ticket};
+use std::cell::OnceCell;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,8 +32,7 @@ pub(super) struct Worker {
 struct Hands {
     own: Own,
     /// Made when it is first needed; none if it may have none, or cannot.
-    ring: Option<Ring<Doing>>,
-    may_ring: bool,
+    ring: OnceCell<Option<Ring<Doing>>>,
     /// For what is read next. Who waited for one while blocks are on their way could wait for those.
     spare: Option<Slab>,
     /// When something ended last.
@@ -59,9 +59,8 @@ impl Worker {
     pub fn run(self) {
         // One that may not run there runs elsewhere: slower, and not wrong.
         self.mask.iter().for_each(|mask| drop(mask.apply()));
-        let may_ring = self.may_ring;
-        let mut hands =
-            Hands { own: Own::default(), ring: None, may_ring, spare: None, ended: Instant::now() };
+        let (own, ring) = (Own::default(), OnceCell::new());
+        let mut hands = Hands { own, ring, spare: None, ended: Instant::now() };
         while self.turn(&mut hands) {}
     }
 
@@ -75,7 +74,7 @@ impl Worker {
     }
 
     fn next(&self, hands: &mut Hands) -> Next {
-        let busy = hands.ring.as_mut().filter(|ring| !ring.is_idle());
+        let busy = hands.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
         let Some(ring) = busy else { return self.work.next(self.crew).map_or(Next::End, Next::Task) };
         if hands.spare.is_none() {
             hands.spare = self.pool.take_free();
@@ -110,16 +109,14 @@ impl Worker {
     }
 
     fn ring<'a>(&self, hands: &'a mut Hands) -> Option<&'a mut Ring<Doing>> {
-        if std::mem::take(&mut hands.may_ring) {
-            hands.ring = Ring::new(self.mask.as_ref()).ok();
-        }
-        hands.ring.as_mut()
+        hands.ring.get_or_init(|| self.may_ring.then(|| Ring::new(self.mask.as_ref()).ok()).flatten());
+        hands.ring.get_mut().and_then(Option::as_mut)
     }
 
     /// Waits for blocks, and ends their operations.
     fn wait(&self, hands: &mut Hands) -> bool {
         hands.spare = None;
-        let moved = hands.ring.as_mut().map(Ring::wait).unwrap_or_default();
+        let moved = self.ring(hands).map(Ring::wait).unwrap_or_default();
         let mut one = |(block, doing, moved)| self.end(hands, doing, self.roots.end(block, moved));
         moved.into_iter().all(&mut one)
     }
