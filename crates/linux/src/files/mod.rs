@@ -27,7 +27,7 @@ pub(crate) use direct::{Block, Request};
 use beneath::Beneath;
 use cache::Cache;
 use list::Listings;
-use numaio_machine::port::{FilePath, Operation, Outcome};
+use numaio_machine::port::{FilePath, Operation, Outcome, Part, Put};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -151,20 +151,22 @@ impl Roots {
     pub(crate) fn alone<'a, B>(
         &self,
         operation: &'a Operation<B>,
-        is_behind: impl Fn() -> bool,
+        is_behind: impl FnOnce() -> bool,
     ) -> Option<&'a FilePath> {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
-        let is_cached = match &put.parts[..] {
-            [] => false,
-            [part] => self.is_in_memory(&put.at) || self.cache.will_take(part.offset, &is_behind),
-            _ => true,
+        let is_cached = match self.part_for_device(put) {
+            Some(part) => self.cache.will_take(part.offset, is_behind),
+            None => !put.parts.is_empty(),
         };
         is_cached.then_some(&put.at)
     }
 
-    fn is_in_memory(&self, at: &FilePath) -> bool {
-        self.in_memory.get(at.root as usize).is_some_and(|in_memory| *in_memory)
+    /// What is written of a file, if a device could take all of it at once.
+    fn part_for_device<'a>(&self, put: &'a Put) -> Option<&'a Part> {
+        let [part] = &put.parts[..] else { return None };
+        let in_memory = self.in_memory.get(put.at.root as usize).is_some_and(|in_memory| *in_memory);
+        (!in_memory).then_some(part)
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {

@@ -40,9 +40,9 @@ impl Roots {
 
     /// What of a file is written past the page cache, if all of it is.
     fn part_past<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
-        let [part] = &put.parts[..] else { return None };
+        let part = self.part_for_device(put)?;
         let fits = data.get(part.bytes.clone()).is_some_and(|bytes| direct::fits(bytes, part.offset));
-        (fits && !self.is_in_memory(&put.at) && !self.cache.takes(part.offset)).then_some(part)
+        (fits && !self.cache.takes(part.offset)).then_some(part)
     }
 
     fn write_through(

@@ -139,7 +139,7 @@ impl LanesLink {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
-                settle(mask);
+                settle(mask.as_ref());
                 let written = write_lane(&mut *lane, &queue, &shared.events);
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
@@ -151,7 +151,7 @@ impl LanesLink {
         for (index, mut lane) in from.into_iter().enumerate() {
             let (shared, pool, mask) = (link.shared.clone(), pool.clone(), places.next());
             Builder::new().name(format!("lane in {index}")).spawn(move || {
-                settle(mask);
+                settle(mask.as_ref());
                 if let Err(error) = read_lane(&mut *lane, &pool, &shared) {
                     shared.end(&error.to_string());
                 }

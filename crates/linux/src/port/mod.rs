@@ -173,7 +173,7 @@ impl FilePort {
 }
 
 /// Binds the calling thread. One that may not run there runs elsewhere: slower, and not wrong.
-fn settle(mask: Option<Mask>) {
+fn settle(mask: Option<&Mask>) {
     mask.into_iter().for_each(|mask| drop(mask.apply()));
 }
 

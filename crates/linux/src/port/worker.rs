@@ -6,6 +6,7 @@
 use super::own::Own;
 use super::pool::{Pool, Slab};
 use super::ring::Ring;
+use super::settle;
 use super::work::{Claim, Task, Work};
 use crate::affinity::Mask;
 use crate::files::{Begun, Roots};
@@ -57,8 +58,7 @@ enum Next {
 impl Worker {
     /// Works until the port is closed.
     pub fn run(self) {
-        // One that may not run there runs elsewhere: slower, and not wrong.
-        self.mask.iter().for_each(|mask| drop(mask.apply()));
+        settle(self.mask.as_ref());
         let (own, ring) = (Own::default(), OnceCell::new());
         let mut hands = Hands { own, ring, spare: None, ended: Instant::now() };
         while self.turn(&mut hands) {}
