@@ -1,11 +1,13 @@
 //! What a sandbox refuses is said or done without, never guessed. Each test runs on a thread with a seccomp
 //! filter of its own (`Documentation/userspace-api/seccomp_filter.rst`), which the threads it starts inherit.
 
-use numaio_linux::files::Roots;
-use numaio_linux::port::{Crew, FilePort, Pool, Setting, Slab};
+#[path = "support/port.rs"]
+mod port;
+
+use numaio_linux::port::FilePort;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::{Details, Digest, Event, FilePath, Operation, Outcome, Port, ReadPiece, BLOCK};
+use numaio_machine::port::{Digest, Operation, Outcome, Port, ReadPiece, BLOCK};
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
@@ -13,10 +15,9 @@ use numaio_machine::workload::{
     CopyLoop, CopyWorkload, Flow, LatencyWorkload, Pages, Placement, Sampling, StreamLoop, StreamOp,
     StreamWorkload,
 };
+use port::{file, identity, outcomes, setting, Folder};
 use std::io;
 use std::io::Write as _;
-use std::path::Path;
-use std::time::Duration;
 
 /// From now on the calls with these numbers fail with `errno` on this thread and on those it starts.
 fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
@@ -201,62 +202,21 @@ fn where_io_uring_is_forbidden_blocks_of_large_files_are_read_all_the_same() {
     for forbidden in FORBIDDEN {
         refused(forbidden, libc::EPERM, |_| {
             assert!(!numaio_linux::port::has_rings());
-            let here = std::env::current_dir().expect("a directory");
-            let folder = here.join(format!("sandbox-{}.tmp", std::process::id()));
-            std::fs::create_dir(&folder).expect("a folder");
-            let file = std::fs::File::create(folder.join("file")).expect("a file");
+            let folder = Folder::new("sandbox");
+            let whole = std::fs::File::create(folder.0.join("file")).expect("a file");
             // What is in no cache goes past it from this size on.
-            file.set_len(64 << 20).expect("a large file");
-            let (setting, other) = (port_setting(&folder), port_setting(&folder));
-            let (mut port, other) = FilePort::pair(setting, other).expect("ports");
-            port.submit(0, Operation::Look { at: vec![at()], details: Details::default() });
-            let identity = match ended(&mut port) {
-                Outcome::Looked(mut found) => match found.pop() {
-                    Some(Ok(Some(found))) => found.seen.identity(),
-                    other => panic!("{other:?}"),
-                },
-                other => panic!("{other:?}"),
-            };
-            let piece = ReadPiece { at: at(), identity, offset: 32 << 20, length: BLOCK };
+            whole.set_len(64 << 20).expect("a large file");
+            let setting = || setting(&folder.0, 4, 1, true);
+            let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
+            let identity = identity(&mut port);
+            let piece = ReadPiece { at: file(), identity, offset: 32 << 20, length: BLOCK };
             let hash = |bytes: &[u8]| Digest([bytes.iter().fold(1, |all, byte| all | byte); 32]);
             port.submit(1, Operation::Read { pieces: vec![piece], hash, pack: None });
-            let read = ended(&mut port);
+            let read = outcomes(&mut port, 1).remove(0);
             assert!(
                 matches!(&read, Outcome::Read { results, .. } if results[..] == [Ok(Digest([1; 32]))]),
                 "{read:?}"
             );
-            drop((port, other));
-            std::fs::remove_dir_all(&folder).expect("removed");
         });
-    }
-}
-
-fn at() -> FilePath {
-    FilePath::new(0, &b"file"[..])
-}
-
-fn port_setting(folder: &Path) -> Setting {
-    let pool = Pool::new(4);
-    Setting {
-        roots: Roots::open(&[folder]).expect("a root"),
-        crews: vec![Crew { threads: 1, cpus: None, pool: pool.clone() }],
-        most_threads: 1,
-        rings: true,
-        pool,
-        share: |_, _| None,
-        sparing: false,
-        network: Vec::new(),
-    }
-}
-
-/// How the only operation ended.
-fn ended(port: &mut FilePort) -> Outcome<Slab> {
-    let mut events = Vec::new();
-    while events.is_empty() {
-        port.wait(Duration::from_millis(100), &mut events);
-    }
-    match events.pop() {
-        Some(Event::Done(_, outcome)) => outcome,
-        other => panic!("{other:?}"),
     }
 }
