@@ -3,6 +3,8 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use support::{until, Home, Said};
@@ -41,12 +43,16 @@ fn far_runs(home: &Home) -> bool {
     runs(&fs::read_to_string(home.0.join("far.pid")).expect("a process"))
 }
 
+fn signalled(near: Child, signal: &str) -> Said {
+    let kill = Command::new("kill").args([signal, &near.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    Said::of(near.wait_with_output().expect("an end"))
+}
+
 /// What numaio says when it gets this signal while the other side is silent.
 fn interrupted(home: &Home, near: Child, signal: &str) -> Said {
     until(|| home.0.join("far.pid").exists(), || "ssh is started");
-    let kill = Command::new("kill").args([signal, &near.id().to_string()]).status();
-    assert!(kill.expect("kill").success());
-    let said = Said::of(near.wait_with_output().expect("an end"));
+    let said = signalled(near, signal);
     assert!(!far_runs(home), "the other side was left behind");
     fs::remove_file(home.0.join("far.pid")).expect("removed");
     said
@@ -70,6 +76,23 @@ fn an_interrupt_ends_the_wait_for_a_silent_side() {
     // The jobs were cut, and can be resumed.
     let jobs = home.run(&["jobs"]).ok();
     assert_eq!(jobs.matches("cut").count(), ways.len(), "{jobs}");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_silent_daemon() {
+    let home = home("exec false");
+    home.run(&["keygen"]).ok();
+    for (is_source, signal) in [(true, "-INT"), (false, "-TERM")] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let place = listener.local_addr().expect("an address");
+        let url = format!("numaio://{place}/root");
+        let way = if is_source { ["file", &url] } else { [&url, "to"] };
+        let near = command(&home, &way).spawn().expect("numaio");
+        let (mut silent, _) = listener.accept().expect("a connection");
+        // It has begun to open the channel.
+        silent.read_exact(&mut [0]).expect("a byte");
+        signalled(near, signal).failed(130, &[&format!("numaio: interrupted before {place} answered")]);
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn data_goes_by_several_addresses_of_a_host() {
     user.trust(&daemon);
     let to = format!("numaio://127.0.0.1:{}/data", daemon.port);
     let slowly = ["-r", "--bwlimit", "100K", "--streams", "3", "--via", "127.0.0.2", "src/", &to];
-    let mut slow = user.copying(&slowly);
+    let slow = user.copying(&slowly);
     // The control channel, and four connections by turns.
     let by_turns = || {
         let connected = connected(daemon.port);
@@ -148,7 +148,8 @@ fn data_goes_by_several_addresses_of_a_host() {
     };
     until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.said()));
     kill("-TERM", slow.id());
-    assert_eq!(slow.wait().expect("ended").code(), Some(130));
+    let ended = slow.wait_with_output().expect("ended");
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
     user.copy(&["-r", "--via", "127.0.0.2,127.0.0.3", "src/", &to]).ok();
     same(&user.home, "src", &daemon.home.0.join("data"));
     let few = user.copy(&["-r", "--streams", "1", "--via", "127.0.0.2", "src/", &to]);

@@ -3,15 +3,15 @@
 use super::address::Address;
 use super::channel::lanes;
 use super::far::{Reached, Via};
-use super::first::First;
+use super::first::{cut_short, patiently, First};
 use super::hello::{Greeting, Hello};
 use super::net::{at_port, NetArgs};
 use crate::failure::Failure;
 use crate::keys::{self, Known};
 use crate::output::harmless;
 use numaio_linux::port::enough_on;
-use numaio_linux::port::net::control::{self, NoControl};
-use numaio_linux::port::net::{Calls, PublicKey, Ticket};
+use numaio_linux::port::net::control::{self, Control, NoControl};
+use numaio_linux::port::net::{Calls, Keys, PublicKey, Ticket};
 use numaio_mover::wire::Side;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -35,15 +35,18 @@ pub fn reach(
 ) -> Result<Result<Reached, Failure>, Failure> {
     let own = keys::read(&keys::file(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
     let mut trusted = Trusted::read(address, net.trust)?;
-    let (socket, calls) = match connect(address, net, &at_port(others, address.port)) {
-        Ok(connected) => connected,
-        Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
+    let wanted = Wanted {
+        address: address.clone(),
+        others: at_port(others, address.port),
+        streams: (!net.tunnel).then(|| (net.streams(), net.is_sparing())),
     };
     let keys = trusted.keys.clone();
-    let mut channel = match control::call(&socket, &own, move |key| keys.contains(&key), REACH) {
-        Ok(channel) => channel,
-        Err(NoControl::OtherKey(key)) => return Err(trusted.refused(key)),
-        Err(NoControl::Net(error)) => {
+    let opened = patiently(Duration::MAX, move || wanted.open(&own, keys));
+    let (mut channel, calls) = match opened.ok_or_else(|| cut_short(&trusted.place))? {
+        Ok(Ok(opened)) => opened,
+        Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
+        Ok(Err(NoControl::OtherKey(key))) => return Err(trusted.refused(key)),
+        Ok(Err(NoControl::Net(error))) => {
             let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.place));
             return Ok(Err(failure));
         }
@@ -94,26 +97,44 @@ pub struct Data {
     pub key: Vec<u8>,
 }
 
-/// Any of the addresses of the host; and connections for data to it, if there are to be some, and how many go from the source to the
-/// sink. They are made while the control channel is opened, and so cost no round trip.
-fn connect(
-    address: &Address,
-    net: &NetArgs,
-    others: &[SocketAddr],
-) -> io::Result<(TcpStream, Option<(Calls, u16)>)> {
-    let mut why = io::Error::from(io::ErrorKind::NotFound);
-    for at in (address.host.as_str(), address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&at, REACH) {
-            Ok(socket) if net.tunnel => return Ok((socket, None)),
-            Ok(socket) => {
-                let most = net.streams();
-                let streams = if net.is_sparing() { enough_on(&socket, most.into()) as u16 } else { most };
-                return Ok((socket, Some((Calls::begin(at, others, lanes(streams), REACH), streams))));
-            }
-            Err(error) => why = error,
-        }
+/// What is to be reached.
+struct Wanted {
+    address: Address,
+    /// Further ones of the host, for data.
+    others: Vec<SocketAddr>,
+    /// How many connections for data go from the source to the sink, and whether fewer will do; none if there are to be none.
+    streams: Option<(u16, bool)>,
+}
+
+/// Connections for data, and how many of them go from the source to the sink; none if there are to be none.
+type Begun = Option<(Calls, u16)>;
+
+impl Wanted {
+    /// The control channel, to whoever has one of the keys, and what was begun beside it.
+    fn open(&self, own: &Keys, keys: Vec<PublicKey>) -> io::Result<Result<(Control, Begun), NoControl>> {
+        let (socket, begun) = self.connect()?;
+        let channel = control::call(&socket, own, move |key| keys.contains(&key), REACH);
+        Ok(channel.map(|channel| (channel, begun)))
     }
-    Err(why)
+
+    /// Any of the addresses of the host. Connections for data are made while the control channel is opened, and so cost no round trip.
+    fn connect(&self) -> io::Result<(TcpStream, Begun)> {
+        let Self { address, others, streams } = self;
+        let mut why = io::Error::from(io::ErrorKind::NotFound);
+        for at in (address.host.as_str(), address.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&at, REACH) {
+                Ok(socket) => {
+                    let begun = streams.map(|(most, is_sparing)| {
+                        let streams = if is_sparing { enough_on(&socket, most.into()) as u16 } else { most };
+                        (Calls::begin(at, others, lanes(streams), REACH), streams)
+                    });
+                    return Ok((socket, begun));
+                }
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
 }
 
 fn unreachable(place: &str, error: &io::Error) -> Failure {

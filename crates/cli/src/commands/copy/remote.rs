@@ -4,6 +4,7 @@ use super::again::{wait, Again, Watched};
 use super::channel::{directed, Choice, Ours};
 use super::ends::Host;
 use super::far::{From, Reached, To, Via, Way};
+use super::first::cut_short;
 use super::how;
 use super::order::Order;
 use super::peer::{Answer, Ask, Call};
@@ -88,8 +89,18 @@ impl Remote<'_> {
         }
     }
 
-    /// Tries once.
+    /// Tries once. Of what was interrupted before it began just that is told, whatever else came of it.
     fn attempt(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
+        match self.begin(show, way) {
+            Err(_) | Ok(Tried::Unreachable(_)) if interrupted() => {
+                Ok(Tried::Unreachable(cut_short(&self.host.shown())))
+            }
+            tried => tried,
+        }
+    }
+
+    /// Reaches the other side, and moves all if that is ready.
+    fn begin(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
         if !self.is_source {
             let far = match self.start(show, way, Ask::Source(self.order.clone()))? {
                 Ok(far) => far,
