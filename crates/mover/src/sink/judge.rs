@@ -65,6 +65,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             match entry.object {
                 Object::HardLink(_) => {
+                    self.leave_none(&entry.name);
                     self.finish.tell(&entry.name, self.options.delete);
                     self.finish.links.push(entry);
                 }
@@ -120,12 +121,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
             self.talk.totals.unchanged += 1;
+            self.leave_none(&name);
             return self.note_found(&name, found.as_ref());
         }
         let errand =
             |action| Errand { name: name.clone(), number: Some(number), action: Some(action), bytes: 0 };
         let at = FilePath::new(0, name.as_bytes());
         if same {
+            self.leave_none(&name);
             self.note_found(&name, found.as_ref());
             return todo.adorn.push((at, attributes, errand(Action::Adorned)));
         }
@@ -135,9 +138,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.file(number, name, inode, content, attributes, todo);
             }
             kind => match object(kind, self.options.devices) {
-                Ok(object) => todo.make.push((Making { at, object, attributes }, errand(Action::Made))),
+                Ok(object) => {
+                    self.leave_none(&name);
+                    todo.make.push((Making { at, object, attributes }, errand(Action::Made)));
+                }
                 Err(fault) => self.fail(number, &name, &fault),
             },
+        }
+    }
+
+    /// What has this name is not written: nothing is left of an earlier try.
+    fn leave_none(&mut self, name: &Name) {
+        if !self.options.rehearse {
+            self.notes.leave_none(name);
         }
     }
 
@@ -230,14 +243,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Leaves out what the journal says is there; tells whether anything is.
-    fn resume(&self, file: &mut Incoming) -> bool {
+    fn resume(&mut self, file: &mut Incoming) -> bool {
         let Some(key) = file.key else { return false };
         let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
             None | Some(Left::Nothing) => return false,
             Some(Left::Verify) => ExtentSet::default(),
             Some(Left::Data(left)) => left,
         };
-        if left == file.left || left.intervals() > MAX_EXTENTS {
+        if left == file.left {
+            return false;
+        }
+        if left.intervals() > MAX_EXTENTS {
+            // The source cannot be told what to send, and sends all.
+            self.notes.void(key);
             return false;
         }
         file.left = left;

@@ -8,7 +8,7 @@ use crate::entry::{Content, FileNumber, Inode};
 use crate::extent::Extent;
 use crate::journal::{Journal, Left, Replay};
 use crate::name::Name;
-use crate::ours::JOURNAL;
+use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
 use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket};
 use std::collections::BTreeSet;
@@ -38,6 +38,8 @@ pub(super) struct Notes {
     offset: u64,
     /// Whether there is a file on disk.
     on_disk: bool,
+    /// Whether partial files of a transfer before this one may be there.
+    continues: bool,
     /// Files that were written to since the last note.
     touched: BTreeSet<FilePath>,
     /// Bytes written to them.
@@ -71,6 +73,7 @@ impl Notes {
             anew: None,
             offset: 0,
             on_disk: false,
+            continues: false,
             touched: BTreeSet::new(),
             bytes: 0,
             urgent: false,
@@ -97,6 +100,7 @@ impl Notes {
         // The partial files of that transfer get written over, whether or not what was noted holds.
         if let (Some(id), Some(_)) = (id, &journal) {
             self.transfer.0[EPOCH..].copy_from_slice(&id.0[EPOCH..]);
+            self.continues = true;
         }
         let holds = |id: TransferId| id.0[..EPOCH] == FOR_EVER || id.0[..EPOCH] == self.transfer.0[..EPOCH];
         let held = journal.filter(|_| id.is_some_and(holds));
@@ -167,6 +171,14 @@ impl Notes {
     pub fn forget(&mut self, key: Option<FileNumber>, at: FilePath) {
         self.finished(key, &at);
         self.unwanted.push(at);
+    }
+
+    /// What has this name is not written now. It may have been begun before, when it was another kind of object, or the scan met
+    /// names of one file in another order.
+    pub fn leave_none(&mut self, name: &Name) {
+        if self.continues {
+            self.unwanted.push(FilePath::new(0, partial(self.transfer(), name)));
+        }
     }
 
     /// Whether anything is under way.

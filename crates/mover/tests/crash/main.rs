@@ -8,7 +8,7 @@ mod world;
 
 use numaio_mover::packing::Compress;
 use numaio_mover::sink::Sync;
-use numaio_sim::mover::{Chance, Disk};
+use numaio_sim::mover::{Chance, Disk, Kind, Object};
 use world::{Crash, Ended, Wish, World};
 
 /// Runs of the property for some seeds.
@@ -106,6 +106,25 @@ fn what_was_noted_is_not_sent_again() {
         std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20,
         "{resumed} bytes were taken up again"
     );
+}
+
+#[test]
+fn nothing_is_left_of_a_file_that_became_something_else() {
+    let mut left = 0;
+    seeds(12, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::one_large(&mut chance, 9 << 20);
+        let mut world = World::new(source, Disk::default(), seed);
+        let cut = world.run(&Wish::plain(), Some((20 + chance.below(20), Crash::Kill)));
+        let is_partial = |name: &Vec<u8>| name.starts_with(b".numaio-part-");
+        left += usize::from(cut.crashed && world.sink.tree().keys().any(is_partial));
+        let link = Object::Special(Kind::Symlink(b"elsewhere".as_slice().into()));
+        world.source.put(b"large", trees::inode(&mut chance, link));
+        let ended = world.run(&Wish::plain(), None);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &Wish::plain(), false, seed);
+    });
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || left > 6, "{left}");
 }
 
 #[test]
