@@ -16,8 +16,8 @@ use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
-/// The side with the files.
-pub fn source_side() -> Source<Vec<u8>> {
+/// The side with the files, which may send them unasked.
+pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
@@ -32,20 +32,21 @@ pub fn source_side() -> Source<Vec<u8>> {
         by_address: true,
         limit: None,
         compress: Compress::Zstd,
+        unasked,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")
 }
 
-/// The side where they go.
-pub fn sink_side() -> Sink<Vec<u8>> {
+/// The side where they go, which may take them unasked, and else compares hashes.
+pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep { modes: true, users: true, groups: true, xattrs: true },
         umask: 0o022,
         devices: true,
         update: false,
         ignore_times: false,
-        checksum: true,
+        checksum: !unasked,
         manifest: true,
         accounts: None,
         sizes: 0..=u64::MAX,
@@ -58,6 +59,7 @@ pub fn sink_side() -> Sink<Vec<u8>> {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: true,
+        unasked,
         transfer: TRANSFER,
     })
 }
@@ -102,7 +104,7 @@ pub fn source_disk() -> Disk {
 
 /// What both sides say in a transfer that goes well, as inputs of the targets `sink` and `source`, and of `stream`.
 pub fn conversation() -> [Vec<u8>; 3] {
-    let (mut source, mut sink) = (source_side(), sink_side());
+    let (mut source, mut sink) = (source_side(false), sink_side(false));
     let (mut from, mut to) = (source_disk(), sink_disk());
     let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
     while sink.ended().is_none() || source.ended().is_none() {

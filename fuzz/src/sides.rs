@@ -35,12 +35,14 @@ pub fn input_of(packets: &[Packet<Vec<u8>>]) -> Vec<u8> {
 
 /// A sink that hears anything.
 pub fn sink(input: &[u8]) {
-    converse(sink_side(), sink_disk(), packets(input));
+    [false, true].into_iter().for_each(|unasked| converse(sink_side(unasked), sink_disk(), packets(input)));
 }
 
 /// A source that hears anything.
 pub fn source(input: &[u8]) {
-    converse(source_side(), source_disk(), packets(input));
+    [false, true]
+        .into_iter()
+        .for_each(|unasked| converse(source_side(unasked), source_disk(), packets(input)));
 }
 
 /// Runs a side until it ends, or nothing more happens; then the link is closed, upon which it must end.

@@ -45,6 +45,7 @@ fn options() -> SinkOptions {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: false,
+        unasked: false,
         transfer: TransferId([1; 16]),
     }
 }

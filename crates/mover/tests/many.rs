@@ -157,6 +157,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         by_address: true,
         limit: None,
         compress: Compress::None,
+        unasked: false,
         transfer: TRANSFER,
     };
     let sink = SinkOptions {
@@ -178,6 +179,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: false,
+        unasked: false,
         transfer: TRANSFER,
     };
     (Source::new(source).expect("a policy"), Sink::new(sink))

@@ -30,6 +30,7 @@ fn source(by_address: bool) -> Source<Vec<u8>> {
         by_address,
         limit: None,
         compress: Compress::None,
+        unasked: false,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")
@@ -55,6 +56,7 @@ fn sink() -> Sink<Vec<u8>> {
         sync: Sync::None,
         hash: HashKind::None,
         packed: false,
+        unasked: false,
         transfer: TRANSFER,
     })
 }

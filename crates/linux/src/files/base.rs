@@ -3,7 +3,7 @@
 use super::beneath::walk;
 use super::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, CWD};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -67,6 +67,22 @@ impl Base {
     /// Whether there is something else than a directory; a link is one of these.
     pub fn is_single(&self, path: &Path) -> bool {
         self.kind(path).is_ok_and(|kind| kind != FileType::Directory)
+    }
+
+    /// Whether a path is that of a directory, or of a link to one, in which nothing is; a new file system may have its `lost+found`.
+    /// One that we may not list is none of these.
+    pub fn is_empty(&self, path: &Path) -> bool {
+        let list = || -> io::Result<bool> {
+            let found = self.find(path, OFlags::DIRECTORY)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            for entry in Dir::new(rustix::fs::openat(&found, ".", flags, Mode::empty())?)? {
+                if !matches!(entry?.file_name().to_bytes(), b"." | b".." | b"lost+found") {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        list().unwrap_or(false)
     }
 
     fn kind(&self, path: &Path) -> io::Result<FileType> {
@@ -193,6 +209,10 @@ mod tests {
         assert!(base.make_directory(Path::new("a/new/")).is_ok() && root.join("a/new").is_dir());
         assert!(std::fs::read_dir(&outside).expect("a directory").next().is_none());
         let (link, out) = (Path::new("absolute"), Path::new("absolute/."));
+        assert!(base.is_empty(Path::new("a/new")) && base.is_empty(Path::new("a/../a/b")));
+        std::fs::create_dir(root.join("a/new/lost+found")).expect("a directory");
+        assert!(base.is_empty(Path::new("a/new")) && !base.is_empty(Path::new("a")));
+        assert!(!base.is_empty(Path::new("none")) && !base.is_empty(Path::new("absolute")));
         assert!(base.is_single(link) && base.is_there(link) && !base.is_there(out));
         assert!(!base.is_there(Path::new("../outside")) && !base.is_single(Path::new("a")));
         assert_eq!(base.on_host(Path::new("a")), root.join("a"));

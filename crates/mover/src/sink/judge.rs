@@ -253,8 +253,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if left == file.left {
             return false;
         }
-        if left.intervals() > MAX_EXTENTS {
-            // The source cannot be told what to send, and sends all.
+        if self.options.unasked || left.intervals() > MAX_EXTENTS {
+            // The source sends all, or cannot be told what to send.
             self.notes.void(key);
             return false;
         }

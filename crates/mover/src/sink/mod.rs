@@ -1,6 +1,7 @@
 //! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
 
 mod arrive;
+mod early;
 mod errands;
 mod finish;
 mod fresh;
@@ -15,9 +16,10 @@ use crate::extent::ExtentSet;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
-use crate::ours::JOURNAL;
+pub use crate::ours::JOURNAL;
 use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::wire::{About, Did, End, Frame, Problem, Reason, Side, TransferId, WireError};
+use early::Early;
 use errands::Errands;
 use finish::Finish;
 use fresh::Fresh;
@@ -101,6 +103,8 @@ pub struct SinkOptions {
     pub hash: HashKind,
     /// Whether packed data is taken.
     pub packed: bool,
+    /// Whether data of files is taken that the source was not asked for yet. Then nothing is continued, and no hash asked for.
+    pub unasked: bool,
     /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
     /// synced is there: until the machine is started anew.
     pub transfer: TransferId,
@@ -155,6 +159,7 @@ pub struct Sink<B> {
     making: Option<Ticket>,
     preparing: BTreeMap<Ticket, judge::Prepared>,
     incoming: HashMap<u64, Incoming>,
+    early: Early<B>,
     writes: BTreeMap<Ticket, Vec<arrive::Written>>,
     errands: Errands,
     hashes: Hashes,
@@ -184,6 +189,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             making: None,
             preparing: BTreeMap::new(),
             incoming: HashMap::new(),
+            early: Early::new(),
             writes: BTreeMap::new(),
             errands: Errands::default(),
             hashes: Hashes::default(),
@@ -213,9 +219,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn frame(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
-        if self.source_end.is_some() {
+        if self.source_end.is_some() || self.has_early_end() {
             return Err(WireError::AfterEnd);
         }
+        match self.options.unasked {
+            true => self.take_or_wait(frame, data),
+            false => self.take(frame, data),
+        }
+    }
+
+    fn take(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
         match frame {
             Frame::Batch(batch) => {
                 let (first, entries) = batch.into_parts();
@@ -350,7 +363,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     let all =
                         fresh.map(|fresh| if fresh { Ok(None) } else { found.next().unwrap_or(Ok(None)) });
                     work.found = Some(all.collect());
-                    if self.options.checksum {
+                    if self.options.checksum && !self.options.unasked {
                         self.compare(ticket);
                     }
                 }
@@ -411,6 +424,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn end_if_stopped(&mut self) {
         self.hashes.stop();
+        self.early.clear();
         if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
             return;
         }
@@ -459,6 +473,9 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
                 self.end_if_stopped();
             } else if self.opening.is_none() {
                 self.work_on();
+                if let Err(error) = self.take_early() {
+                    self.give_up(Reason::Protocol, &error.to_string());
+                }
                 self.sum_on();
                 self.note_on();
                 self.finish_on();

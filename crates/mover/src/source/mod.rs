@@ -83,6 +83,8 @@ pub struct SourceOptions {
     pub limit: Option<u64>,
     /// Whether data is packed for its way. The sink must take packed data, unless it is [`Compress::None`].
     pub compress: Compress,
+    /// Whether files are sent as soon as the sink was told of them: it has next to nothing of them, and takes them.
+    pub unasked: bool,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -96,13 +98,26 @@ struct File {
     name: Name,
     identity: Identity,
     content: Content,
-    /// Bytes that are to be sent; none before the sink answered.
+    /// Bytes that are to be sent; none before that is known.
     wanted: Option<u64>,
     sent: u64,
     /// Whether the sink asked for its hash.
     summed: bool,
     /// What is known of packing it, if it has many blocks.
     tried: Tried,
+}
+
+impl File {
+    /// To send all of it, or some of it, in whole blocks.
+    fn job(&self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Job {
+        let size = self.content.size();
+        let mut blocks = ExtentSet::default();
+        match extents {
+            None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
+            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+        }
+        Job::rest(number, self.identity.inode, &blocks)
+    }
 }
 
 /// The source of a transfer.
@@ -250,7 +265,10 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(_) => self.talk.send_bytes(frames),
             Err(error) => self.give_up(Reason::Other, &error.to_string()),
         }
-        self.in_batch = 0;
+        let told = self.next.get() - std::mem::take(&mut self.in_batch) as u64..self.next.get();
+        if self.options.unasked {
+            told.for_each(|number| self.begin_unasked(number));
+        }
     }
 
     fn want(&mut self, want: Want) -> Result<(), WireError> {
@@ -263,7 +281,9 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         for number in want.first.get()..last {
             match &want.what {
-                Needed::Nothing => drop(self.files.remove(&number)),
+                Needed::Nothing => self.leave(number),
+                // It was begun when the sink was told of it.
+                Needed::All if self.options.unasked => {}
                 Needed::All => self.begin(number, None)?,
                 Needed::Some(extents) => self.begin(number, Some(extents))?,
                 Needed::Sum => self.sum(number)?,
@@ -291,28 +311,44 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
+    /// Nothing of a file is needed.
+    fn leave(&mut self, number: u64) {
+        if let Some(file) = self.files.remove(&number) {
+            self.talk.totals.size -= file.wanted.map_or(0, |wanted| wanted - file.sent);
+        }
+    }
+
     /// Begins to send a file.
     fn begin(&mut self, number: u64, extents: Option<&Vec<Extent>>) -> Result<(), WireError> {
-        let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
+        let file = self.files.get(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::Value("an answer about no file"))?;
-        let size = file.content.size();
-        let mut blocks = ExtentSet::default();
-        match extents {
-            None => in_blocks(file.content.extents(), size).for_each(|block| blocks.insert(block)),
-            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+        let job = file.job(FileNumber::new(number)?, extents);
+        match self.send_file(number, job) {
+            true => Ok(()),
+            false => Err(WireError::Value("an answer that wants no byte")),
         }
-        let number = FileNumber::new(number)?;
-        let job = Job::rest(number, file.identity.inode, &blocks);
-        if job.bytes() == 0 {
-            return Err(WireError::Value("an answer that wants no byte"));
+    }
+
+    /// The same of one that the sink was just told of. One without data needs no more than that.
+    fn begin_unasked(&mut self, number: u64) {
+        let job = self.files.get(&number).zip(FileNumber::new(number).ok());
+        let job = job.map(|(file, number)| file.job(number, None));
+        if job.is_some_and(|job| !self.send_file(number, job)) {
+            self.files.remove(&number);
         }
-        file.wanted = Some(job.bytes());
-        self.talk.totals.size += job.bytes();
+    }
+
+    /// Has a file read and sent; false if there is no byte of it.
+    fn send_file(&mut self, number: u64, job: Job) -> bool {
+        let bytes = job.bytes();
+        let Some(file) = self.files.get_mut(&number).filter(|_| bytes > 0) else { return false };
+        file.wanted = Some(bytes);
+        self.talk.totals.size += bytes;
         match self.options.by_address && self.placing.pays() {
             true => self.placing.push(job),
             false => self.reading.push(&mut self.cutter, job),
         }
-        Ok(())
+        true
     }
 
     /// A file cannot be read as it should be: the others go on.
@@ -387,15 +423,20 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Sends the entries that wait, unless more come soon and the sink has enough to do.
     fn tell_on(&mut self) {
-        let starving = self.reading.is_idle() && self.unanswered() == self.in_batch as u64;
+        let has_asked = self.options.unasked || self.unanswered() == self.in_batch as u64;
+        let starving = self.reading.is_idle() && has_asked;
         if self.in_batch > 0 && (self.in_batch >= BATCH || starving || self.scan.is_over()) {
             self.send_batch();
         }
     }
 
     fn end_if_done(&mut self) {
-        let over = self.scan.is_over() && self.unanswered() == 0 && self.files.is_empty();
-        if over && self.reading.is_idle() && !self.said_end && self.talk.heard_hello {
+        let is_told = match self.options.unasked {
+            true => self.in_batch == 0,
+            false => self.unanswered() == 0 && self.talk.heard_hello,
+        };
+        let over = self.scan.is_over() && is_told && self.files.is_empty();
+        if over && self.reading.is_idle() && !self.said_end {
             self.said_end = true;
             let totals = &self.talk.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);

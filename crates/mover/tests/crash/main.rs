@@ -134,7 +134,7 @@ fn a_full_disk_is_told_and_hurts_no_other_file() {
         let source = trees::source(&mut chance, 0);
         let mut world = World::new(source, Disk::default(), seed);
         world.sink.room = chance.below(4 << 20);
-        let wish = Wish::plain();
+        let wish = Wish { unasked: seed.is_multiple_of(2), ..Wish::plain() };
         let ended = world.run(&wish, None);
         assert!(ended.done, "seed {seed}: the others go on: {ended:?}");
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
@@ -154,7 +154,8 @@ fn a_file_that_changes_while_it_is_moved_is_told() {
         let source = trees::one_large(&mut chance, 9 << 20);
         let mut world = World::new(source, Disk::default(), seed);
         world.change_at = Some(1 + chance.below(40));
-        let ended = world.run(&Wish::plain(), None);
+        let wish = Wish { unasked: seed.is_multiple_of(2), ..Wish::plain() };
+        let ended = world.run(&wish, None);
         assert!(ended.done, "seed {seed}");
         let there = world.sink.tree().contains_key(&b"large"[..]);
         let changed = ended.failures.iter().any(|failure| failure.contains("Changed"));
@@ -200,6 +201,19 @@ fn many_files_need_two_round_trips_and_little_memory() {
 }
 
 #[test]
+fn who_sends_unasked_waits_for_no_answer() {
+    seeds(40, |seed| {
+        let mut chance = Chance::new(seed);
+        let source = trees::source(&mut chance, u64::from(seed.is_multiple_of(4)));
+        let mut world = World::new(source, Disk::default(), seed);
+        let wish = Wish { unasked: true, in_place: seed.is_multiple_of(3), ..Wish::plain() };
+        let ended = world.run_deaf(&wish);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+    });
+}
+
+#[test]
 fn packed_data_is_less_and_arrives() {
     let size = 20 << 20;
     for (compress, least, most) in
@@ -231,7 +245,7 @@ fn packed_data_that_is_none_fails_its_files_alone() {
         let source = trees::source(&mut chance, 1);
         let mut world = World::new(source, Disk::default(), seed);
         world.spoils = true;
-        let wish = Wish { compress: Compress::Zstd, ..Wish::plain() };
+        let wish = Wish { compress: Compress::Zstd, unasked: seed.is_multiple_of(2), ..Wish::plain() };
         let ended = world.run(&wish, None);
         assert!(ended.done, "seed {seed}: the transfer goes on: {ended:?}");
         let told = ended.failures.iter().any(|failure| failure.contains("cannot be unpacked"));

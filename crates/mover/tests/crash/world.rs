@@ -44,6 +44,7 @@ pub struct Wish {
     pub by_address: bool,
     pub tell: bool,
     pub compress: Compress,
+    pub unasked: bool,
 }
 
 impl Wish {
@@ -59,6 +60,7 @@ impl Wish {
             by_address: false,
             tell: false,
             compress: Compress::None,
+            unasked: false,
         }
     }
 
@@ -75,6 +77,7 @@ impl Wish {
             by_address: chance.once_in(2),
             tell: chance.once_in(2),
             compress: [Compress::None, Compress::Auto, Compress::Zstd][chance.below(3) as usize],
+            unasked: !checksum && chance.once_in(2),
         }
     }
 }
@@ -187,6 +190,7 @@ impl World {
             by_address: wish.by_address,
             limit: None,
             compress: wish.compress,
+            unasked: wish.unasked,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
@@ -208,6 +212,7 @@ impl World {
             sync: wish.sync,
             hash: wish.hash,
             packed: wish.compress != Compress::None && !self.takes_plain,
+            unasked: wish.unasked,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");
@@ -278,6 +283,35 @@ impl World {
             assert_eq!(count(&source.core), count(&sink.core), "seed {}: both count alike", self.seed);
         }
         Ended { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
+    }
+
+    /// Runs a transfer whose source hears nothing, and whose sink hears all before it can do anything.
+    pub fn run_deaf(&mut self, wish: &Wish) -> Ended {
+        let (mut source, mut sink) = self.sides(wish);
+        let mut said = source.poll(Duration::ZERO);
+        while let Some((ticket, operation)) = source.pending.pop() {
+            source.core.handle(Event::Done(ticket, self.source.run(operation)));
+            said.extend(source.poll(Duration::ZERO));
+        }
+        let packets = said.len() as u64;
+        said.into_iter().for_each(|packet| sink.core.handle(Event::Received(packet)));
+        drop(sink.poll(Duration::ZERO));
+        while !sink.pending.is_empty() {
+            let (ticket, operation) =
+                sink.pending.swap_remove(self.chance.below(sink.pending.len() as u64) as usize);
+            sink.core.handle(Event::Done(ticket, self.sink.run(operation)));
+            drop(sink.poll(Duration::ZERO));
+        }
+        let failures = sink.core.reports().iter().filter_map(failure).collect();
+        let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
+        Ended {
+            done,
+            crashed: false,
+            failures,
+            manifest: BTreeMap::new(),
+            totals: sink.core.totals(),
+            packets,
+        }
     }
 
     fn crash(&mut self, kind: Crash, mut pending: Vec<(Ticket, Operation<Vec<u8>>)>) {

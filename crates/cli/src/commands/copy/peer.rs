@@ -72,6 +72,9 @@ pub enum Answer {
         /// Whether it can pack and unpack data; an older one does not say so.
         #[serde(default)]
         packs: bool,
+        /// Whether it is a sink that takes data before it says what it needs; an older one does not say so.
+        #[serde(default)]
+        unasked: bool,
     },
     /// It is not, and why.
     Refused(String),
@@ -152,17 +155,22 @@ pub fn attend(ends: Ends, service: Option<&Service>) -> Result<Ended, Failure> {
     let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
-    let call = streams.told(call)?;
+    let mut call = streams.told(call)?;
+    if let Ask::Sink(order, _) = &mut call.ask {
+        order.look_there();
+    }
     match &call.ask {
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let way = Way::agree(call.offer.as_ref(), street, order.is_one_file(), streams)?;
+            let ready = Ready { one_file: order.is_one_file(), unasked: false };
+            let way = Way::agree(call.offer.as_ref(), street, ready, streams)?;
             through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             let (site, options) = streams.told(order.sink(*one_file))?;
-            let way = Way::agree(call.offer.as_ref(), street, *one_file, streams)?;
+            let ready = Ready { one_file: *one_file, unasked: order.unasked };
+            let way = Way::agree(call.offer.as_ref(), street, ready, streams)?;
             through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
@@ -204,6 +212,12 @@ impl Streams {
     }
 }
 
+/// What an [`Answer`] tells of files.
+struct Ready {
+    one_file: bool,
+    unasked: bool,
+}
+
 /// How data gets to the other side.
 enum Way {
     Streams(Streams),
@@ -215,7 +229,7 @@ impl Way {
     fn agree(
         offer: Option<&Offer>,
         street: Option<&Street>,
-        one_file: bool,
+        Ready { one_file, unasked }: Ready,
         mut streams: Streams,
     ) -> Result<Self, Failure> {
         let (door, opened) = match offer.map(|offer| open(offer, street)) {
@@ -223,7 +237,7 @@ impl Way {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.answer(&Answer::Ready { one_file, door: opened, packs: true })?;
+        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, unasked })?;
         if offer.is_none() {
             return Ok(Self::Streams(streams));
         }

@@ -55,6 +55,8 @@ struct Far {
     one_file: bool,
     /// Whether it can pack and unpack data.
     packs: bool,
+    /// Whether it is a sink that takes data before it says what it needs.
+    unasked: bool,
 }
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
@@ -102,11 +104,13 @@ impl Remote<'_> {
     /// Reaches the other side, and moves all if that is ready.
     fn begin(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
         if !self.is_source {
-            let far = match self.start(show, way, Ask::Source(self.order.clone()))? {
+            let mut order = self.order.clone();
+            order.look_there();
+            let far = match self.start(show, way, Ask::Source(order.clone()))? {
                 Ok(far) => far,
                 Err(failure) => return Ok(Tried::Unreachable(failure)),
             };
-            let (site, options) = self.order.sink(far.one_file)?;
+            let (site, options) = order.sink(far.one_file)?;
             return self.through(show, Sink::new(options), site, far);
         }
         let (site, mut options) = self.order.source()?;
@@ -117,6 +121,7 @@ impl Remote<'_> {
         if !far.packs {
             options.compress = Compress::None;
         }
+        options.unasked = far.unasked;
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
@@ -170,8 +175,8 @@ impl Remote<'_> {
             Ok(streams) => streams,
             Err(failure) => return Ok(Err(failure)),
         };
-        let (one_file, door, packs) = match reached.answer() {
-            Some(Answer::Ready { one_file, door, packs }) => (one_file, door, packs),
+        let (one_file, door, packs, unasked) = match reached.answer() {
+            Some(Answer::Ready { one_file, door, packs, unasked }) => (one_file, door, packs, unasked),
             Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
             None => return Ok(Err(reached.silent(&host))),
         };
@@ -186,7 +191,7 @@ impl Remote<'_> {
         if !packs && self.order.compress != how::Compress::None {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
-        Ok(Ok(Far { via, link, one_file, packs }))
+        Ok(Ok(Far { via, link, one_file, packs, unasked }))
     }
 
     /// Says which way data goes, if there was a choice.

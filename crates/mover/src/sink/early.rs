@@ -1,0 +1,59 @@
+//! Data of files that comes before it is decided whether they are needed, where that was agreed on: it waits until they are.
+
+use super::{Sink, MOST};
+use crate::entry::FileNumber;
+use crate::wire::{About, Frame, Problem, WireError};
+use std::collections::VecDeque;
+
+/// Frames that wait, with their data.
+pub(super) type Early<B> = VecDeque<(Frame, Option<B>)>;
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Takes what is about files that the source was not asked for, or lets it wait; all that is about one file comes in its order.
+    pub(super) fn take_or_wait(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
+        let overtakes = matches!(frame, Frame::Batch(_)) || self.early.is_empty();
+        if overtakes && self.is_due(&frame) {
+            return self.take(frame, data);
+        }
+        // Data is bounded by its buffers, and problems and ends of files by their number.
+        if self.early.len() > MOST {
+            return Err(WireError::Value("a flood of what nobody asked for"));
+        }
+        self.early.push_back((frame, data));
+        Ok(())
+    }
+
+    /// Takes what waited and need not any more.
+    pub(super) fn take_early(&mut self) -> Result<(), WireError> {
+        for _ in 0..self.early.len() {
+            let Some((frame, data)) = self.early.pop_front() else { break };
+            match self.is_due(&frame) {
+                true => self.take(frame, data)?,
+                false => self.early.push_back((frame, data)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing comes after what waits.
+    pub(super) fn has_early_end(&self) -> bool {
+        self.early.back().is_some_and(|(frame, _)| matches!(frame, Frame::End(_)))
+    }
+
+    fn is_due(&self, frame: &Frame) -> bool {
+        match frame {
+            Frame::Chunk(chunk) => chunk.parts().iter().all(|part| self.is_answered(part.file)),
+            Frame::Done(done) => self.is_answered(done.file),
+            Frame::Problem(Problem { about: About::File(file, _), .. }) => self.is_answered(*file),
+            Frame::End(_) => self.early.is_empty() && self.has_answered_all(),
+            _ => true,
+        }
+    }
+
+    /// Whether the source was told what is needed of a file. One that nobody knows needs not be waited for.
+    fn is_answered(&self, file: FileNumber) -> bool {
+        let file = file.get();
+        let known = file < self.next;
+        !known || self.is_decided(file) && self.incoming.get(&file).is_none_or(|file| file.answered)
+    }
+}
