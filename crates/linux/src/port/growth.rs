@@ -2,8 +2,11 @@
 //!
 //! File systems on other machines, and disks that are far away, take long for each call and many calls at once. A thread that waits
 //! for them costs no CPU time, so there may be more threads than CPUs: they become more while work waits for a thread, and threads
-//! for the storage.
+//! for the storage. A thread that waits for a CPU does not wait for storage: more of them would only wait for CPUs, too.
 
+use super::own::cpu_time;
+use rustix::time::ClockId;
+use std::fs::{self, DirEntry};
 use std::time::{Duration, Instant};
 
 /// How long threads are watched before there are more of them.
@@ -15,7 +18,7 @@ pub(super) struct Growth {
     /// How many threads there may be.
     most: usize,
     since: Instant,
-    /// CPU time of this process until then.
+    /// What [`busy`] told then.
     busy: Duration,
     /// Whether work waited then.
     was_behind: bool,
@@ -32,8 +35,8 @@ impl Growth {
         threads < self.most && now.saturating_duration_since(self.since) >= LOOK_EACH
     }
 
-    /// Whether there should be twice as many threads, by the CPU time of this process until now and whether work waits for a
-    /// thread. CPU time of its other threads counts, too: it makes this rather too careful.
+    /// Whether there should be twice as many threads, by what [`busy`] tells and whether work waits for a thread. Time of other threads
+    /// than those that wait for storage counts, too: it makes this rather too careful.
     pub fn look(&mut self, threads: usize, now: Instant, busy: Duration, is_behind: bool) -> bool {
         let passed = now.saturating_duration_since(self.since) * threads as u32;
         let worked = busy.saturating_sub(self.busy);
@@ -41,6 +44,18 @@ impl Growth {
         (self.since, self.busy) = (now, busy);
         was_behind && is_behind && worked < passed / 4 && 2 * threads <= self.most
     }
+}
+
+/// For how long threads of this process had work for a CPU until now, whether they got one or waited for it: the first two numbers of
+/// `schedstat` in nanoseconds (Documentation/scheduler/sched-stats.rst). Where the kernel does not tell, CPU time alone.
+pub(super) fn busy() -> Duration {
+    let of = |task: DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut times = text.split_ascii_whitespace().map_while(|time| time.parse::<u64>().ok());
+        Some(times.next()? + times.next()?)
+    };
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    Duration::from_nanos(tasks.filter_map(of).sum()).max(cpu_time(ClockId::ProcessCPUTime))
 }
 
 #[cfg(test)]
@@ -67,6 +82,22 @@ mod tests {
         assert_eq!(grown(0.05, true), 16);
         assert_eq!(grown(0.5, true), 4, "they work");
         assert_eq!(grown(0.05, false), 4, "there is not always something to do");
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_is_busy() {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let (before, began) = (busy(), Instant::now());
+        let spin = || while began.elapsed() < Duration::from_millis(300) {};
+        let lasting = std::thread::scope(|scope| {
+            // A thread that ends takes what is known of it away.
+            (0..4 * cpus).for_each(|_| drop(scope.spawn(spin)));
+            std::thread::sleep(Duration::from_millis(200));
+            busy().saturating_sub(before)
+        });
+        let told = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
+        // With a CPU for each fourth of them CPU time alone is a fourth of this.
+        assert!(!told || lasting > Duration::from_millis(100) * 3 * cpus as u32, "{lasting:?}");
     }
 
     #[test]

@@ -18,13 +18,11 @@ pub use work::{Load, Share};
 
 use crate::affinity::Mask;
 use crate::files::Roots;
-use growth::Growth;
+use growth::{busy, Growth};
 use lanes::LanesLink;
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
-use own::cpu_time;
-use rustix::time::ClockId;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
@@ -125,7 +123,7 @@ impl FilePort {
             rings: setting.rings,
             done,
             workers: Vec::new(),
-            growth: Growth::new(setting.most_threads, Instant::now(), cpu_time(ClockId::ProcessCPUTime)),
+            growth: Growth::new(setting.most_threads, Instant::now(), busy()),
         };
         for crew in 0..port.crews.len() {
             (0..port.crews[crew].threads.max(1)).try_for_each(|_| port.hire(crew))?;
@@ -156,8 +154,7 @@ impl FilePort {
         if !self.growth.is_due(threads, now) {
             return;
         }
-        let busy = cpu_time(ClockId::ProcessCPUTime);
-        if !self.growth.look(threads, now, busy, self.work.has_backlog()) {
+        if !self.growth.look(threads, now, busy(), self.work.has_backlog()) {
             return;
         }
         for number in 0..self.crews.len() {
