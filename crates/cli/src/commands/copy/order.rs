@@ -1,5 +1,7 @@
 //! What one side of a transfer is told to do: the same for the side in this process and the one on another host.
 
+mod there;
+
 use super::ends::End;
 use super::filters::{filter, Rule};
 use super::how::{Compress, Fsync, Hash, Io, Placement};
@@ -19,11 +21,11 @@ use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 
-use numaio_mover::sink::{Keep, SinkOptions, Sync, JOURNAL};
+use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Most threads that another user may ask a daemon for.
 const MOST_THREADS: u32 = 64;
@@ -263,15 +265,6 @@ impl Order {
         Ok((site, options))
     }
 
-    /// Looks whether next to nothing of what is moved is at the destination, on this host: then the source sends all at once, and waits
-    /// for no answer before.
-    pub fn look_there(&mut self) {
-        let needs_all = !self.checksum && !self.rehearse && self.sizes == (0, u64::MAX);
-        let from = self.from.iter().filter(|_| self.listed.is_none());
-        let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
-        self.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
-    }
-
     /// The directory that is the root of the sink, and the name that a single file gets in it. No directory if it is
     /// not there, and nothing is to be changed.
     fn destination(&self, one_file: bool) -> Result<(Vec<PathBuf>, Option<Name>), Failure> {
@@ -296,20 +289,6 @@ impl Order {
     }
 }
 
-/// Whether nothing of what is moved is at the destination: it is not there, or has nothing in it, or nothing with one of the names, if
-/// those are all that is moved. What an interrupted transfer left there is gone on with.
-fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
-    let is_there = |name: &[u8]| base.is_there(&to.join(path_of(name)));
-    match base.is_directory(to) {
-        false => !base.is_there(to),
-        true if base.is_empty(to) => true,
-        true => {
-            let mut all = names.iter().map(Name::as_bytes).chain([JOURNAL]);
-            !names.is_empty() && !all.any(is_there)
-        }
-    }
-}
-
 /// Tells one run of this machine from the next one: what was written and not synced is there as long as it is the same.
 fn boot() -> [u8; 8] {
     let id = Root::live().ok().and_then(|root| boot_id(&root)).unwrap_or_default();
@@ -318,29 +297,4 @@ fn boot() -> [u8; 8] {
     // An epoch of zeros is that of durable notes.
     epoch[0] |= 1;
     epoch
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn what_is_moved_is_new_where_nothing_of_it_is() {
-        let dir = std::env::temp_dir().join(format!("numaio-order-{}", std::process::id()));
-        fs::create_dir_all(dir.join("full/old")).expect("directories");
-        fs::create_dir_all(dir.join("empty")).expect("a directory");
-        fs::create_dir_all(dir.join("cut")).expect("a directory");
-        fs::write(dir.join("cut").join(path_of(JOURNAL)), "").expect("a file");
-        let new = |to: &str, names: &[&str]| {
-            let names = names.iter().map(|name| Name::new(name.as_bytes().to_vec()).expect("a name"));
-            is_new(&Base::Host, &dir.join(to), &names.collect::<Vec<_>>())
-        };
-        // Without names it is all that a directory holds.
-        assert!(new("none", &[]) && new("empty", &[]) && !new("full", &[]) && !new("cut", &[]));
-        assert!(new("full", &["a", "b"]) && !new("full", &["a", "old"]));
-        assert!(!new("cut", &["a"]), "an interrupted transfer goes on");
-        assert!(!new("full/old/../../cut/.numaio-journal", &["a"]), "a file gets new content");
-        fs::remove_dir_all(&dir).expect("removed");
-    }
 }

@@ -69,10 +69,10 @@ pub enum Answer {
         one_file: bool,
         /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`Choice`].
         door: Option<Result<Opened, String>>,
-        /// Whether it can pack and unpack data; an older one does not say so.
+        /// Whether it can pack and unpack data; an older one does not say so, nor what follows.
         #[serde(default)]
         packs: bool,
-        /// Whether it is a sink that takes data before it says what it needs; an older one does not say so.
+        /// Whether it is a sink that takes data before it says what it needs.
         #[serde(default)]
         unasked: bool,
     },
@@ -156,21 +156,17 @@ pub fn attend(ends: Ends, service: Option<&Service>) -> Result<Ended, Failure> {
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
     let mut call = streams.told(call)?;
-    if let Ask::Sink(order, _) = &mut call.ask {
-        order.look_there();
-    }
-    match &call.ask {
+    match &mut call.ask {
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let ready = Ready { one_file: order.is_one_file(), unasked: false };
-            let way = Way::agree(call.offer.as_ref(), street, ready, streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, (order.is_one_file(), false), streams)?;
             through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
+            order.look_there();
             let (site, options) = streams.told(order.sink(*one_file))?;
-            let ready = Ready { one_file: *one_file, unasked: order.unasked };
-            let way = Way::agree(call.offer.as_ref(), street, ready, streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, (*one_file, order.unasked), streams)?;
             through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
@@ -212,12 +208,6 @@ impl Streams {
     }
 }
 
-/// What an [`Answer`] tells of files.
-struct Ready {
-    one_file: bool,
-    unasked: bool,
-}
-
 /// How data gets to the other side.
 enum Way {
     Streams(Streams),
@@ -229,7 +219,7 @@ impl Way {
     fn agree(
         offer: Option<&Offer>,
         street: Option<&Street>,
-        Ready { one_file, unasked }: Ready,
+        (one_file, unasked): (bool, bool),
         mut streams: Streams,
     ) -> Result<Self, Failure> {
         let (door, opened) = match offer.map(|offer| open(offer, street)) {

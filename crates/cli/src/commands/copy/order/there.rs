@@ -1,0 +1,59 @@
+//! Whether anything of what is moved is at the destination already.
+
+use super::Order;
+use crate::commands::copy::path_of;
+use numaio_linux::files::Base;
+use numaio_mover::filter::Origin;
+use numaio_mover::name::Name;
+use numaio_mover::sink::JOURNAL;
+use std::path::Path;
+
+impl Order {
+    /// Looks whether next to nothing of what is moved is at the destination, on this host: then the source sends all at once, and waits
+    /// for no answer before.
+    pub fn look_there(&mut self) {
+        let needs_all = !self.checksum && !self.rehearse && self.sizes == (0, u64::MAX);
+        let from = self.from.iter().filter(|_| self.listed.is_none());
+        let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
+        self.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
+    }
+}
+
+/// Whether nothing of what is moved is at the destination: it is not there, or has nothing in it, or nothing with one of the names, if
+/// those are all that is moved. What an interrupted transfer left there is gone on with.
+fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
+    let is_there = |name: &[u8]| base.is_there(&to.join(path_of(name)));
+    match base.is_directory(to) {
+        false => !base.is_there(to),
+        true if base.is_empty(to) => true,
+        true => {
+            let mut all = names.iter().map(Name::as_bytes).chain([JOURNAL]);
+            !names.is_empty() && !all.any(is_there)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_moved_is_new_where_nothing_of_it_is() {
+        let dir = std::env::temp_dir().join(format!("numaio-order-{}", std::process::id()));
+        fs::create_dir_all(dir.join("full/old")).expect("directories");
+        fs::create_dir_all(dir.join("empty")).expect("a directory");
+        fs::create_dir_all(dir.join("cut")).expect("a directory");
+        fs::write(dir.join("cut").join(path_of(JOURNAL)), "").expect("a file");
+        let new = |to: &str, names: &[&str]| {
+            let names = names.iter().map(|name| Name::new(name.as_bytes().to_vec()).expect("a name"));
+            is_new(&Base::Host, &dir.join(to), &names.collect::<Vec<_>>())
+        };
+        // Without names it is all that a directory holds.
+        assert!(new("none", &[]) && new("empty", &[]) && !new("full", &[]) && !new("cut", &[]));
+        assert!(new("full", &["a", "b"]) && !new("full", &["a", "old"]));
+        assert!(!new("cut", &["a"]), "an interrupted transfer goes on");
+        assert!(!new("full/old/../../cut/.numaio-journal", &["a"]), "a file gets new content");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+}
