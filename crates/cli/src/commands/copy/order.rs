@@ -20,7 +20,6 @@ use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-
 use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
