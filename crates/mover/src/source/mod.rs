@@ -108,15 +108,17 @@ struct File {
 }
 
 impl File {
-    /// To send all of it, or some of it, in whole blocks.
-    fn job(&self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Job {
+    /// Wants all of it, or some of it, to be sent in whole blocks; none if there is no byte of that.
+    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<Job> {
         let size = self.content.size();
         let mut blocks = ExtentSet::default();
         match extents {
             None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
             Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
         }
-        Job::rest(number, self.identity.inode, &blocks)
+        let job = Job::rest(number, self.identity.inode, &blocks);
+        self.wanted = Some(job.bytes()).filter(|bytes| *bytes > 0);
+        self.wanted.map(|_| job)
     }
 }
 
@@ -320,35 +322,29 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Begins to send a file.
     fn begin(&mut self, number: u64, extents: Option<&Vec<Extent>>) -> Result<(), WireError> {
-        let file = self.files.get(&number).filter(|file| file.wanted.is_none());
+        let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::Value("an answer about no file"))?;
-        let job = file.job(FileNumber::new(number)?, extents);
-        match self.send_file(number, job) {
-            true => Ok(()),
-            false => Err(WireError::Value("an answer that wants no byte")),
-        }
+        let job = file.begin(FileNumber::new(number)?, extents);
+        self.send_file(job.ok_or(WireError::Value("an answer that wants no byte"))?);
+        Ok(())
     }
 
     /// The same of one that the sink was just told of. One without data needs no more than that.
     fn begin_unasked(&mut self, number: u64) {
-        let job = self.files.get(&number).zip(FileNumber::new(number).ok());
-        let job = job.map(|(file, number)| file.job(number, None));
-        if job.is_some_and(|job| !self.send_file(number, job)) {
-            self.files.remove(&number);
+        let (Some(file), Ok(told)) = (self.files.get_mut(&number), FileNumber::new(number)) else { return };
+        match file.begin(told, None) {
+            Some(job) => self.send_file(job),
+            None => drop(self.files.remove(&number)),
         }
     }
 
-    /// Has a file read and sent; false if there is no byte of it.
-    fn send_file(&mut self, number: u64, job: Job) -> bool {
-        let bytes = job.bytes();
-        let Some(file) = self.files.get_mut(&number).filter(|_| bytes > 0) else { return false };
-        file.wanted = Some(bytes);
-        self.talk.totals.size += bytes;
+    /// Has a file read and sent.
+    fn send_file(&mut self, job: Job) {
+        self.talk.totals.size += job.bytes();
         match self.options.by_address && self.placing.pays() {
             true => self.placing.push(job),
             false => self.reading.push(&mut self.cutter, job),
         }
-        true
     }
 
     /// A file cannot be read as it should be: the others go on.
@@ -421,22 +417,27 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.next.get() - self.answered
     }
 
+    /// Entries that the sink was told of, and whose answers are waited for.
+    fn awaited(&self) -> u64 {
+        match self.options.unasked {
+            true => 0,
+            false => self.unanswered() - self.in_batch as u64,
+        }
+    }
+
     /// Sends the entries that wait, unless more come soon and the sink has enough to do.
     fn tell_on(&mut self) {
-        let has_asked = self.options.unasked || self.unanswered() == self.in_batch as u64;
-        let starving = self.reading.is_idle() && has_asked;
+        let starving = self.reading.is_idle() && self.awaited() == 0;
         if self.in_batch > 0 && (self.in_batch >= BATCH || starving || self.scan.is_over()) {
             self.send_batch();
         }
     }
 
     fn end_if_done(&mut self) {
-        let is_told = match self.options.unasked {
-            true => self.in_batch == 0,
-            false => self.unanswered() == 0 && self.talk.heard_hello,
-        };
-        let over = self.scan.is_over() && is_told && self.files.is_empty();
-        if over && self.reading.is_idle() && !self.said_end {
+        let is_told = self.scan.is_over() && self.in_batch == 0;
+        let is_sent = self.awaited() == 0 && self.files.is_empty() && self.reading.is_idle();
+        let may_end = self.options.unasked || self.talk.heard_hello;
+        if is_told && is_sent && may_end && !self.said_end {
             self.said_end = true;
             let totals = &self.talk.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);
