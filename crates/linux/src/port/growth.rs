@@ -25,9 +25,9 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Up to `most` threads.
-    pub fn new(most: usize, now: Instant, busy: Duration) -> Self {
-        Self { most, since: now, busy, was_behind: false }
+    /// Up to `most` threads. There are never more by the first look: only from then on it is known how they spend their time.
+    pub fn new(most: usize, now: Instant) -> Self {
+        Self { most, since: now, busy: Duration::ZERO, was_behind: false }
     }
 
     /// Whether it is time to look.
@@ -67,7 +67,7 @@ mod tests {
     /// How many threads there are in the end where threads work for a part of their time, and whether work always waits.
     fn grown(part: f64, always: bool) -> usize {
         let (mut now, mut busy, mut threads) = (Instant::now(), Duration::ZERO, 4);
-        let mut growth = Growth::new(16, now, busy);
+        let mut growth = Growth::new(16, now);
         for look in 0..10 {
             assert!(!growth.is_due(threads, now));
             now += LOOK_EACH;
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn there_are_never_more_than_there_may_be() {
         let now = Instant::now();
-        let mut growth = Growth::new(7, now, Duration::ZERO);
+        let mut growth = Growth::new(7, now);
         let later = now + LOOK_EACH;
         assert!(growth.is_due(4, later) && !growth.is_due(7, later));
         assert!(!growth.look(4, later, Duration::ZERO, true));

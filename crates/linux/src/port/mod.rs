@@ -123,7 +123,7 @@ impl FilePort {
             rings: setting.rings,
             done,
             workers: Vec::new(),
-            growth: Growth::new(setting.most_threads, Instant::now(), busy()),
+            growth: Growth::new(setting.most_threads, Instant::now()),
         };
         for crew in 0..port.crews.len() {
             (0..port.crews[crew].threads.max(1)).try_for_each(|_| port.hire(crew))?;
