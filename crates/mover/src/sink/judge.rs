@@ -6,7 +6,7 @@ use crate::entry::{Content, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::Left;
 use crate::name::Name;
-use crate::ours::{is_ours, partial};
+use crate::ours::is_ours;
 use crate::report::Action;
 use crate::source::in_blocks;
 use crate::wire::{Frame, Needed, Want, Wants, MAX_WANTS};
@@ -198,7 +198,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let end = FilePath::new(0, name.as_bytes());
         let at = match in_place {
             true => end.clone(),
-            false => FilePath::new(0, partial(self.notes.transfer(), &name)),
+            false => self.notes.partial(&name),
         };
         let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
         let size = content.size();

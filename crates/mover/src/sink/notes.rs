@@ -84,11 +84,11 @@ impl Notes {
         }
     }
 
-    /// The identity that names of partial files are made of.
-    pub fn transfer(&self) -> TransferId {
+    /// Where a file is until it has this name.
+    pub fn partial(&self, name: &Name) -> FilePath {
         let mut id = self.transfer;
         id.0[..EPOCH].copy_from_slice(&FOR_EVER);
-        id
+        FilePath::new(0, partial(id, name))
     }
 
     /// The journal of a transfer before this one is there.
@@ -177,7 +177,7 @@ impl Notes {
     /// names of one file in another order.
     pub fn leave_none(&mut self, name: &Name) {
         if self.continues {
-            self.unwanted.push(FilePath::new(0, partial(self.transfer(), name)));
+            self.unwanted.push(self.partial(name));
         }
     }
 
