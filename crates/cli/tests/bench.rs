@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Home, Said};
+use support::{kill, Home, Said};
 
 /// A small campaign that ends after a few visits: nearly every spread is precise enough.
 const SHORT: [&str; 8] = ["--area", "8M", "--streams", "1,2", "--precision", "95", "--window", "50"];
@@ -191,11 +191,6 @@ fn wait_for(what: impl Fn() -> bool) {
     assert!(what());
 }
 
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()));
-}
-
 #[test]
 fn after_an_interrupt_what_was_measured_is_kept_and_no_file() {
     let home = Home::new();
@@ -211,7 +206,7 @@ fn after_an_interrupt_what_was_measured_is_kept_and_no_file() {
     // A visit takes 0.6 s: some of them pass.
     std::thread::sleep(Duration::from_secs(3));
     // Not INT: who runs tests in the background has it ignored.
-    signal(pid, "TERM");
+    kill("-TERM", pid);
     let said = Said::of(child.wait_with_output().expect("it ends"));
     assert_eq!(said.code, Some(130), "{}", said.err);
     let record = IoRecord::from_json(&said.out).expect("what was measured");
@@ -226,7 +221,7 @@ fn even_a_process_that_is_killed_leaves_no_file() {
     let mut child = long(&home);
     wait_for(|| has_file(child.id()));
     assert_eq!(files(&home), Vec::<String>::new(), "it has no name while it is used");
-    signal(child.id(), "KILL");
+    kill("-KILL", child.id());
     child.wait().expect("it ends");
     assert!(!Path::new(&format!("/proc/{}/fd", child.id())).exists());
     assert_eq!(files(&home), Vec::<String>::new());

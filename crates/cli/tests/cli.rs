@@ -5,7 +5,7 @@ mod support;
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
 use std::process::{Command, Stdio};
-use support::{expect, Home, Said};
+use support::{expect, kill, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -335,7 +335,7 @@ fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
 /// Ctrl-C keeps what was measured, marked incomplete; so do a service manager's stop and a connection that ends.
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let home = Home::new();
         // Whoever started this test may ignore the signal, as a shell does for what runs in the background.
         // A precision that no machine reaches, so that it runs until it is stopped.
@@ -345,8 +345,7 @@ fn an_interrupt_keeps_what_was_measured() {
         );
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         std::thread::sleep(std::time::Duration::from_millis(2500));
-        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
-        assert!(sent.success());
+        kill(signal, child.id());
         let said = Said::of(child.wait_with_output().expect("an end"));
         assert_eq!(said.code, Some(130), "{signal}: {}", said.err);
         if said.out.is_empty() {

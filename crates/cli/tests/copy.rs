@@ -11,7 +11,7 @@ use std::os::unix::fs::{symlink, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Home, Said};
+use support::{kill, Home, Said};
 
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
@@ -326,8 +326,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     same(&home, "src", "dst");
     // An interrupt is said, and the same holds.
     let child = slow(&home, "dst2");
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    kill("-TERM", child.id());
     assert_eq!(child.wait_with_output().expect("ended").status.code(), Some(130));
     copy(&home, &["-a", "src/", "dst2"]).ok();
     same(&home, "src", "dst2");

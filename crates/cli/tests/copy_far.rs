@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use support::{until, Home, Said};
+use support::{kill, until, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -151,8 +151,7 @@ fn an_end_here_is_an_end_there() {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
         let before = part();
         until(|| part() >= before + (2 << 20), || "more of it is there");
-        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
-        assert!(kill.expect("kill").success());
+        kill(signal, child.id());
         let code = child.wait().expect("ended").code();
         assert_eq!(code, (signal == "-TERM").then_some(130));
         until(|| !hosts.is_busy("one") && !hosts.is_busy("two"), || "both hosts are done");

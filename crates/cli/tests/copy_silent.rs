@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use support::{until, Home, Said};
+use support::{kill, until, Home, Said};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
@@ -44,8 +44,7 @@ fn far_runs(home: &Home) -> bool {
 }
 
 fn signalled(near: Child, signal: &str) -> Said {
-    let kill = Command::new("kill").args([signal, &near.id().to_string()]).status();
-    assert!(kill.expect("kill").success());
+    kill(signal, near.id());
     Said::of(near.wait_with_output().expect("an end"))
 }
 

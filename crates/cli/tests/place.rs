@@ -7,7 +7,7 @@ use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{device, Home};
+use support::{device, kill, Home};
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {
@@ -147,8 +147,7 @@ fn signals_reach_the_program() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let kill = std::process::Command::new("kill").arg(child.id().to_string()).status().expect("kill");
-    assert!(kill.success());
+    kill("-TERM", child.id());
     assert_eq!(child.wait().expect("ended").code(), Some(9));
 }
 

@@ -4,7 +4,7 @@
 mod daemon;
 mod support;
 
-use daemon::{kill, Daemon};
+use daemon::Daemon;
 use numaio_linux::port::net::control;
 use numaio_linux::port::net::{Keys, PublicKey};
 use std::fs;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
-use support::{until, Home, Said, LIMIT};
+use support::{kill, until, Home, Said, LIMIT};
 
 /// What every file of a daemon begins with here.
 const HEAD: &str = "listen = \"127.0.0.1:0\"\nkey = \"FOLDER/key\"\nas_root = true\n";

@@ -1,6 +1,6 @@
 //! A daemon that runs, and what it said.
 
-use super::support::until;
+use super::support::{kill, until};
 use super::Home;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -93,9 +93,4 @@ impl Drop for Daemon {
 
 fn write_config(home: &Home, config: &str) {
     home.file("serve.toml", &config.replace("FOLDER", &home.path("")));
-}
-
-pub fn kill(signal: &str, process: u32) {
-    let kill = Command::new("kill").args([signal, &process.to_string()]).status();
-    assert!(kill.expect("kill").success());
 }

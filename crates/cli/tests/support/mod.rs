@@ -23,6 +23,12 @@ pub fn until<W: Display>(ready: impl Fn() -> bool, what: impl Fn() -> W) {
     }
 }
 
+/// Sends a signal, as `-TERM`.
+pub fn kill(signal: &str, process: u32) {
+    let kill = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(kill.expect("kill").success());
+}
+
 /// A folder that is home, removed at the end.
 pub struct Home(pub PathBuf);
 
