@@ -9,7 +9,7 @@
 //! and answers by how many of them a source may have under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
-use super::net::{keep_little_unsent, least_round_trip, Lane};
+use super::net::{keep_little_unsent, least_round_trip, pace, Lane};
 use super::pool::{Pool, Slab};
 use super::settle;
 use crate::affinity::Mask;
@@ -133,6 +133,7 @@ impl LanesLink {
         let is_short = is_short(&to);
         let mut unused = to.split_off(if sparing && is_short { enough(to.len()) } else { to.len() });
         if !is_short {
+            to.iter().for_each(|lane| pace(lane.socket()));
             to.iter().try_for_each(|lane| keep_little_unsent(lane.socket()))?;
         }
         for (index, mut lane) in to.into_iter().enumerate() {

@@ -10,11 +10,11 @@ use super::{log, Told};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::interrupt;
-use numaio_linux::port::net::{hand_over, NetError, Ticket};
+use numaio_linux::port::net::{self, hand_over, NetError, Ticket};
 use numaio_linux::process::{is_super_user, this_program, Running};
 use numaio_linux::wait::ready;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -71,16 +71,11 @@ pub fn run(common: &Common, path: &Path, told: Told) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// At all addresses that the file names; without IPv6 the one for all addresses is that of IPv4.
+/// At all addresses that the file names.
 fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: SocketAddr| {
-        let bound = match TcpListener::bind(address) {
-            Err(_) if address.ip().is_unspecified() => {
-                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
-            }
-            bound => bound,
-        };
-        let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        let bound =
+            net::listen(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         bound.map_err(|error| {
             let failure = Failure::new(format!("it cannot listen at {address}: {error}"));
             match error.kind() {

@@ -2,7 +2,7 @@
 
 use super::ticket::Ticket;
 use super::timed::why;
-use super::{Lane, Lock, NetError};
+use super::{way, Lane, Lock, NetError};
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,12 +134,12 @@ impl Wanted {
     fn socket(&self, index: usize) -> Result<TcpStream, NetError> {
         let at = index % self.to.len();
         if at > 0 {
-            if let Ok(socket) = TcpStream::connect_timeout(&self.to[at], self.reach.min(OTHERS)) {
+            if let Ok(socket) = way::connect(self.to[at], self.reach.min(OTHERS)) {
                 return Ok(socket);
             }
         }
         let first = self.to[0];
-        TcpStream::connect_timeout(&first, self.reach).map_err(|error| match why(error) {
+        way::connect(first, self.reach).map_err(|error| match why(error) {
             NetError::Failed(error) => NetError::Unreachable(first, error),
             other => other,
         })

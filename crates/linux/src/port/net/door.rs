@@ -1,11 +1,11 @@
 //! The side that is connected to: lets in whoever has the key, and keeps strangers from taking their place.
 
 use super::ticket::take_over;
-use super::{Lane, Lock, NetError};
+use super::{way, Lane, Lock, NetError};
 use rustix::net::{shutdown, Shutdown};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{self, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -209,13 +209,11 @@ fn receive(street: &Street, hall: &Arc<Hall>) {
     }
 }
 
-/// IPv6 with IPv4, or IPv4 alone where there is no IPv6.
+/// At all addresses.
 fn listen(ports: Option<RangeInclusive<u16>>) -> io::Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for port in ports.unwrap_or(0..=0) {
-        let (six, four) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
-        let bound = TcpListener::bind(SocketAddr::from((six, port)));
-        match bound.or_else(|_| TcpListener::bind(SocketAddr::from((four, port)))) {
+        match way::listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }

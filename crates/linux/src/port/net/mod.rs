@@ -24,7 +24,8 @@ pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use ticket::{hand_over, Ticket};
 pub use tls::Keys;
-pub(super) use way::{keep_little_unsent, least_round_trip};
+pub use way::listen;
+pub(super) use way::{keep_little_unsent, least_round_trip, pace};
 
 use rustix::net::sockopt;
 use std::fmt;

@@ -1,8 +1,12 @@
 //! What the kernel knows of the way of a connection.
 
+use rustix::fd::AsFd;
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+use rustix::net::{socket, AddressFamily, SocketType};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem::size_of_val;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -55,11 +59,64 @@ pub fn keep_little_unsent(socket: &TcpStream) -> io::Result<()> {
     }
 }
 
+/// How the name of what paces begins: it sends by timers, as fast as it takes the way to be (draft-ietf-ccwg-bbr).
+const PACED: &str = "bbr";
+/// What does not pace, the best first. The kernel may not have it, or not for everybody (`tcp_allowed_congestion_control` of
+/// Documentation/networking/ip-sysctl.rst).
+const UNPACED: [&str; 2] = ["cubic", "reno"];
+
+/// Has a socket that is not connected yet, or what comes to one that listens, send without a pause, where the machine's congestion
+/// control would pace it. That pays on a long way, which loses packets; on a short one the timers only take time. The kernel
+/// goes on to pace what it once did, so that this has to be said before the way is known, and [`pace`] afterwards.
+fn unpace(socket: impl AsFd) {
+    if tcp_congestion(&socket).is_ok_and(|name| name.starts_with(PACED)) {
+        // Where none may be taken it stays as it is.
+        UNPACED.iter().find(|name| set_tcp_congestion(&socket, name).is_ok());
+    }
+}
+
+/// What the machine has for those who ask for nothing.
+fn usual() -> Option<String> {
+    tcp_congestion(socket(AddressFamily::INET, SocketType::STREAM, None).ok()?).ok()
+}
+
+/// Gives a connection the machine's congestion control again, if [`unpace`] took another one.
+pub fn pace(socket: &TcpStream) {
+    let is_ours = tcp_congestion(socket).is_ok_and(|name| UNPACED.contains(&name.as_str()));
+    if let Some(usual) = is_ours.then(usual).flatten().filter(|name| name.starts_with(PACED)) {
+        // Everybody may have what is usual.
+        set_tcp_congestion(socket, &usual).ok();
+    }
+}
+
+/// Listens for connections that are not paced. All addresses are those of IPv4 where there is no IPv6.
+///
+/// # Errors
+/// The kernel's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = match TcpListener::bind(address) {
+        Err(_) if address.ip().is_unspecified() => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())),
+        bound => bound,
+    }?;
+    unpace(&listener);
+    Ok(listener)
+}
+
+/// A connection that is not paced.
+///
+/// # Errors
+/// The kernel's; [`io::ErrorKind::TimedOut`] if it takes longer than `limit`.
+pub fn connect(to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    unpace(&socket);
+    socket.connect_timeout(&to.into(), limit)?;
+    Ok(socket.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
 
     #[test]
     fn a_round_trip_within_a_machine_is_known() {
@@ -70,5 +127,33 @@ mod tests {
         far.read_exact(&mut [0]).expect("came");
         let time = least_round_trip(&near).expect("a round trip");
         assert!(time > Duration::ZERO && time < Duration::from_secs(5), "{time:?}");
+    }
+
+    #[test]
+    fn a_connection_is_paced_only_once_it_is_asked_for() {
+        let door = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let near =
+            connect(door.local_addr().expect("an address"), Duration::from_secs(5)).expect("a connection");
+        let (far, _) = door.accept().expect("a connection");
+        for end in [near, far] {
+            let name = tcp_congestion(&end).expect("a name");
+            assert!(!name.starts_with(PACED), "{name}");
+            pace(&end);
+            assert_eq!(tcp_congestion(&end).ok(), usual());
+        }
+    }
+
+    #[test]
+    fn only_what_paces_is_changed() {
+        let paced = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        // Not every kernel has it.
+        if set_tcp_congestion(&paced, PACED).is_ok() {
+            unpace(&paced);
+            assert!(UNPACED.contains(&tcp_congestion(&paced).expect("a name").as_str()));
+        }
+        let other = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        set_tcp_congestion(&other, "reno").expect("everybody may have it");
+        unpace(&other);
+        assert_eq!(tcp_congestion(&other).expect("a name"), "reno");
     }
 }
