@@ -383,6 +383,12 @@ mod tests {
         assert_eq!(is_read_past(&file, room, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
     }
 
+    /// How often this thread waited for something (Documentation/filesystems/proc.rst, `status`).
+    fn sleeps() -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
+        status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok())
+    }
+
     #[test]
     fn what_is_in_the_cache_comes_at_once() {
         let folder = Folder::new("at-once");
@@ -393,8 +399,10 @@ mod tests {
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
         // Some file systems keep it all the same.
         if cached_pages(&file, 0, 64 * ALIGNED) == Some(0) {
-            // To ask has the kernel begin to fetch it, which a fast disk may end before the kernel looks.
+            // To ask has the kernel begin to fetch it, which a fast disk may end before the kernel looks: nobody waits for it.
+            let before = sleeps();
             let came = comes_at_once(&file, 40 * ALIGNED as u64);
+            assert_eq!(sleeps(), before, "it was waited for");
             let is_there = cached_pages(&file, 40 * ALIGNED as u64, ALIGNED) == Some(1);
             assert!(!came || is_there, "it was not in the cache");
             let others = cached_pages(&file, 0, 32 * ALIGNED);
