@@ -1,4 +1,4 @@
-//! What the kernel knows of the way of a connection.
+//! What the kernel knows of the way of a connection, and how it is to send on it.
 
 use rustix::fd::AsFd;
 use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
