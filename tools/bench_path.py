@@ -3,6 +3,7 @@
 import collections
 import fcntl
 import os
+import random
 import select
 import shutil
 import struct
@@ -42,8 +43,8 @@ def tun(namespace, name, address):
     return device
 
 
-def hand_on(ends, delay):
-    """Hands packets of two devices to each other, each after `delay` seconds, until it is killed."""
+def hand_on(ends, delay, loss):
+    """Hands packets of two devices to each other, each after `delay` seconds, until it is killed. That share `loss` of them is lost."""
     queues = {a: (b, collections.deque()) for a, b in (ends, ends[::-1])}
     held = dict.fromkeys(ends, 0)
     for end in ends:
@@ -59,7 +60,7 @@ def hand_on(ends, delay):
                     packet = os.read(end, LARGEST)
                 except BlockingIOError:
                     break
-                if held[end] < MOST:
+                if held[end] < MOST and random.random() >= loss:
                     held[end] += len(packet)
                     queues[end][1].append((now + delay, packet))
         for end, (other, queue) in queues.items():
@@ -73,10 +74,11 @@ def hand_on(ends, delay):
 
 
 class Path:
-    """Namespaces while they are needed. `round_trip` in seconds; `rate` is what veth carries each way, as tc(8) has it."""
+    """Namespaces while they are needed. `round_trip` in seconds; `loss` is the share of packets that get lost on the path that
+    takes so long; `rate` is what veth carries each way, as tc(8) has it."""
 
-    def __init__(self, round_trip, rate=None):
-        self.round_trip, self.rate, self.process = round_trip, rate, None
+    def __init__(self, round_trip=0, loss=0, rate=None):
+        self.round_trip, self.loss, self.rate, self.process = round_trip, loss, rate, None
 
     def __enter__(self):
         self.__exit__()
@@ -104,7 +106,7 @@ class Path:
         if self.round_trip:
             ends = [tun(NEAR, "long0", "10.88.0.2"), tun(FAR, "long1", LONG)]
             script = os.path.abspath(__file__)
-            command = [sys.executable, script, *map(str, ends), str(self.round_trip / 2)]
+            command = [sys.executable, script, *map(str, [*ends, self.round_trip / 2, self.loss])]
             self.process = subprocess.Popen(command, pass_fds=ends)
             for end in ends:
                 os.close(end)
@@ -128,4 +130,4 @@ def why_not():
 
 
 if __name__ == "__main__":
-    hand_on([int(sys.argv[1]), int(sys.argv[2])], float(sys.argv[3]))
+    hand_on([int(sys.argv[1]), int(sys.argv[2])], *map(float, sys.argv[3:]))
