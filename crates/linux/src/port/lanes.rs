@@ -9,7 +9,7 @@
 //! and answers by how many of them a source may have under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
-use super::net::{keep_little_unsent, least_round_trip, pace, Lane};
+use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane};
 use super::pool::{Pool, Slab};
 use super::settle;
 use crate::affinity::Mask;
@@ -133,7 +133,6 @@ impl LanesLink {
         let is_short = is_short(&to);
         let mut unused = to.split_off(if sparing && is_short { enough(to.len()) } else { to.len() });
         if !is_short {
-            to.iter().for_each(|lane| pace(lane.socket()));
             to.iter().try_for_each(|lane| keep_little_unsent(lane.socket()))?;
         }
         for (index, mut lane) in to.into_iter().enumerate() {
@@ -141,7 +140,7 @@ impl LanesLink {
             let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
                 settle(mask.as_ref());
-                let written = write_lane(&mut *lane, &queue, &shared.events);
+                let written = write_lane(&mut *lane, is_short, &queue, &shared.events);
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
                     shared.end(&words(&error));
@@ -263,9 +262,11 @@ fn enough(lanes: usize) -> usize {
 
 fn write_lane(
     lane: &mut dyn Lane,
+    is_short: bool,
     queue: &Mutex<(u64, Receiver<Packet<Slab>>)>,
     events: &Sender<Event<Slab>>,
 ) -> io::Result<()> {
+    let mut beginning = Beginning::new(is_short);
     loop {
         let (number, packet) = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -274,6 +275,7 @@ fn write_lane(
             (queue.0 - 1, packet)
         };
         write_packet(lane, &number.to_be_bytes(), packet, events)?;
+        beginning.look(lane.socket());
     }
     lane.close()
 }

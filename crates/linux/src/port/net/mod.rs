@@ -25,7 +25,7 @@ pub use plain::Secret;
 pub use ticket::{hand_over, Ticket};
 pub use tls::Keys;
 pub use way::listen;
-pub(super) use way::{keep_little_unsent, least_round_trip, pace};
+pub(super) use way::{keep_little_unsent, least_round_trip, Beginning};
 
 use rustix::net::sockopt;
 use std::fmt;

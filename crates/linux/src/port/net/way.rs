@@ -8,13 +8,14 @@ use std::io;
 use std::mem::size_of_val;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Where `tcpi_min_rtt` is in `struct tcp_info` (include/uapi/linux/tcp.h), in numbers of four bytes.
+/// Where fields of `struct tcp_info` are (include/uapi/linux/tcp.h), in numbers of four bytes.
+const RETRANSMITTED: usize = 100 / 4;
 const MIN_RTT: usize = 148 / 4;
 
-/// The shortest round trip that was seen (tcp(7), `TCP_INFO`); none before Linux 4.3.
-pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
+/// What the kernel tells of a connection up to `tcpi_min_rtt` (tcp(7), `TCP_INFO`); none before Linux 4.3, which told less.
+fn told(socket: &TcpStream) -> Option<[u32; MIN_RTT + 1]> {
     let mut info = [0u32; MIN_RTT + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at the most, all of which are in the array, and tells how many it wrote.
@@ -27,10 +28,19 @@ pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
             &raw mut length,
         )
     };
-    let is_told = done == 0 && length as usize == size_of_val(&info);
+    (done == 0 && length as usize == size_of_val(&info)).then_some(info)
+}
+
+/// The shortest round trip that was seen; none if the kernel does not tell.
+pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
     // Nothing was measured yet if all bits are set.
-    let micros = info.get(MIN_RTT).filter(|micros| is_told && **micros != u32::MAX)?;
-    Some(Duration::from_micros((*micros).into()))
+    let micros = told(socket)?.get(MIN_RTT).copied().filter(|micros| *micros != u32::MAX)?;
+    Some(Duration::from_micros(micros.into()))
+}
+
+/// Whether a connection had to send something again; true if the kernel does not tell.
+fn has_lost(socket: &TcpStream) -> bool {
+    told(socket).and_then(|info| info.get(RETRANSMITTED).copied()) != Some(0)
 }
 
 /// Bytes that wait at a connection to be sent for the first time, at the most: what it sends in a few milliseconds.
@@ -66,8 +76,8 @@ const PACED: &str = "bbr";
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
 /// Has a socket that is not connected yet, or what comes to one that listens, send without a pause, where the machine's congestion
-/// control would pace it. That pays on a long way, which loses packets; on a short one the timers only take time. The kernel
-/// goes on to pace what it once did, so that this has to be said before the way is known, and [`pace`] afterwards.
+/// control would pace it. That pays on a long way that loses packets; else the timers only take time. The kernel goes on to
+/// pace what it once did, so that this has to be said before the way is known, and [`Beginning`] ends it.
 fn unpace(socket: impl AsFd) {
     if tcp_congestion(&socket).is_ok_and(|name| name.starts_with(PACED)) {
         // Where none may be taken it stays as it is.
@@ -81,11 +91,34 @@ fn usual() -> Option<String> {
 }
 
 /// Gives a connection the machine's congestion control again, if [`unpace`] took another one.
-pub fn pace(socket: &TcpStream) {
+fn pace(socket: &TcpStream) {
     let is_ours = tcp_congestion(socket).is_ok_and(|name| UNPACED.contains(&name.as_str()));
     if let Some(usual) = is_ours.then(usual).flatten().filter(|name| name.starts_with(PACED)) {
         // Everybody may have what is usual.
         set_tcp_congestion(socket, &usual).ok();
+    }
+}
+
+/// How long the beginning of a connection on a long way takes at the most: many round trips. What then still grows slowly may do so
+/// for ever, as delays that changed have ended the doubling too early (RFC 9406).
+const BEGINNING: Duration = Duration::from_secs(2);
+
+/// The time in which a connection on a long way is not paced: until it loses something, and not for long.
+#[derive(Debug)]
+pub struct Beginning(Option<Instant>);
+
+impl Beginning {
+    /// That of a connection which begins to send now; none on a short way, where it stays as it is.
+    pub fn new(is_short: bool) -> Self {
+        Self((!is_short).then(Instant::now))
+    }
+
+    /// To be called now and then: ends it if it is time.
+    pub fn look(&mut self, socket: &TcpStream) {
+        if self.0.is_some_and(|began| began.elapsed() >= BEGINNING || has_lost(socket)) {
+            pace(socket);
+            self.0 = None;
+        }
     }
 }
 
@@ -129,17 +162,58 @@ mod tests {
         assert!(time > Duration::ZERO && time < Duration::from_secs(5), "{time:?}");
     }
 
-    #[test]
-    fn a_connection_is_paced_only_once_it_is_asked_for() {
+    /// One end of a connection as ours are, and the other.
+    fn connection() -> (TcpStream, TcpStream) {
         let door = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let near =
             connect(door.local_addr().expect("an address"), Duration::from_secs(5)).expect("a connection");
-        let (far, _) = door.accept().expect("a connection");
+        (near, door.accept().expect("a connection").0)
+    }
+
+    #[test]
+    fn a_connection_is_paced_only_once_it_is_asked_for() {
+        let (near, far) = connection();
         for end in [near, far] {
             let name = tcp_congestion(&end).expect("a name");
             assert!(!name.starts_with(PACED), "{name}");
             pace(&end);
             assert_eq!(tcp_congestion(&end).ok(), usual());
+        }
+    }
+
+    #[test]
+    fn a_beginning_ends_in_time_and_only_on_long_ways() {
+        let (near, _far) = connection();
+        let name = tcp_congestion(&near).expect("a name");
+        for mut young in [Beginning::new(false), Beginning::new(true)] {
+            young.look(&near);
+            assert_eq!(tcp_congestion(&near).ok().as_ref(), Some(&name));
+        }
+        Beginning(Instant::now().checked_sub(BEGINNING)).look(&near);
+        assert_eq!(tcp_congestion(&near).ok(), usual());
+    }
+
+    /// What comes to a listener that takes none is lost, so that who connects has to try again, after a second (RFC 6298).
+    #[test]
+    fn what_was_sent_again_is_known() {
+        let (near, _far) = connection();
+        assert!(!has_lost(&near));
+        let door = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        door.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("bound");
+        door.listen(0).expect("listens");
+        let to = door.local_addr().expect("an address");
+        let many: Vec<TcpStream> = std::iter::repeat_with(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            socket.set_nonblocking(true).expect("set");
+            socket.connect(&to).ok();
+            socket.into()
+        })
+        .take(8)
+        .collect();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !many.iter().any(has_lost) {
+            assert!(Instant::now() < until, "nothing is sent again");
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
