@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const RETRANSMITTED: usize = 100 / 4;
 const MIN_RTT: usize = 148 / 4;
 
-/// What the kernel tells of a connection up to `tcpi_min_rtt` (tcp(7), `TCP_INFO`); none before Linux 4.3, which told less.
-fn told(socket: &TcpStream) -> Option<[u32; MIN_RTT + 1]> {
+/// What the kernel tells of a connection in one of these fields (tcp(7), `TCP_INFO`); none before Linux 4.3, which knows not all of them.
+fn told(socket: &TcpStream, field: usize) -> Option<u32> {
     let mut info = [0u32; MIN_RTT + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at the most, all of which are in the array, and tells how many it wrote.
@@ -28,19 +28,20 @@ fn told(socket: &TcpStream) -> Option<[u32; MIN_RTT + 1]> {
             &raw mut length,
         )
     };
-    (done == 0 && length as usize == size_of_val(&info)).then_some(info)
+    let is_told = done == 0 && length as usize == size_of_val(&info);
+    info.get(field).copied().filter(|_| is_told)
 }
 
 /// The shortest round trip that was seen; none if the kernel does not tell.
 pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
     // Nothing was measured yet if all bits are set.
-    let micros = told(socket)?.get(MIN_RTT).copied().filter(|micros| *micros != u32::MAX)?;
+    let micros = told(socket, MIN_RTT).filter(|micros| *micros != u32::MAX)?;
     Some(Duration::from_micros(micros.into()))
 }
 
 /// Whether a connection had to send something again; true if the kernel does not tell.
 fn has_lost(socket: &TcpStream) -> bool {
-    told(socket).and_then(|info| info.get(RETRANSMITTED).copied()) != Some(0)
+    told(socket, RETRANSMITTED) != Some(0)
 }
 
 /// Bytes that wait at a connection to be sent for the first time, at the most: what it sends in a few milliseconds.
@@ -151,23 +152,21 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    #[test]
-    fn a_round_trip_within_a_machine_is_known() {
-        let door = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let mut near = TcpStream::connect(door.local_addr().expect("an address")).expect("a connection");
-        let (mut far, _) = door.accept().expect("a connection");
-        near.write_all(b"x").expect("sent");
-        far.read_exact(&mut [0]).expect("came");
-        let time = least_round_trip(&near).expect("a round trip");
-        assert!(time > Duration::ZERO && time < Duration::from_secs(5), "{time:?}");
-    }
-
     /// One end of a connection as ours are, and the other.
     fn connection() -> (TcpStream, TcpStream) {
         let door = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let near =
             connect(door.local_addr().expect("an address"), Duration::from_secs(5)).expect("a connection");
         (near, door.accept().expect("a connection").0)
+    }
+
+    #[test]
+    fn a_round_trip_within_a_machine_is_known() {
+        let (mut near, mut far) = connection();
+        near.write_all(b"x").expect("sent");
+        far.read_exact(&mut [0]).expect("came");
+        let time = least_round_trip(&near).expect("a round trip");
+        assert!(time > Duration::ZERO && time < Duration::from_secs(5), "{time:?}");
     }
 
     #[test]
