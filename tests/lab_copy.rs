@@ -65,8 +65,8 @@ fn threads_and_pages_of_a_copy_are_where_the_plan_says() {
 }
 
 /// Another host behind the network card of node 1: a network namespace on a bridge, of which the card is a port. The files
-/// are on the disk of node 0. `look NAME CPUS OPTION...` copies them there slowly until connections run on those CPUs, and
-/// notes where the threads run.
+/// are on the disk of node 0. `look NAME LANES FILES OPTION...` copies them there slowly until connections run on the
+/// first CPUs and a thread with the files on the second, and notes where the threads run.
 const FAR: &str = r#"
 mkdir /data; mke2fs /dev/nvme0n1 >/dev/null; mount -t ext4 /dev/nvme0n1 /data || exit 1
 dd if=/dev/zero of=/data/from bs=1M count=32 2>/dev/null
@@ -86,7 +86,7 @@ exec nsenter -t $far -n sh -c "\$*"
 END
 chmod +x /tmp/ssh; export NUMAIO_SSH=/tmp/ssh
 look() {
-    name=$1 cpus=$2; shift 2
+    name=$1 lanes=$2 files=$3; shift 3
     numaio copy --json --no-job --bwlimit 512K --streams 2 --data-port 4000-4009 "$@" /data/from far:/tmp/$name >/out/$name.events &
     copy=$!
     for try in $(seq 60); do
@@ -94,18 +94,18 @@ look() {
         for task in /proc/$copy/task/*; do
             echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
         done >/out/$name.threads 2>/dev/null
-        [ $(grep -c "^lane .* $cpus$" /out/$name.threads) = 3 ] && break
+        [ $(grep -c "^lane .* $lanes$" /out/$name.threads) = 3 ] && grep -q "^files .* $files$" /out/$name.threads && break
     done
     kill $copy; wait $copy
     true
 }
-look none 0-3 --placement none
-look local 2-3
+look none 0-3 0-3 --placement none
+look local 2-3 0-1
 numaio plan --file /out/problem.toml --json >/out/plan.json
-look plan 1 --plan /out/plan.json
+look plan 1 0 --plan /out/plan.json
 numaio model --quiet --device nvme0n1 --pause-balancing >/dev/null
 numaio run --quiet --near file:/data/from --direction read -- grep Cpus_allowed_list /proc/self/status >/out/near
-look model 2-3 --placement model
+look model 2-3 $(sed 's/.*[[:space:]]//' /out/near) --placement model
 "#;
 
 /// Where the threads of a look run whose names begin so.
