@@ -266,7 +266,7 @@ fn write_lane(
     queue: &Mutex<(u64, Receiver<Packet<Slab>>)>,
     events: &Sender<Event<Slab>>,
 ) -> io::Result<()> {
-    let mut beginning = Beginning::new(is_short);
+    let mut beginning = Beginning::new(lane.socket(), is_short);
     loop {
         let (number, packet) = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -91,34 +91,34 @@ fn usual() -> Option<String> {
     tcp_congestion(socket(AddressFamily::INET, SocketType::STREAM, None).ok()?).ok()
 }
 
-/// Gives a connection the machine's congestion control again, if [`unpace`] took another one.
-fn pace(socket: &TcpStream) {
+/// The machine's congestion control, if [`unpace`] took it from this connection.
+fn taken(socket: &TcpStream) -> Option<String> {
     let is_ours = tcp_congestion(socket).is_ok_and(|name| UNPACED.contains(&name.as_str()));
-    if let Some(usual) = is_ours.then(usual).flatten().filter(|name| name.starts_with(PACED)) {
-        // Everybody may have what is usual.
-        set_tcp_congestion(socket, &usual).ok();
-    }
+    is_ours.then(usual).flatten().filter(|name| name.starts_with(PACED))
 }
 
 /// How long the beginning of a connection on a long way takes at the most: many round trips. What then still grows slowly may do so
 /// for ever, as delays that changed have ended the doubling too early (RFC 9406).
 const BEGINNING: Duration = Duration::from_secs(2);
 
-/// The time in which a connection on a long way is not paced: until it loses something, and not for long.
+/// The time in which a connection on a long way is not paced: until it loses something, and not for long. When it began, and what it
+/// gets back; none once it has it, and where nothing was taken.
 #[derive(Debug)]
-pub struct Beginning(Option<Instant>);
+pub struct Beginning(Option<(Instant, String)>);
 
 impl Beginning {
     /// That of a connection which begins to send now; none on a short way, where it stays as it is.
-    pub fn new(is_short: bool) -> Self {
-        Self((!is_short).then(Instant::now))
+    pub fn new(socket: &TcpStream, is_short: bool) -> Self {
+        let usual = if is_short { None } else { taken(socket) };
+        Self(usual.map(|usual| (Instant::now(), usual)))
     }
 
     /// To be called now and then: ends it if it is time.
     pub fn look(&mut self, socket: &TcpStream) {
-        if self.0.is_some_and(|began| began.elapsed() >= BEGINNING || has_lost(socket)) {
-            pace(socket);
-            self.0 = None;
+        let is_over = |(began, _): &mut (Instant, String)| began.elapsed() >= BEGINNING || has_lost(socket);
+        if let Some((_, usual)) = self.0.take_if(is_over) {
+            // Everybody may have what is usual.
+            set_tcp_congestion(socket, &usual).ok();
         }
     }
 }
@@ -170,26 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_paced_only_once_it_is_asked_for() {
+    fn a_beginning_ends_in_time_and_only_on_long_ways() {
         let (near, far) = connection();
         for end in [near, far] {
             let name = tcp_congestion(&end).expect("a name");
             assert!(!name.starts_with(PACED), "{name}");
-            pace(&end);
+            for mut young in [Beginning::new(&end, false), Beginning::new(&end, true)] {
+                young.look(&end);
+                assert_eq!(tcp_congestion(&end).ok().as_ref(), Some(&name));
+            }
+            let long_ago = Instant::now().checked_sub(BEGINNING).expect("a time");
+            let mut old = Beginning(taken(&end).map(|usual| (long_ago, usual)));
+            old.look(&end);
+            assert!(old.0.is_none(), "it is over");
             assert_eq!(tcp_congestion(&end).ok(), usual());
         }
-    }
-
-    #[test]
-    fn a_beginning_ends_in_time_and_only_on_long_ways() {
-        let (near, _far) = connection();
-        let name = tcp_congestion(&near).expect("a name");
-        for mut young in [Beginning::new(false), Beginning::new(true)] {
-            young.look(&near);
-            assert_eq!(tcp_congestion(&near).ok().as_ref(), Some(&name));
-        }
-        Beginning(Instant::now().checked_sub(BEGINNING)).look(&near);
-        assert_eq!(tcp_congestion(&near).ok(), usual());
     }
 
     /// What comes to a listener that takes none is lost, so that who connects has to try again, after a second (RFC 6298).
