@@ -27,6 +27,11 @@ impl Filter {
         self.rules.push((action, pattern));
     }
 
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether a name is moved, given that the directory that holds it is. A scan asks this on its way down
     /// and does not enter directories that are left out. No rule matches the root.
     pub fn takes(&self, name: &Name, is_directory: bool) -> bool {

@@ -12,6 +12,7 @@ use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
 };
+use std::collections::HashSet;
 
 /// Names of one listing of a directory in which things may be removed.
 const NAMES: usize = 512;
@@ -54,7 +55,19 @@ pub(super) struct Finish {
 
 /// Directories in which things may be removed, the next one last.
 #[derive(Debug)]
-struct Removing(Vec<(Name, Option<u64>)>);
+struct Removing {
+    steps: Vec<Step>,
+    /// Of those that the source does not have, these hold something that is left out by a rule.
+    kept: HashSet<Name>,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// List a directory, or more of it.
+    List(Name, Option<u64>),
+    /// All was removed of a directory that the source does not have, but what rules leave out.
+    Leave(Name),
+}
 
 /// Directories and the modes that they get.
 #[derive(Debug, Default)]
@@ -213,10 +226,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.finish.phase = Phase::Closing;
             return;
         }
-        let removing = self.finish.removing.get_or_insert_with(|| Removing(vec![(Name::root(), None)]));
-        let Some((directory, more)) = removing.0.pop() else {
-            self.finish.phase = Phase::Closing;
-            return;
+        let root = || Removing { steps: vec![Step::List(Name::root(), None)], kept: HashSet::new() };
+        let removing = self.finish.removing.get_or_insert_with(root);
+        let (directory, more) = match removing.steps.pop() {
+            Some(Step::List(directory, more)) => (directory, more),
+            Some(Step::Leave(directory)) if removing.kept.remove(&directory) => {
+                return self.keep_above(&directory);
+            }
+            Some(Step::Leave(directory)) => return self.remove(vec![directory]),
+            None => {
+                self.finish.phase = Phase::Closing;
+                return;
+            }
         };
         let (most, details) = (NAMES, Details::default());
         let operation = match more {
@@ -240,27 +261,52 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return self.talk.problem(About::Name(directory), reason, &fault.text);
             }
         };
-        let told_all = self.finish.told_directories.has(&directory);
-        let mut stack = Vec::new();
-        stack.extend(listing.more.map(|more| (directory.clone(), Some(more))));
-        let (mut paths, mut errands) = (Vec::new(), Vec::new());
+        let is_told = self.finish.told_directories.has(&directory);
+        let may_remove = is_told || self.is_extra(&directory);
+        let (mut steps, mut remove) = (Vec::new(), Vec::new());
+        steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
             let Ok(name) = directory.join(&component) else { continue };
             let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
             if is_directory && self.finish.told_directories.has(&name) {
-                stack.push((name, None));
-            } else if told_all
-                && !self.finish.told.has(&name)
-                && self.options.filter.takes(&name, is_directory)
-                && *component != *JOURNAL
-            {
-                paths.push(FilePath::new(0, name.as_bytes()));
-                errands.push(Errand { name, number: None, action: Some(Action::Removed), bytes: 0 });
+                steps.push(Step::List(name, None));
+                continue;
+            }
+            if !may_remove || self.finish.told.has(&name) || *component == *JOURNAL {
+                continue;
+            }
+            if !self.options.filter.takes(&name, is_directory) {
+                self.keep_above(&name);
+            } else if is_directory && !self.options.filter.is_empty() {
+                steps.extend([Step::Leave(name.clone()), Step::List(name, None)]);
+            } else {
+                remove.push(name);
             }
         }
         if let Some(removing) = &mut self.finish.removing {
-            removing.0.append(&mut stack);
+            removing.steps.append(&mut steps);
         }
+        self.remove(remove);
+    }
+
+    /// Whether a directory that is listed is one that the source does not have.
+    fn is_extra(&self, directory: &Name) -> bool {
+        let leaves = |step: &Step| matches!(step, Step::Leave(left) if left == directory);
+        self.finish.removing.as_ref().is_some_and(|removing| removing.steps.iter().rev().any(leaves))
+    }
+
+    /// Something stays: so does the directory that holds it.
+    fn keep_above(&mut self, name: &Name) {
+        let above = name.parent().filter(|above| !self.finish.told_directories.has(above));
+        if let Some(removing) = &mut self.finish.removing {
+            removing.kept.extend(above);
+        }
+    }
+
+    fn remove(&mut self, names: Vec<Name>) {
+        let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
+        let errand = |name| Errand { name, number: None, action: Some(Action::Removed), bytes: 0 };
+        let errands: Vec<Errand> = names.into_iter().map(errand).collect();
         if self.options.rehearse {
             return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
         }
