@@ -40,7 +40,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
             file.take(part.extent)?;
             let whole = (part.extent.start(), part.extent.end()) == (0, file.content.size());
-            let mut put = file.put(self.options.in_place, whole);
+            let mut put = file.put(whole);
             put.check = vec![(bytes.clone(), part.digest)];
             put.parts = parts(&file.content, part.extent, &bytes);
             if whole {
@@ -95,7 +95,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let Ok(number) = FileNumber::new(number) else { return };
         file.writing += 1;
-        let mut put = file.put(self.options.in_place, false);
+        let mut put = file.put(false);
         let (attributes, name) = (file.attributes.clone(), FilePath::new(0, file.name.as_bytes()));
         put.settle = Some(self.settle(size, attributes, name));
         let hash = self.options.hash.function();
@@ -144,8 +144,8 @@ impl Incoming {
     }
 
     /// A write to it, `first` if there was none before.
-    fn put(&self, in_place: bool, first: bool) -> Put {
-        let begin = match (in_place, first) {
+    fn put(&self, first: bool) -> Put {
+        let begin = match (self.in_place, first) {
             (false, true) => Begin::Fresh,
             (false, false) => Begin::Continue,
             (true, true) => Begin::InPlace,

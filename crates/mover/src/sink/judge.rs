@@ -26,6 +26,8 @@ pub(super) struct Prepared {
 /// What is to be done for the entries of one batch.
 #[derive(Debug, Default)]
 struct Todo {
+    /// Whether a file of these is written beside its name.
+    beside: bool,
     prepared: Prepared,
     puts: Vec<Put>,
     empty: Vec<(Put, Errand)>,
@@ -116,7 +118,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finish.tell(&name, self.options.delete);
         let Some(equal) = self.hashes.take(number) else { return };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
-        let newer = found.as_ref().is_some_and(|found| found.seen.mtime > stamp(&inode));
+        let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
+        let newer =
+            found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
         let outsized =
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
@@ -135,7 +139,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match &inode.kind {
             Kind::File(content) => {
                 let content = content.clone();
-                self.file(number, name, inode, content, attributes, todo);
+                let is_file = |found: &Found| found.seen.kind == FileKind::File;
+                let in_place = self.options.in_place && found.as_ref().is_none_or(is_file);
+                self.file((number, name), inode, content, attributes, in_place, todo);
             }
             kind => match object(kind, self.options.devices) {
                 Ok(object) => {
@@ -187,19 +193,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// A regular file whose data is to be moved.
     fn file(
         &mut self,
-        number: FileNumber,
-        name: Name,
+        (number, name): (FileNumber, Name),
         inode: Inode,
         content: Content,
         attributes: Attributes,
+        in_place: bool,
         todo: &mut Todo,
     ) {
-        let in_place = self.options.in_place;
         let end = FilePath::new(0, name.as_bytes());
         let at = match in_place {
             true => end.clone(),
             false => self.notes.partial(&name),
         };
+        todo.beside |= !in_place;
         let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
         let size = content.size();
         let mut left = ExtentSet::default();
@@ -218,6 +224,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             name,
             content,
             at,
+            in_place,
             attributes,
             key,
             answered: false,
@@ -269,7 +276,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Begins what was decided. Files are written beside their names only when the journal is there, so that a run after
     /// this one finds them.
     fn carry_out(&mut self, todo: Todo) {
-        if !self.options.rehearse && !self.options.in_place && todo.writes() {
+        if !self.options.rehearse && todo.beside && todo.writes() {
             self.notes.need();
         }
         self.finish.to_begin.push(todo.into());
@@ -285,7 +292,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn begin(&mut self, todo: Todo) {
-        let Todo { prepared, puts, empty, make, adorn } = todo;
+        let Todo { prepared, puts, empty, make, adorn, .. } = todo;
         if self.options.rehearse {
             self.rehearse(empty.into_iter().map(|(_, errand)| errand));
             self.rehearse(make.into_iter().map(|(_, errand)| errand));
@@ -418,10 +425,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
         let keep = self.options.keep;
         let bits = inode.mode.bits();
-        let is_directory = inode.kind == Kind::Directory;
         let mode = match there {
             _ if keep.modes => bits,
-            Some(seen) if (seen.kind == FileKind::Directory) == is_directory => seen.mode,
+            // What is of another kind is replaced, and a symbolic link's bits say nothing.
+            Some(seen) if is_alike(&inode.kind, seen.kind) => seen.mode,
             _ => bits & 0o777 & !self.options.umask,
         };
         let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -448,12 +455,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Kind::Symlink(target) => {
                 seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
             }
-            Kind::Fifo => seen.kind == FileKind::Fifo,
-            Kind::CharacterDevice(device) => {
-                seen.kind == FileKind::CharacterDevice(device.major(), device.minor())
-            }
-            Kind::BlockDevice(device) => seen.kind == FileKind::BlockDevice(device.major(), device.minor()),
-            Kind::Directory => seen.kind == FileKind::Directory,
+            kind => is_alike(kind, seen.kind),
         }
     }
 
@@ -471,8 +473,21 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 }
 
+/// Whether an object is of the kind of what is there; a device has to be the same one.
+fn is_alike(kind: &Kind, there: FileKind) -> bool {
+    there
+        == match kind {
+            Kind::File(_) => FileKind::File,
+            Kind::Symlink(_) => FileKind::Symlink,
+            Kind::Directory => FileKind::Directory,
+            Kind::Fifo => FileKind::Fifo,
+            Kind::CharacterDevice(device) => FileKind::CharacterDevice(device.major(), device.minor()),
+            Kind::BlockDevice(device) => FileKind::BlockDevice(device.major(), device.minor()),
+        }
+}
+
 impl Todo {
-    /// Whether any file is written beside its name.
+    /// Whether any file is written.
     fn writes(&self) -> bool {
         !self.empty.is_empty() || self.prepared.answers.values().any(|what| *what != Needed::Nothing)
     }

@@ -117,6 +117,8 @@ struct Incoming {
     content: Content,
     /// Where it is written to.
     at: FilePath,
+    /// Whether that is what has its name.
+    in_place: bool,
     /// Attributes that it gets.
     attributes: Attributes,
     /// Its number in the journal, if it is noted there.
@@ -312,7 +314,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn drop_file(&mut self, number: FileNumber) {
         let Some(file) = self.incoming.remove(&number.get()) else { return };
         // What is under way may still write to it: it is removed when that is over.
-        if !self.options.in_place {
+        if !file.in_place {
             self.notes.forget(file.key, file.at);
         }
     }
