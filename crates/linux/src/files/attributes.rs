@@ -20,6 +20,9 @@ pub enum Target<'a> {
     Named(Place<'a>),
 }
 
+/// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
+const SET_ID: u32 = 0o6000;
+
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
 pub fn is_kept(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
@@ -131,7 +134,10 @@ impl Roots {
             || wanted.group.is_some_and(|group| group != seen.group);
         // An ACL that was set or removed has its say in the mode.
         let acl = !matches!(xattrs, Ok(false));
-        let mode = wanted.mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
+        // Its set-id bits are about the owner that it was to have.
+        let bits = if matches!(owned, Ok(true)) { !0 } else { !SET_ID };
+        let mode = wanted.mode.map(|mode| mode & bits);
+        let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
         let times = match wanted.mtime {
             Some(mtime) if mtime != seen.mtime || matches!(target, Target::Open(_)) => {
@@ -139,10 +145,11 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.and(xattrs.map(drop)).and(mode).and(times)
+        owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
     }
 
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
+    /// Tells whether owner and group are what they are to be.
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<bool, Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -152,12 +159,12 @@ impl Roots {
             }
         };
         if user.is_none() && group.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         match own(user, group) {
             // Others than root set the groups that they are in.
-            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(()),
-            result => result.map_err(fault("set its owner")),
+            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(false),
+            result => result.map(|()| true).map_err(fault("set its owner")),
         }
     }
 
