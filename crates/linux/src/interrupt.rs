@@ -11,7 +11,8 @@ const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
 /// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind
-/// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored.
+/// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger than
+/// RLIMIT_FSIZE allows is an error like others, and no end (setrlimit(2)): so for us alone, not for programs that we start.
 ///
 /// # Errors
 /// The kernel's.
@@ -21,7 +22,7 @@ pub fn install() -> io::Result<()> {
             disposition(signal, Some(note as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
         }
     }
-    Ok(())
+    disposition(libc::SIGXFSZ, Some(pass as extern "C" fn(libc::c_int) as libc::sighandler_t)).map(drop)
 }
 
 /// As [`install`], for a service: SIGHUP does not stop it, but makes [`hung_up`] true, each time.
@@ -57,6 +58,9 @@ extern "C" fn note(_: libc::c_int) {
         drop(disposition(signal, Some(libc::SIG_DFL)));
     }
 }
+
+/// The call that was too much fails.
+extern "C" fn pass(_: libc::c_int) {}
 
 /// As [`note`].
 extern "C" fn note_hang_up(_: libc::c_int) {
