@@ -43,16 +43,23 @@ pub(super) struct Scan {
     under_way: BTreeMap<Ticket, Step>,
     /// The names that were met; kept if one may be met twice.
     met: Option<NameSet<14>>,
+    /// Whether all of an origin is met before the next one, so that the same ones come first each time.
+    one_by_one: bool,
 }
 
 impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
+        let met = may_meet_twice(origins).then(NameSet::default);
+        // Of one root, the same name is the same thing.
+        let one_by_one = met.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
+        let at_once = if one_by_one { 1 } else { NAMES };
         Self {
             details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
-            met: may_meet_twice(origins).then(NameSet::default),
-            stack: origins.chunks(NAMES).rev().map(|some| Step::Begin(some.to_vec())).collect(),
+            met,
+            one_by_one,
+            stack: origins.chunks(at_once).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
         }
     }
@@ -84,10 +91,12 @@ impl Scan {
         Some((operation, Begun(step)))
     }
 
-    /// Whether the next origins must wait: their directories may be among those that are looked at.
+    /// Whether the next origins must wait: their directories may be among those that are looked at, or names of theirs among what
+    /// is listed.
     fn is_early(&self) -> bool {
         let begins = |step: &Step| matches!(step, Step::Begin(_));
-        self.stack.last().is_some_and(begins) && self.under_way.values().any(begins)
+        self.stack.last().is_some_and(begins)
+            && self.under_way.values().any(|step| self.one_by_one || begins(step))
     }
 
     /// The operation was submitted.
