@@ -179,6 +179,10 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(found) => found,
             Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
         };
+        // Nothing is behind one without its server.
+        if found.seen.kind == FileKind::Socket {
+            return;
+        }
         let is_directory = found.seen.kind == FileKind::Directory;
         // What is on the way of a listed name is not asked for by itself: so does rsync.
         if enter && !self.options.filter.takes(&name, is_directory) {
@@ -526,7 +530,7 @@ fn inode(found: &Found, devices: bool, accounts: &mut Accounts) -> Result<Inode,
             Kind::Symlink(Target::new(found.target.clone().unwrap_or_default()).map_err(say)?)
         }
         FileKind::Fifo => Kind::Fifo,
-        FileKind::Socket => return Err("it is a socket, and nothing is behind one elsewhere".to_owned()),
+        FileKind::Socket => return Err("it is a socket".to_owned()),
         FileKind::CharacterDevice(major, minor) => Kind::CharacterDevice(device(major, minor)?),
         FileKind::BlockDevice(major, minor) => Kind::BlockDevice(device(major, minor)?),
     };
