@@ -49,14 +49,18 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
 }
 
 /// What is behind the name of a file to write.
-enum Place {
+pub enum Place {
     /// A file, or nothing yet; its name without links.
     File(PathBuf),
     /// A device, a pipe or a socket.
     Stream,
 }
 
-fn place(path: &Path) -> io::Result<Place> {
+/// Where what is written under a name goes.
+///
+/// # Errors
+/// It is a directory.
+pub fn place(path: &Path) -> io::Result<Place> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),

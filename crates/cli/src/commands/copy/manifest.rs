@@ -1,27 +1,26 @@
 //! `--manifest`: what is at the destination in the end, as `b3sum` writes it.
 
 use crate::failure::{self, Failure};
+use crate::store::{self, Place};
 use numaio_mover::wire::There;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A manifest that is written. It has its name when it is whole.
+/// A manifest that is written. It has its name when it is whole; a device or a pipe is written to.
 #[derive(Debug)]
 pub struct Manifest {
     path: PathBuf,
-    /// Where it is until then; none once it has its name.
+    /// Where it is until then; none once it has its name, or if it is no file.
     part: Option<PathBuf>,
     to: BufWriter<File>,
 }
 
 impl Manifest {
     pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let to = File::create(&part).map_err(|error| failure::unwritten(&part, &error))?;
-        Ok(Self { path: path.to_owned(), part: Some(part), to: BufWriter::new(to) })
+        let path = if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
+        let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
+        Ok(Self { path, part, to: BufWriter::new(to) })
     }
 
     pub fn add(&mut self, there: &There) -> Result<(), Failure> {
@@ -31,8 +30,8 @@ impl Manifest {
 
     /// Gives it its name.
     pub fn end(mut self) -> Result<(), Failure> {
-        let Some(part) = self.part.take() else { return Ok(()) };
-        let named = self.to.flush().and_then(|()| fs::rename(&part, &self.path));
+        let name = |part: PathBuf| fs::rename(part, &self.path);
+        let named = self.to.flush().and_then(|()| self.part.take().map_or(Ok(()), name));
         named.map_err(|error| failure::unwritten(&self.path, &error))
     }
 }
@@ -44,6 +43,19 @@ impl Drop for Manifest {
             let _ = fs::remove_file(part);
         }
     }
+}
+
+/// The name of a manifest without links, and what is written to until it has it, with its name.
+fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
+    let file = match store::place(path)? {
+        Place::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
+        Place::File(file) => file,
+    };
+    let mut part = file.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let to = File::create(&part)?;
+    Ok((file, Some(part), to))
 }
 
 /// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
