@@ -275,3 +275,17 @@ fn a_transfer_that_cannot_be_noted_is_carried_out() {
     assert!(home.0.join("g").exists() && home.0.join("h").exists());
     assert!(home.run(&["jobs"]).ok().contains("no jobs"));
 }
+
+/// What a list on standard input said is gone: without it more would be removed, and less moved.
+#[test]
+fn one_that_read_standard_input_is_not_resumed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    home.file("to/kept", "");
+    home.run(&["copy", "-r", "--delete", "--exclude-from", "-", "from/", "to/"]).ok();
+    assert!(!home.0.join("to/kept").exists(), "no rule left it out");
+    home.file("to/kept", "");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["standard input", "type its command anew"]);
+    assert!(home.0.join("to/kept").exists());
+}

@@ -153,6 +153,9 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     let args::Command::Copy(command) = &args.command else {
         return Err(no_command("its command is no numaio copy".to_owned()));
     };
+    if command.inputs() > 0 {
+        return Err(no_command("it read a list from standard input, which is gone".to_owned()));
+    }
     let directory = jobs::typed(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| no_command(format!("{}: {error}", directory.to_string_lossy())))?;

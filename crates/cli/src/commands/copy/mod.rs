@@ -149,14 +149,19 @@ pub struct CopyArgs {
 }
 
 impl CopyArgs {
-    /// What clap cannot tell.
-    fn check(&self) -> Result<(), Failure> {
+    /// How many options read standard input.
+    pub fn inputs(&self) -> usize {
         let filters = self.filters.rules.iter().filter_map(|from| match from {
             filters::From::File(_, path) => Some(path),
             filters::From::Typed(_) => None,
         });
         let files = filters.chain(&self.files_from).chain(&self.how.plan);
-        if files.filter(|path| path.as_os_str() == "-").count() > 1 {
+        files.filter(|path| path.as_os_str() == "-").count()
+    }
+
+    /// What clap cannot tell.
+    fn check(&self) -> Result<(), Failure> {
+        if self.inputs() > 1 {
             return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
         }
         if let Some(path) = &self.manifest {
