@@ -174,6 +174,8 @@ fn a_daemon_is_known_by_its_key() {
     assert!(!known.exists());
     user.copy(&["-r", &trust, "src/", &to]).ok();
     user.copy(&["-r", "src/", &to]).ok();
+    // What is typed is not what is known.
+    user.copy(&["-r", &other, "src/", &to]).failed(1, &["has the key", "of --trust"]);
     // Another daemon at the same place.
     fs::write(&known, format!("# mine\n127.0.0.1:{} {}\n", daemon.port, user.key)).expect("a file");
     for trust in ["-v", &trust] {

@@ -40,7 +40,7 @@ pub fn reach(
         others: at_port(others, address.port),
         streams: (!net.tunnel).then(|| (net.streams(), net.is_sparing())),
     };
-    let keys = trusted.keys.clone();
+    let keys = trusted.taken();
     let opened = patiently(Duration::MAX, move || wanted.open(&own, keys));
     let (mut channel, calls) = match opened.ok_or_else(|| cut_short(&trusted.place))? {
         Ok(Ok(opened)) => opened,
@@ -153,24 +153,28 @@ struct Trusted {
     known: Known,
     /// Those that are known.
     keys: Vec<PublicKey>,
-    /// Whether the only one is that which was typed.
-    is_typed: bool,
+    typed: Option<PublicKey>,
 }
 
 impl Trusted {
     fn read(address: &Address, typed: Option<PublicKey>) -> Result<Self, Failure> {
         let (place, known) = (address.place(), Known::read()?);
-        let mut keys = known.keys(&place)?;
-        let is_typed = keys.is_empty() && typed.is_some();
-        if is_typed {
-            keys.extend(typed);
-        }
-        Ok(Self { place, known, keys, is_typed })
+        let keys = known.keys(&place)?;
+        Ok(Self { place, known, keys, typed })
     }
 
-    /// It was the one that was typed, and showed that it has it.
+    /// Those that are taken: the one that was typed alone, and none if another one is known.
+    fn taken(&self) -> Vec<PublicKey> {
+        match self.typed {
+            Some(typed) if self.keys.is_empty() || self.keys.contains(&typed) => vec![typed],
+            Some(_) => Vec::new(),
+            None => self.keys.clone(),
+        }
+    }
+
+    /// It has one that is taken, and showed that it has it.
     fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
-        match self.is_typed {
+        match self.keys.is_empty() {
             true => self.known.add(&self.place, key),
             false => Ok(()),
         }
@@ -178,16 +182,16 @@ impl Trusted {
 
     /// Whoever is there has another key.
     fn refused(&self, key: PublicKey) -> Failure {
-        let Self { place, known, keys, is_typed } = self;
+        let Self { place, known, keys, typed } = self;
         let path = known.path.display();
-        match keys.first() {
-            None => Failure::new(format!("the daemon at {place} is not known; whoever answers there has the key {key}"))
-                .hint(format!("if who runs it says that this is its key, add --trust {key} this once")),
-            Some(typed) if *is_typed => {
+        match (typed, keys.first()) {
+            (Some(typed), first) if first.is_none() || keys.contains(&key) => {
                 Failure::new(format!("whoever answers at {place} has the key {key}, and not {typed} of --trust"))
                     .hint("ask who runs it for its key; nothing was sent")
             }
-            Some(known) => Failure::new(format!(
+            (_, None) => Failure::new(format!("the daemon at {place} is not known; whoever answers there has the key {key}"))
+                .hint(format!("if who runs it says that this is its key, add --trust {key} this once")),
+            (_, Some(known)) => Failure::new(format!(
                 "THE KEY OF {place} IS ANOTHER ONE: it is {key}, and was {known}. Somebody may be between, or the \
                  daemon got a new key"
             ))
