@@ -24,7 +24,8 @@ impl Order {
 fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
     let is_there = |name: &[u8]| base.is_there(&to.join(path_of(name)));
     match base.is_directory(to) {
-        false => !base.is_there(to),
+        // A file gets this name, and what is left of it lies beside.
+        false => !base.is_there(to) && !base.is_there(&to.with_file_name(path_of(JOURNAL))),
         true if base.is_empty(to) => true,
         true => {
             let mut all = names.iter().map(Name::as_bytes).chain([JOURNAL]);
@@ -53,6 +54,7 @@ mod tests {
         assert!(new("none", &[]) && new("empty", &[]) && !new("full", &[]) && !new("cut", &[]));
         assert!(new("full", &["a", "b"]) && !new("full", &["a", "old"]));
         assert!(!new("cut", &["a"]), "an interrupted transfer goes on");
+        assert!(!new("cut/a", &["a"]), "so does that of a file which gets another name");
         assert!(!new("full/old/../../cut/.numaio-journal", &["a"]), "a file gets new content");
         fs::remove_dir_all(&dir).expect("removed");
     }
