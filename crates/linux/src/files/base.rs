@@ -64,9 +64,9 @@ impl Base {
         self.kind(path).is_ok()
     }
 
-    /// Whether there is something else than a directory; a link is one of these.
-    pub fn is_single(&self, path: &Path) -> bool {
-        self.kind(path).is_ok_and(|kind| kind != FileType::Directory)
+    /// Whether there is something else than a directory, as a link is, or nothing.
+    pub fn is_no_directory(&self, path: &Path) -> bool {
+        self.kind(path).map_or(true, |kind| kind != FileType::Directory)
     }
 
     /// Whether a path is that of a directory, or of a link to one, in which nothing is; a new file system may have its `lost+found`.
@@ -213,8 +213,8 @@ mod tests {
         std::fs::create_dir(root.join("a/new/lost+found")).expect("a directory");
         assert!(base.is_empty(Path::new("a/new")) && !base.is_empty(Path::new("a")));
         assert!(!base.is_empty(Path::new("none")) && !base.is_empty(Path::new("absolute")));
-        assert!(base.is_single(link) && base.is_there(link) && !base.is_there(out));
-        assert!(!base.is_there(Path::new("../outside")) && !base.is_single(Path::new("a")));
+        assert!(base.is_no_directory(link) && base.is_there(link) && !base.is_there(out));
+        assert!(!base.is_there(Path::new("../outside")) && !base.is_no_directory(Path::new("a")));
         assert_eq!(base.on_host(Path::new("a")), root.join("a"));
         std::fs::remove_dir_all(&dir).expect("removed");
     }

@@ -16,7 +16,7 @@ pub struct HowArgs {
     /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub fsync: Fsync,
-    /// Most bytes of data a second, as they go to the other side: 10M, 1GiB
+    /// Most bytes of data a second, as they go to the other side: 10M, 1GiB; 0 is no limit
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub bwlimit: Option<u64>,
     /// Pack data for its way to another host: auto where that is measured to be faster, zstd wherever it makes data

@@ -124,7 +124,7 @@ impl Order {
             told: args.dry_run || args.shown.json || args.shown.verbose,
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
-            limit: args.how.bwlimit,
+            limit: args.how.bwlimit.filter(|most| *most > 0),
             compress: args.how.compress,
             placement: args.how.placement,
             io: args.how.io,
@@ -194,10 +194,12 @@ impl Order {
         Ok((roots, origins))
     }
 
-    /// Whether the only source is a single file, which may get another name.
+    /// Whether the only source is a single file, which may get another name, or might be one if it were there.
     pub fn is_one_file(&self) -> bool {
         match &self.from[..] {
-            [path] if self.listed.is_none() => self.base.is_single(&path_of(path)),
+            [path] if self.listed.is_none() && !path.ends_with(b"/") => {
+                self.base.is_no_directory(&path_of(path))
+            }
             _ => false,
         }
     }
