@@ -49,25 +49,38 @@ impl End {
             return Ok(Self { host: Some(Host::Daemon(address)), path });
         }
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
-        let Some(colon) = first.iter().position(|&byte| byte == b':') else {
+        let Some((host, path)) = bracketed(first).or_else(|| {
+            let colon = first.iter().position(|&byte| byte == b':')?;
+            Some((first[..colon].to_vec(), colon + 1))
+        }) else {
             return Ok(Self { host: None, path: bytes.to_vec() });
         };
         let shown = text.to_string_lossy();
-        let host = std::str::from_utf8(&bytes[..colon]).unwrap_or_default();
+        let host = String::from_utf8(host).unwrap_or_default();
         // ssh would take it for an option.
         if host.is_empty() || host.starts_with('-') || host.chars().any(|c| c.is_control() || c == ' ') {
             return Err(Failure::usage(format!("{shown:?} names no host"))
                 .hint(format!("write ./{shown} for a file with a colon in its name")));
         }
-        let path = match &bytes[colon + 1..] {
-            b"" => b".".to_vec(),
+        let path = match &bytes[path..] {
             [b':', ..] => {
                 return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
-                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH, and daemons of numaio: numaio://HOST/ROOT/PATH"));
+                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
+                           numaio: numaio://HOST/ROOT/PATH"));
+            }
+            // A session begins there.
+            b"" | b"~" => b"".to_vec(),
+            [b'~', b'/', path @ ..] => path.iter().skip_while(|&&byte| byte == b'/').copied().collect(),
+            [b'~', ..] => {
+                return Err(Failure::usage(format!(
+                    "{shown:?} is in the home of somebody there, which is not known here"
+                ))
+                .hint("write its whole path, or HOST:./~NAME for a file of that name"));
             }
             path => path.to_vec(),
         };
-        Ok(Self { host: Some(Host::Ssh(host.to_owned())), path })
+        let path = if path.is_empty() { b".".to_vec() } else { path };
+        Ok(Self { host: Some(Host::Ssh(host)), path })
     }
 
     /// Whether it is in a root of a daemon.
@@ -86,6 +99,16 @@ impl End {
     }
 }
 
+/// The host of `[ADDRESS]:` or `USER@[ADDRESS]:`, without the brackets, and where the path begins.
+fn bracketed(first: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let open = first.iter().position(|&byte| byte == b'[')?;
+    let close = open + first[open..].windows(2).position(|two| two == b"]:")?;
+    let user = &first[..open];
+    let is_address = first[open + 1..close].contains(&b':');
+    (is_address && (user.is_empty() || user.ends_with(b"@") && !user.contains(&b':')))
+        .then(|| ([user, &first[open + 1..close]].concat(), close + 2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,10 +123,20 @@ mod tests {
         assert_eq!(end("./b:c"), Some((None, "./b:c".into())));
         assert_eq!(end("h:b"), Some((Some("h".into()), "b".into())));
         assert_eq!(end("u@h:"), Some((Some("u@h".into()), ".".into())));
+        assert_eq!(end("[fd09::1]:b/c"), Some((Some("fd09::1".into()), "b/c".into())));
+        assert_eq!(end("u@[fe80::1%eth0]:"), Some((Some("u@fe80::1%eth0".into()), ".".into())));
+        assert_eq!(end("a[b:c]:d"), Some((Some("a[b".into()), "c]:d".into())));
+        for home in ["h:~", "h:~/", "h:~//"] {
+            assert_eq!(end(home), Some((Some("h".into()), ".".into())));
+        }
+        assert_eq!(end("h:~//a/b"), Some((Some("h".into()), "a/b".into())));
+        assert_eq!(end("h:./~"), Some((Some("h".into()), "./~".into())));
         assert_eq!(end("numaio://h/r/a"), Some((Some("h:6862".into()), "a".into())));
         assert_eq!(end("numaio:a"), Some((Some("numaio".into()), "a".into())));
         assert_eq!(end("./numaio://h/r"), Some((None, "./numaio://h/r".into())));
-        for bad in ["", "numaio://", "numaio://h", ":a", "-oProxyCommand=x:a", "h::m", "a b:c"] {
+        for bad in
+            ["", "numaio://", "numaio://h", ":a", "-oProxyCommand=x:a", "h::m", "a b:c", "h:~u/a", "[-o::]:a"]
+        {
             assert_eq!(end(bad), None, "{bad}");
         }
     }
