@@ -50,11 +50,16 @@ pub fn remark(common: &Common, text: &str) {
     }
 }
 
+/// Words in which names may be that somebody else chose: lines of what a terminal shows and does not obey.
+fn obeyed_by_none(words: &str) -> String {
+    words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+}
+
 /// Tells why the command failed, and gives its exit status.
 pub fn fail(failure: &Failure) -> ExitCode {
-    let _ = writeln!(io::stderr(), "numaio: {}", failure.message);
+    let _ = writeln!(io::stderr(), "numaio: {}", obeyed_by_none(&failure.message));
     if let Some(hint) = &failure.hint {
-        let _ = writeln!(io::stderr(), "  hint: {hint}");
+        let _ = writeln!(io::stderr(), "  hint: {}", obeyed_by_none(hint));
     }
     ExitCode::from(failure.code)
 }
