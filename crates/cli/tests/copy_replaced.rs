@@ -1,0 +1,215 @@
+//! What is in the place of what is moved, and what stays although it is in nobody's list.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use support::{Home, Said};
+
+fn copy(home: &Home, args: &[&str]) -> Said {
+    home.run(&[&["copy"], args].concat())
+}
+
+/// Makes files whose content is their name, and the folders on their way.
+fn files(home: &Home, names: &[&str]) {
+    for name in names {
+        fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
+        home.file(name, name);
+    }
+}
+
+fn is_there(home: &Home, name: &str) -> bool {
+    fs::symlink_metadata(home.0.join(name)).is_ok()
+}
+
+fn mode(home: &Home, name: &str) -> u32 {
+    fs::symlink_metadata(home.0.join(name)).expect("a file").permissions().mode() & 0o7777
+}
+
+fn set_mode(home: &Home, name: &str, mode: u32) {
+    fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+fn fifo(home: &Home, name: &str) {
+    assert!(Command::new("mkfifo").arg(home.path(name)).status().expect("mkfifo").success());
+}
+
+/// Whatever the options of the copy, and in a rehearsal.
+#[test]
+fn what_a_rule_leaves_out_stays_also_where_its_folder_is_gone() {
+    for (rules, kept) in [
+        (&["--exclude=*.key"][..], &["to/gone/x.key", "to/gone/deep/y.key"][..]),
+        (&["--exclude=/gone/deep/"], &["to/gone/deep/y.key", "to/gone/deep/b"]),
+        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/gone/a", "to/gone/deep/b", "to/other/c"]),
+        (&["--exclude=nothing"], &[]),
+        (&[], &[]),
+    ] {
+        let home = Home::new();
+        let extra = ["to/gone/x.key", "to/gone/a", "to/gone/deep/y.key", "to/gone/deep/b", "to/other/c"];
+        files(&home, &["from/file"]);
+        files(&home, &extra);
+        let args = |more: &[&'static str]| [more, &["-r", "--delete"], rules, &["from/", "to/"]].concat();
+        let would = copy(&home, &args(&["-n", "-v"])).ok();
+        assert!(extra.iter().all(|name| is_there(&home, name)), "{rules:?}: a rehearsal removes nothing");
+        let told = copy(&home, &args(&["-v"])).ok();
+        let removed = |said: &str| said.lines().filter(|line| line.contains("removed: ")).count();
+        assert_eq!(removed(&would), removed(&told), "{rules:?}: {would} {told}");
+        for name in extra {
+            assert_eq!(is_there(&home, name), kept.contains(&name), "{rules:?}: {name} after {told}");
+        }
+        let holds = |folder: &str| kept.iter().any(|name| name.starts_with(folder));
+        for folder in ["to/gone", "to/gone/deep", "to/other"] {
+            assert_eq!(is_there(&home, folder), holds(folder), "{rules:?}: {folder} after {told}");
+        }
+        assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: all was removed");
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_something_else_has_its_own_mode() {
+    let home = Home::new();
+    files(&home, &["from/link", "from/fifo", "from/file", "to/file"]);
+    ["link", "fifo", "file"].iter().for_each(|name| set_mode(&home, &format!("from/{name}"), 0o600));
+    symlink("nowhere", home.0.join("to/link")).expect("a link");
+    fifo(&home, "to/fifo");
+    set_mode(&home, "to/fifo", 0o666);
+    set_mode(&home, "to/file", 0o644);
+    copy(&home, &["-r", "-I", "from/", "to/"]).ok();
+    assert_eq!(
+        ["link", "fifo", "file"].map(|name| mode(&home, &format!("to/{name}"))),
+        [0o600, 0o600, 0o644]
+    );
+}
+
+#[test]
+fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
+    for option in ["--update", "--inplace", "-I"] {
+        let home = Home::new();
+        files(&home, &["from/link", "from/fifo"]);
+        fs::create_dir(home.0.join("to")).expect("a folder");
+        symlink("nowhere", home.0.join("to/link")).expect("a link");
+        fifo(&home, "to/fifo");
+        copy(&home, &["-r", option, "from/", "to/"]).ok();
+        for name in ["link", "fifo"] {
+            let found = fs::symlink_metadata(home.0.join("to").join(name)).expect("something");
+            assert!(found.is_file(), "{option}: {name} is {:?}", found.file_type());
+        }
+        let content = fs::read(home.0.join("to/link")).expect("a file");
+        assert_eq!(content, b"from/link", "{option}");
+        assert!(!is_there(&home, "to/nowhere"), "{option}: no link is written through");
+    }
+}
+
+#[test]
+fn of_several_sources_with_a_name_the_first_counts_each_time() {
+    let home = Home::new();
+    files(&home, &["one/q/f", "two/q/f", "two/q/g", "q"]);
+    for (round, sources) in
+        [["one/q", "two/q"], ["one/", "two/"], ["two/q/", "one/q/"]].iter().cycle().take(30).enumerate()
+    {
+        let to = format!("to{round}");
+        fs::create_dir(home.0.join(&to)).expect("a folder");
+        copy(&home, &["-r", sources[0], sources[1], &to]).ok();
+        let found = ["q/f", "f"].iter().find_map(|name| fs::read(home.0.join(&to).join(name)).ok());
+        let first = if sources[0].starts_with("one") { "one/q/f" } else { "two/q/f" };
+        assert_eq!(found.as_deref(), Some(first.as_bytes()), "{sources:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_leaves_nothing_behind() {
+    let home = Home::new();
+    copy(&home, &["absent", "new"]).failed(3, &["absent: there is no such file"]);
+    assert!(!is_there(&home, "new"));
+    files(&home, &["absent"]);
+    copy(&home, &["absent", "new"]).ok();
+    assert!(home.0.join("new").is_file());
+}
+
+#[test]
+fn a_socket_is_passed_over() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old"]);
+    let _socket = UnixListener::bind(home.0.join("from/socket")).expect("a socket");
+    copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(is_there(&home, "to/file") && !is_there(&home, "to/old") && !is_there(&home, "to/socket"));
+}
+
+#[test]
+fn a_manifest_is_written_to_what_its_name_leads_to() {
+    let home = Home::new();
+    files(&home, &["from/file", "real"]);
+    symlink("real", home.0.join("link")).expect("a link");
+    copy(&home, &["-r", "--manifest", "link", "from/", "to/"]).ok();
+    assert!(fs::symlink_metadata(home.0.join("link")).expect("a link").is_symlink());
+    let manifest = fs::read_to_string(home.0.join("real")).expect("a manifest");
+    assert!(manifest.ends_with("  file\n"), "{manifest}");
+    let told = copy(&home, &["-r", "--manifest", "-", "from/", "to/"]).ok();
+    assert!(told.contains(&manifest) && !is_there(&home, "-"), "{told}");
+    fifo(&home, "fifo");
+    let reader = home.command("cat", &["fifo"]).stdout(std::process::Stdio::piped()).spawn().expect("cat");
+    copy(&home, &["-r", "--manifest", "fifo", "from/", "to/"]).ok();
+    let read = reader.wait_with_output().expect("cat").stdout;
+    assert_eq!(String::from_utf8_lossy(&read), manifest);
+}
+
+#[test]
+fn no_limit_is_a_limit_of_nothing() {
+    let home = Home::new();
+    home.file("large", &"x".repeat(3 << 20));
+    copy(&home, &["--bwlimit", "0", "large", "there"]).ok();
+    assert_eq!(fs::metadata(home.0.join("there")).expect("a file").len(), 3 << 20);
+}
+
+/// A program that would run as another user never runs as the one who copied it.
+#[test]
+fn set_id_bits_go_with_their_owner() {
+    let home = Home::new();
+    files(&home, &["from/program", "from/plain"]);
+    let is_root = fs::metadata(home.0.join("from")).expect("a folder").uid() == 0;
+    let without = ["setpriv", "--bounding-set=-chown", "--inh-caps=-chown"];
+    let can = is_root
+        && Command::new("setpriv")
+            .args([without[1], without[2], "true"])
+            .status()
+            .is_ok_and(|done| done.success());
+    if !can {
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: set-id bits of owners that cannot be set: it takes root and setpriv"
+        );
+        return;
+    }
+    for name in ["from/program", "from/plain"] {
+        std::os::unix::fs::chown(home.0.join(name), Some(1000), Some(1000)).expect("an owner");
+    }
+    set_mode(&home, "from/program", 0o6755);
+    set_mode(&home, "from/plain", 0o750);
+    let by = home.command_by(&without, &["copy", "-a", "from/", "to/"]).output().expect("numaio");
+    Said::of(by).failed(3, &["set its owner"]);
+    assert_eq!((mode(&home, "to/program"), mode(&home, "to/plain")), (0o755, 0o750));
+    copy(&home, &["-a", "from/", "to/"]).ok();
+    assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, all is as it was");
+}
+
+#[test]
+fn a_file_beyond_the_limit_fails_alone() {
+    let home = Home::new();
+    files(&home, &["from/small", "from/other"]);
+    home.file("from/large", &"x".repeat(3 << 20));
+    let said = home.command_by(&["prlimit", "--fsize=1000000"], &["copy", "-r", "from/", "to/"]).output();
+    Said::of(said.expect("prlimit")).failed(3, &["large: write to it: file too large"]);
+    assert!(!is_there(&home, "to/large") && is_there(&home, "to/small") && is_there(&home, "to/other"));
+}
+
+#[test]
+fn nothing_in_a_message_is_obeyed_by_a_terminal() {
+    let home = Home::new();
+    let said = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
+    assert!(!said.err.contains(['\u{1b}', '\u{7}']) && said.err.contains("hint"), "{:?}", said.err);
+    assert!(!Path::new(&home.path("to")).exists());
+}
