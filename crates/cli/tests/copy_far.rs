@@ -223,3 +223,30 @@ fn what_stands_in_the_way_of_a_bootstrap_is_told() {
     copy("one:g").failed(1, &["could not make the folder"]);
     assert!(!hosts.path("one/g").exists());
 }
+
+/// What is sent again and again and lost each time is no progress.
+#[test]
+fn tries_that_come_no_further_end() {
+    let hosts = Hosts::new();
+    let src = hosts.home.file("large", "");
+    fs::write(&src, content(4)).expect("a file");
+    // It is killed as soon as something of the file is there.
+    let doomed = hosts.home.file(
+        "doomed",
+        &format!(
+            "#!/bin/sh
+(while ! ls dst/.numaio-part* >/dev/null 2>&1; do sleep 0.05; done; sleep 0.2; kill -KILL $$) </dev/null >/dev/null 2>&1 &
+exec {NUMAIO} \"$@\"
+"
+        ),
+    );
+    fs::set_permissions(&doomed, fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::create_dir(hosts.path("one/dst")).expect("a folder");
+    let args =
+        ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
+    let said = Said::of(hosts.command(&args).output().expect("numaio"));
+    said.failed(1, &["trying again in 0.5 s", "trying again in 1.0 s"]);
+    assert!(!hosts.path("one/dst/large").exists());
+    hosts.copy(&[&src, "one:dst"]).ok();
+    assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
+}

@@ -39,6 +39,10 @@ pub trait Core<B: AsRef<[u8]>> {
 
     /// How far it is.
     fn totals(&self) -> Totals;
+
+    /// How much of all there is at the sink by now, as far as this side knows, in bytes and entries: what another transfer of the same
+    /// goes beyond if it comes further.
+    fn reached(&self) -> u64;
 }
 
 /// Longest time without a look at whether to stop.

@@ -125,6 +125,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
             self.talk.totals.unchanged += 1;
+            self.there += if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
             self.leave_none(&name);
             return self.note_found(&name, found.as_ref());
         }

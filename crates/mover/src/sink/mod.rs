@@ -157,6 +157,8 @@ pub struct Sink<B> {
     next: u64,
     works: VecDeque<Work>,
     fresh: Fresh,
+    /// Bytes of files that were as they should be.
+    there: u64,
     /// Directories of the first work are being made.
     making: Option<Ticket>,
     preparing: BTreeMap<Ticket, judge::Prepared>,
@@ -193,6 +195,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             incoming: HashMap::new(),
             early: Early::new(),
             writes: BTreeMap::new(),
+            there: 0,
             errands: Errands::default(),
             hashes: Hashes::default(),
             accounts: Accounts::new(options.accounts),
@@ -505,6 +508,11 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
 
     fn totals(&self) -> Totals {
         self.talk.totals
+    }
+
+    fn reached(&self) -> u64 {
+        let Totals { bytes, resumed, moved, unchanged, .. } = self.talk.totals;
+        self.there + bytes + resumed + moved + unchanged
     }
 }
 

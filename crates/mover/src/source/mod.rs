@@ -132,6 +132,8 @@ pub struct Source<B> {
     in_batch: usize,
     next: FileNumber,
     answered: u64,
+    /// Bytes of files that the sink did not want.
+    there: u64,
     files: HashMap<u64, File>,
     links: Links,
     cutter: Cutter,
@@ -159,6 +161,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             in_batch: 0,
             next: first,
             answered: 0,
+            there: 0,
             files: HashMap::new(),
             links: Links::default(),
             cutter: Cutter::new(options.policy.clone())?,
@@ -286,6 +289,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return Err(WireError::Value("an answer about no entry"));
         }
         for number in want.first.get()..last {
+            self.note_there(number, &want.what);
             match &want.what {
                 Needed::Nothing => self.leave(number),
                 // It was begun when the sink was told of it.
@@ -315,6 +319,17 @@ impl<B: AsRef<[u8]>> Source<B> {
             Some((file, Err(fault))) => self.fail(file, &fault),
             None => {}
         }
+    }
+
+    /// Notes what is at the sink already.
+    fn note_there(&mut self, number: u64, needed: &Needed) {
+        let Some(file) = self.files.get(&number) else { return };
+        let wanted = match needed {
+            Needed::Nothing => 0,
+            Needed::Some(extents) => extents.iter().map(|extent| extent.length()).sum(),
+            Needed::All | Needed::Sum => return,
+        };
+        self.there += file.content.size().saturating_sub(wanted);
     }
 
     /// Nothing of a file is needed.
@@ -502,6 +517,10 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
 
     fn totals(&self) -> Totals {
         self.talk.totals
+    }
+
+    fn reached(&self) -> u64 {
+        self.there + self.talk.totals.bytes + self.answered
     }
 }
 

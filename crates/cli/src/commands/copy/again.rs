@@ -17,15 +17,16 @@ const LOOK_EACH: Duration = Duration::from_millis(20);
 pub struct Again {
     most: Duration,
     pause: Duration,
-    /// Since when nothing was moved.
+    /// Since when no try came further than all before.
     since: Option<Instant>,
+    reached: u64,
     earlier: Option<Totals>,
 }
 
 impl Again {
-    /// Tries until nothing was moved for so long.
+    /// Tries until nothing more was there for so long.
     pub fn new(most: Duration) -> Self {
-        Self { most, pause: FIRST_PAUSE, since: None, earlier: None }
+        Self { most, pause: FIRST_PAUSE, since: None, reached: 0, earlier: None }
     }
 
     /// Whether nothing was lost yet.
@@ -33,10 +34,11 @@ impl Again {
         self.earlier.is_none()
     }
 
-    /// A try was lost that had come so far.
-    pub fn lost(&mut self, totals: Totals) {
-        if totals.bytes > 0 || totals.moved > 0 {
-            (self.since, self.pause) = (None, FIRST_PAUSE);
+    /// A try was lost that did so much, and had [come so far](numaio_mover::drive::Core::reached): what is moved again and again and
+    /// lost each time is no progress.
+    pub fn lost(&mut self, totals: Totals, reached: u64) {
+        if reached > self.reached {
+            (self.since, self.pause, self.reached) = (None, FIRST_PAUSE, reached);
         }
         self.since.get_or_insert_with(Instant::now);
         self.earlier = Some(self.sum(totals));
@@ -116,13 +118,17 @@ mod tests {
     fn pauses_grow_and_end() {
         let mut again = Again::new(Duration::from_secs(3600));
         assert!(again.is_first());
-        again.lost(Totals::default());
+        again.lost(Totals::default(), 0);
         let pauses: Vec<u128> = (0..7).filter_map(|_| again.pause()).map(|pause| pause.as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        again.lost(Totals { bytes: 1, ..Totals::default() });
+        again.lost(Totals { bytes: 9, ..Totals::default() }, 9);
         assert_eq!(again.pause(), Some(FIRST_PAUSE), "it had come further");
+        again.lost(Totals { bytes: 9, ..Totals::default() }, 9);
+        assert_eq!(again.pause(), Some(FIRST_PAUSE * 2), "it came as far once more");
+        again.lost(Totals { bytes: 4, ..Totals::default() }, 13);
+        assert_eq!(again.pause(), Some(FIRST_PAUSE));
         let mut never = Again::new(Duration::ZERO);
-        never.lost(Totals::default());
+        never.lost(Totals::default(), 0);
         assert_eq!(never.pause(), None);
     }
 
@@ -140,7 +146,7 @@ mod tests {
             ..Totals::default()
         };
         assert_eq!(again.sum(first), first);
-        again.lost(first);
+        again.lost(first, 20);
         let last = Totals {
             entries: 9,
             size: 70,

@@ -41,8 +41,8 @@ pub struct Remote<'a> {
 enum Tried {
     /// Another one would end no otherwise.
     Over(Totals),
-    /// The connection was lost.
-    Lost(Totals),
+    /// The connection was lost, when so much had been done and was there.
+    Lost(Totals, u64),
     /// The other host was not reached.
     Unreachable(Failure),
 }
@@ -76,8 +76,8 @@ impl Remote<'_> {
         loop {
             let why = match self.attempt(&mut show, &way)? {
                 Tried::Over(totals) => return end(show, &again.sum(totals)),
-                Tried::Lost(totals) => {
-                    again.lost(totals);
+                Tried::Lost(totals, reached) => {
+                    again.lost(totals, reached);
                     show.why()
                 }
                 Tried::Unreachable(failure) if again.is_first() => return Err(failure),
@@ -149,7 +149,7 @@ impl Remote<'_> {
         drop(streams);
         far.via.end();
         Ok(match show.is_lost(ours, closed) {
-            true => Tried::Lost(core.totals()),
+            true => Tried::Lost(core.totals(), core.reached()),
             false => Tried::Over(core.totals()),
         })
     }
