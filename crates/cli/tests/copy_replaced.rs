@@ -69,6 +69,26 @@ fn what_a_rule_leaves_out_stays_also_where_its_folder_is_gone() {
     }
 }
 
+/// With `--delete`, unless a rule may leave out what it holds.
+#[test]
+fn a_folder_gives_way_to_what_the_source_has_there() {
+    let home = Home::new();
+    files(&home, &["from/file", "from/last"]);
+    symlink("last", home.0.join("from/link")).expect("a link");
+    fifo(&home, "from/fifo");
+    let old = ["to/file/a/b", "to/link/a", "to/fifo/a", "to/old"];
+    files(&home, &old);
+    copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory is in its place"]);
+    copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
+        .failed(3, &["link: a directory is in its place"]);
+    copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    assert!(old.iter().all(|name| is_there(&home, name)));
+    copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert_eq!(fs::read(home.0.join("to/file")).expect("a file"), b"from/file");
+    assert_eq!(fs::read_link(home.0.join("to/link")).expect("a link"), Path::new("last"));
+    assert!(!is_there(&home, "to/old") && is_there(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
+}
+
 #[test]
 fn a_file_in_the_place_of_something_else_has_its_own_mode() {
     let home = Home::new();

@@ -303,7 +303,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    fn remove(&mut self, names: Vec<Name>) {
+    /// Has these removed with all that they hold, and tells of it.
+    pub(super) fn remove(&mut self, names: Vec<Name>) {
         let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
         let errand = |name| Errand { name, number: None, action: Some(Action::Removed), bytes: 0 };
         let errands: Vec<Errand> = names.into_iter().map(errand).collect();

@@ -45,8 +45,40 @@ impl<B: AsRef<[u8]>> Sink<B> {
             if !self.works.front().is_some_and(ready) {
                 return;
             }
+            self.clearing |= self.clear_way();
+            if self.clearing && !self.errands.is_empty() {
+                return;
+            }
+            self.clearing = false;
             self.works.pop_front().into_iter().for_each(|work| self.work(work));
         }
+    }
+
+    /// Has directories removed that are where something else of the first batch is to be, if what the source does not have is to go;
+    /// tells whether there are any. They stay where rules may leave out what they hold.
+    fn clear_way(&mut self) -> bool {
+        let may_clear = self.options.delete && self.options.filter.is_empty();
+        let Some(work) = self.works.front_mut().filter(|_| may_clear) else { return false };
+        let new = work.entries.iter().filter_map(|entry| match &entry.object {
+            Object::New(inode) => Some((&entry.name, &inode.kind)),
+            Object::HardLink(_) => None,
+        });
+        let mut names = Vec::new();
+        for ((name, kind), found) in new.zip(work.found.iter_mut().flatten()) {
+            let is_made = match kind {
+                Kind::Directory => false,
+                Kind::File(content) => self.options.sizes.contains(&content.size()),
+                kind => object(kind, self.options.devices).is_ok(),
+            };
+            let is_directory = matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+            if is_made && is_directory && refuse(name).is_ok() {
+                *found = Ok(None);
+                names.push(name.clone());
+            }
+        }
+        let any = !names.is_empty();
+        self.remove(names);
+        any
     }
 
     fn work(&mut self, mut work: Work) {

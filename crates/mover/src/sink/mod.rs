@@ -159,6 +159,8 @@ pub struct Sink<B> {
     fresh: Fresh,
     /// Bytes of files that were as they should be.
     there: u64,
+    /// What is in the way of the first work is being removed.
+    clearing: bool,
     /// Directories of the first work are being made.
     making: Option<Ticket>,
     preparing: BTreeMap<Ticket, judge::Prepared>,
@@ -196,6 +198,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             early: Early::new(),
             writes: BTreeMap::new(),
             there: 0,
+            clearing: false,
             errands: Errands::default(),
             hashes: Hashes::default(),
             accounts: Accounts::new(options.accounts),
