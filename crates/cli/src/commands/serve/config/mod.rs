@@ -178,14 +178,24 @@ impl Root {
 }
 
 fn addresses(fields: &mut Fields<'_, '_>) -> Vec<Spot<SocketAddr>> {
+    let is_said = fields.has("listen");
     let texts = fields.texts("listen");
     if texts.is_empty() {
+        if is_said {
+            fields.fault(
+                fields.line(),
+                "listen names no address; without it the daemon listens at all of them",
+            );
+        }
         let default = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, crate::commands::copy::DAEMON_PORT));
         return vec![Spot { value: default, line: 1 }];
     }
-    let mut addresses = Vec::new();
+    let mut addresses: Vec<Spot<SocketAddr>> = Vec::new();
     for Spot { value, line } in texts {
         match value.parse() {
+            Ok(value) if addresses.iter().any(|other| other.value == value) => {
+                fields.fault(line, &format!("listen: {value} is there twice"));
+            }
             Ok(value) => addresses.push(Spot { value, line }),
             Err(_) => fields.fault(
                 line,

@@ -28,6 +28,19 @@ fn what_is_left_out_is_as_documented() {
 }
 
 #[test]
+fn addresses_are_some_and_each_is_there_once() {
+    let faults = |listen: &str| {
+        let text = format!("listen = {listen}\nkey = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n");
+        let faults = Config::parse(&text).err().unwrap_or_default();
+        faults.into_iter().map(|fault| (fault.line, fault.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(faults("[\"[::]:1\", \"[::]:2\"]"), []);
+    assert_eq!(faults("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is there twice".to_owned())]);
+    let none = "listen names no address; without it the daemon listens at all of them";
+    assert_eq!(faults("[]"), [(1, none.to_owned())]);
+}
+
+#[test]
 fn every_fault_is_told_with_its_line() {
     let text = "\
 listen = [\"nonsense\", \"0.0.0.0:1\", 7]
