@@ -48,7 +48,9 @@ pub fn reach(
         Ok(Err(NoControl::OtherKey(key))) => return Err(trusted.refused(key)),
         Ok(Err(NoControl::Net(error))) => {
             let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.place));
-            return Ok(Err(failure));
+            return Ok(Err(
+                failure.hint("something else may be there, or the daemon have no place: its log says so")
+            ));
         }
     };
     trusted.remember(channel.peer())?;

@@ -1,7 +1,7 @@
 //! Lists that a user keeps in files: names to move (`--files-from`), patterns (`--exclude-from`), as rsync reads them.
 
 use super::filters::{From, Rule};
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::input;
 use numaio_mover::name::Name;
 use numaio_mover::source;
@@ -15,7 +15,7 @@ const LONGEST: usize = 15 << 20;
 /// The lines of a list: without empty ones and, as names without zero bytes between them may be commented on, without
 /// those that begin with `#` or `;`.
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
-    let content = input::bytes(path).map_err(|error| failure::unread(path, &error))?;
+    let content = input::bytes(path).map_err(|error| Failure::file(path, error))?;
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let counts = |line: &&[u8]| match line {
         [] | [b'#' | b';', ..] if !zeros => false,

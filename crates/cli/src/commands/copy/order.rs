@@ -194,16 +194,6 @@ impl Order {
         Ok((roots, origins))
     }
 
-    /// Whether the only source is a single file, which may get another name, or might be one if it were there.
-    pub fn is_one_file(&self) -> bool {
-        match &self.from[..] {
-            [path] if self.listed.is_none() && !path.ends_with(b"/") => {
-                self.base.is_no_directory(&path_of(path))
-            }
-            _ => false,
-        }
-    }
-
     /// The side with the files.
     pub fn source(&self) -> Result<(Site<'_>, SourceOptions), Failure> {
         let (roots, origins) = self.origins()?;

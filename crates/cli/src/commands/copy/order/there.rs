@@ -1,4 +1,4 @@
-//! Whether anything of what is moved is at the destination already.
+//! What is where things come from and go to: whether that is a single file, and whether anything of it is at the destination already.
 
 use super::Order;
 use crate::commands::copy::path_of;
@@ -9,6 +9,16 @@ use numaio_mover::sink::JOURNAL;
 use std::path::Path;
 
 impl Order {
+    /// Whether the only source is a single file, which may get another name, or might be one if it were there.
+    pub fn is_one_file(&self) -> bool {
+        match &self.from[..] {
+            [path] if self.listed.is_none() && !path.ends_with(b"/") => {
+                self.base.is_no_directory(&path_of(path))
+            }
+            _ => false,
+        }
+    }
+
     /// Looks whether next to nothing of what is moved is at the destination, on this host: then the source sends all at once, and waits
     /// for no answer before.
     pub fn look_there(&mut self) {
