@@ -124,6 +124,29 @@ fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
     }
 }
 
+/// In place it would be emptied before it is read.
+#[test]
+fn nothing_is_written_over_itself() {
+    let home = Home::new();
+    files(&home, &["from/file", "other"]);
+    fs::hard_link(home.0.join("from/file"), home.0.join("same")).expect("a link");
+    symlink("from", home.0.join("link")).expect("a link");
+    for (from, to) in [
+        ("from/file", "same"),
+        ("same", "./same"),
+        ("from/", "link/"),
+        ("from", "."),
+        ("from/file", "from"),
+        ("link/", "from"),
+    ] {
+        copy(&home, &["-r", "-I", "--inplace", from, to]).failed(2, &["is source and destination"]);
+        assert_eq!(fs::read(home.0.join("same")).expect("a file"), b"from/file", "{from} {to}");
+        copy(&home, &["-r", "-I", from, to]).ok();
+    }
+    fs::remove_file(home.0.join("same")).expect("removed");
+    copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
+}
+
 #[test]
 fn of_several_sources_with_a_name_the_first_counts_each_time() {
     let home = Home::new();

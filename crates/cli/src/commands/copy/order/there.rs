@@ -6,7 +6,9 @@ use numaio_linux::files::Base;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
 use numaio_mover::sink::JOURNAL;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 impl Order {
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.
@@ -19,6 +21,23 @@ impl Order {
         }
     }
 
+    /// A source that is on this host its own destination, and would be emptied before it is read.
+    pub fn emptied(&self) -> Option<PathBuf> {
+        let to = path_of(&self.to);
+        let is_alone = self.is_one_file() && !to.is_dir();
+        let is_emptied = |from: &&PathBuf| {
+            let only = Origin::of(from.as_os_str().as_bytes()).and_then(|origin| origin.only);
+            let at = match &only {
+                Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
+                _ => to.clone(),
+            };
+            let there = identity(&at, only.is_none());
+            there.is_some() && there == identity(from, only.is_none())
+        };
+        let from: Vec<PathBuf> = self.from.iter().map(|path| path_of(path)).collect();
+        from.iter().find(is_emptied).filter(|_| self.in_place).cloned()
+    }
+
     /// Looks whether next to nothing of what is moved is at the destination, on this host: then the source sends all at once, and waits
     /// for no answer before.
     pub fn look_there(&mut self) {
@@ -27,6 +46,12 @@ impl Order {
         let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
         self.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
     }
+}
+
+/// What is at a path: a number of a file system and one in it; a link leads on if it is followed.
+fn identity(path: &Path, follow: bool) -> Option<(u64, u64)> {
+    let found = if follow { path.metadata() } else { path.symlink_metadata() }.ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Whether nothing of what is moved is at the destination: it is not there, or has nothing in it, or nothing with one of the names, if
