@@ -135,7 +135,7 @@ impl Roots {
         // An ACL that was set or removed has its say in the mode.
         let acl = !matches!(xattrs, Ok(false));
         // Its set-id bits are about the owner that it was to have.
-        let bits = if matches!(owned, Ok(true)) { !0 } else { !SET_ID };
+        let bits = if owned.is_err() { !SET_ID } else { !0 };
         let mode = wanted.mode.map(|mode| mode & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
@@ -145,11 +145,10 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
+        owned.and(xattrs.map(drop)).and(mode).and(times)
     }
 
-    /// Tells whether owner and group are what they are to be.
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<bool, Fault> {
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -159,12 +158,12 @@ impl Roots {
             }
         };
         if user.is_none() && group.is_none() {
-            return Ok(true);
+            return Ok(());
         }
         match own(user, group) {
             // Others than root set the groups that they are in.
-            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(false),
-            result => result.map(|()| true).map_err(fault("set its owner")),
+            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(()),
+            result => result.map_err(fault("set its owner")),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::store::{self, Place};
 use numaio_mover::wire::There;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// A manifest that is written. It has its name when it is whole; a device or a pipe is written to.
@@ -18,7 +19,6 @@ pub struct Manifest {
 
 impl Manifest {
     pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let path = if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
         let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
         Ok(Self { path, part, to: BufWriter::new(to) })
     }
@@ -47,6 +47,9 @@ impl Drop for Manifest {
 
 /// The name of a manifest without links, and what is written to until it has it, with its name.
 fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
+    if path == Path::new("-") {
+        return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
+    }
     let file = match store::place(path)? {
         Place::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
         Place::File(file) => file,
