@@ -18,7 +18,7 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 use crate::packing::{Compress, Packer, Tried};
-use crate::report::{reason, Ended, Report, Totals};
+use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
     About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
@@ -386,7 +386,14 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
                 Frame::There(there) => self.talk.reports.push(Report::There(there)),
-                Frame::Did(did) => self.talk.reports.push(Report::Did(did)),
+                Frame::Did(did) => {
+                    // Until the end tells all: it may never come.
+                    match did.action {
+                        Action::Removed => self.talk.totals.removed += 1,
+                        _ => self.talk.totals.moved += 1,
+                    }
+                    self.talk.reports.push(Report::Did(did));
+                }
                 Frame::End(end) if self.said_end => {
                     let End { entries: moved, bytes, size, resumed, unchanged, removed, .. } = end;
                     let totals = self.talk.totals;
