@@ -22,6 +22,7 @@ pub enum Target<'a> {
 
 /// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
 const SET_ID: u32 = 0o6000;
+const SET_GROUP_ID: u32 = 0o2000;
 
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
 pub fn is_kept(name: &[u8], super_user: bool) -> bool {
@@ -136,7 +137,10 @@ impl Roots {
         let acl = !matches!(xattrs, Ok(false));
         // Its set-id bits are about the owner that it was to have.
         let bits = if owned.is_err() { !SET_ID } else { !0 };
-        let mode = wanted.mode.map(|mode| mode & bits);
+        // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
+        let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
+        let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
+        let mode = wanted.mode.map(|mode| (mode | inherited) & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
         let times = match wanted.mtime {
