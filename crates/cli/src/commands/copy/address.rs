@@ -54,9 +54,14 @@ impl Address {
         if host.is_empty() || host.contains(['[', ']']) || host.starts_with('#') {
             return Err("it names no host");
         }
+        // Names of hosts are the same in any letters (RFC 4343), and musl looks for them in /etc/hosts as they are; interfaces are not.
+        let host = match host.split_once('%') {
+            Some((address, interface)) => format!("{}%{interface}", address.to_ascii_lowercase()),
+            None => host.to_ascii_lowercase(),
+        };
         let begin = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
         let path = if begin == path.len() { b"." } else { &path[begin..] };
-        Ok((Self { user, host: host.to_owned(), port, root }, path.to_vec()))
+        Ok((Self { user, host, port, root }, path.to_vec()))
     }
 
     /// Host and port, under which its key is known.
@@ -93,6 +98,8 @@ mod tests {
         for (text, address, path) in [
             ("h/r", "h:6862/r/", "."),
             ("h/r/", "h:6862/r/", "."),
+            ("Host.Example/R", "host.example:6862/R/", "."),
+            ("[FE80::1%Eth0]/r", "[fe80::1%Eth0]:6862/r/", "."),
             ("me@h:70/r//a/b/", "me@h:70/r/", "a/b/"),
             ("a@b@[::1]:7/r/../x", "a@b@[::1]:7/r/", "../x"),
             ("[2001:db8::1]/r/a b", "[2001:db8::1]:6862/r/", "a b"),
