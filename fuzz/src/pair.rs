@@ -26,6 +26,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         xattrs: true,
         devices: true,
         filter: Filter::default(),
+        except: None,
         hash: HashKind::Xxh3,
         policy: Policy::of_blocks(),
         reads: 4,

@@ -148,6 +148,32 @@ fn nothing_is_written_over_itself() {
 }
 
 #[test]
+fn a_destination_is_not_moved_into_itself() {
+    let home = Home::new();
+    files(&home, &["tree/a", "tree/sub/b", "tree/to/old"]);
+    for (from, to) in [("tree/", "tree/to"), ("tree", "tree/to"), ("tree/", "tree/new")] {
+        copy(&home, &["-r", from, to]).ok();
+    }
+    assert!(is_there(&home, "tree/to/sub/b") && is_there(&home, "tree/to/tree/sub/b"));
+    assert!(!is_there(&home, "tree/to/to") && !is_there(&home, "tree/to/tree/to"));
+    assert!(is_there(&home, "tree/new/to/tree/a") && !is_there(&home, "tree/new/new"));
+}
+
+/// As mkdir(2) does, unless groups are kept.
+#[test]
+fn a_folder_hands_its_group_on() {
+    let home = Home::new();
+    files(&home, &["from/folder/below/file", "to/old"]);
+    set_mode(&home, "to", 0o2775);
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert_eq!(["to/folder", "to/folder/below"].map(|name| mode(&home, name) & 0o7000), [0o2000; 2]);
+    fs::create_dir(home.0.join("kept")).expect("a folder");
+    set_mode(&home, "kept", 0o2775);
+    copy(&home, &["-a", "from/", "kept/"]).ok();
+    assert_eq!(mode(&home, "kept/folder") & 0o7000, 0);
+}
+
+#[test]
 fn of_several_sources_with_a_name_the_first_counts_each_time() {
     let home = Home::new();
     files(&home, &["one/q/f", "two/q/f", "two/q/g", "q"]);

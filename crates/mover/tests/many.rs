@@ -151,6 +151,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         xattrs: false,
         devices: false,
         filter: Filter::default(),
+        except: None,
         hash: HashKind::Xxh3,
         policy: Policy::of_blocks(),
         reads: 4,

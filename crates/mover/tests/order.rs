@@ -24,6 +24,7 @@ fn source(by_address: bool) -> Source<Vec<u8>> {
         xattrs: false,
         devices: false,
         filter: Filter::default(),
+        except: None,
         hash: HashKind::None,
         policy: Policy { bundle_files: 20, ..Policy::of_blocks() },
         reads: 2,

@@ -70,6 +70,8 @@ pub struct SourceOptions {
     pub devices: bool,
     /// What to leave out.
     pub filter: Filter,
+    /// A directory to pass over, by the numbers of its file system and in it: the destination, which would be moved into itself.
+    pub except: Option<(u64, u64)>,
     /// How to hash.
     pub hash: HashKind,
     /// How to cut files into pieces.
@@ -187,6 +189,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             return;
         }
         let is_directory = found.seen.kind == FileKind::Directory;
+        if self.options.except == Some((found.seen.volume, found.seen.inode)) && !name.is_root() {
+            return;
+        }
         // What is on the way of a listed name is not asked for by itself: so does rsync.
         if enter && !self.options.filter.takes(&name, is_directory) {
             return;

@@ -184,6 +184,7 @@ impl World {
             xattrs: true,
             devices: true,
             filter: Filter::default(),
+            except: None,
             hash: wish.hash,
             policy,
             reads: 4,

@@ -205,6 +205,7 @@ impl Order {
             xattrs: self.archive,
             devices: self.archive && site.roots.is_super_user(),
             filter: filter(&self.rules)?,
+            except: None,
             hash: self.hash().kind(),
             policy: Policy::of_blocks(),
             reads: site.most_threads().max(2 * site.threads),

@@ -21,6 +21,11 @@ impl Order {
         }
     }
 
+    /// The directory on this host that is the destination, by the numbers of its file system and in it.
+    pub fn target(&self) -> Option<(u64, u64)> {
+        identity(&path_of(&self.to), true)
+    }
+
     /// A source that is on this host its own destination, and would be emptied before it is read.
     pub fn emptied(&self) -> Option<PathBuf> {
         let to = path_of(&self.to);
