@@ -220,7 +220,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.finish.phase = Phase::Closing;
             return;
         }
-        if self.finish.incomplete || self.talk.totals.failed > 0 {
+        let is_whole = !self.finish.incomplete && self.talk.totals.failed == 0;
+        if !is_whole && self.finish.removing.is_none() {
             let words = "nothing was removed here, because not all was there";
             self.talk.problem(About::Name(Name::root()), Reason::Other, words);
             self.finish.phase = Phase::Closing;
@@ -231,7 +232,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (directory, more) = match removing.steps.pop() {
             Some(Step::List(directory, more)) => (directory, more),
             Some(Step::Leave(directory)) if removing.kept.remove(&directory) => {
-                return self.keep_above(&directory);
+                return self.keep(directory.parent());
             }
             Some(Step::Leave(directory)) => return self.remove(vec![directory]),
             None => {
@@ -255,10 +256,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let listing = match listing {
             Ok(listing) => listing,
             // A directory that a rehearsal did not make.
-            Err(_) if self.options.rehearse => return,
+            Err(_) if self.options.rehearse => return self.keep(Some(directory)),
             Err(fault) => {
                 let reason = crate::report::reason(fault.why);
-                return self.talk.problem(About::Name(directory), reason, &fault.text);
+                self.talk.problem(About::Name(directory.clone()), reason, &fault.text);
+                return self.keep(Some(directory));
             }
         };
         let is_told = self.finish.told_directories.has(&directory);
@@ -266,7 +268,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
-            let Ok(name) = directory.join(&component) else { continue };
+            let is_known = found.is_ok() || self.options.filter.is_empty();
+            let Some(name) = directory.join(&component).ok().filter(|_| is_known) else {
+                self.keep(Some(directory.clone()));
+                continue;
+            };
             let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
             if is_directory && self.finish.told_directories.has(&name) {
                 steps.push(Step::List(name, None));
@@ -276,7 +282,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             }
             if !self.options.filter.takes(&name, is_directory) {
-                self.keep_above(&name);
+                self.keep(Some(directory.clone()));
             } else if is_directory && !self.options.filter.is_empty() {
                 steps.extend([Step::Leave(name.clone()), Step::List(name, None)]);
             } else {
@@ -295,11 +301,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finish.removing.as_ref().is_some_and(|removing| removing.steps.iter().rev().any(leaves))
     }
 
-    /// Something stays: so does the directory that holds it.
-    fn keep_above(&mut self, name: &Name) {
-        let above = name.parent().filter(|above| !self.finish.told_directories.has(above));
+    /// Something in a directory stays, or is not known: so it stays, too. One that the source has is not removed anyway.
+    fn keep(&mut self, directory: Option<Name>) {
+        let extra = directory.filter(|directory| !self.finish.told_directories.has(directory));
         if let Some(removing) = &mut self.finish.removing {
-            removing.kept.extend(above);
+            removing.kept.extend(extra);
         }
     }
 
