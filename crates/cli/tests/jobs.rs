@@ -129,6 +129,29 @@ fn one_that_runs_is_ended_in_order() {
 }
 
 #[test]
+fn of_those_that_resume_it_at_once_one_does() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, "dst", "4M", 2 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let resume = |_| {
+        let mut command = home.command_by(&[], &["jobs", "resume", "1"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
+    };
+    let all = std::cell::RefCell::new((0..6).map(resume).collect::<Vec<Child>>());
+    let codes = || -> Vec<Option<i32>> {
+        let ended = |child: &mut Child| child.try_wait().expect("a child").map(|status| status.code());
+        all.borrow_mut().iter_mut().filter_map(ended).collect()
+    };
+    until(|| codes().len() >= 5, || "all others have ended");
+    assert_eq!(codes(), [Some(2); 5], "the job runs");
+    home.run(&["jobs", "cancel", "1"]).ok();
+    until(|| codes().len() == 6, || "it has ended");
+    assert_eq!(shown(&home, 1).runs, 2);
+}
+
+#[test]
 fn another_process_with_its_number_is_not_taken_for_it() {
     let home = Home::new();
     // It ends with this test, however that ends.

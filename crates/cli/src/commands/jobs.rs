@@ -140,6 +140,7 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
 }
 
 fn resume(id: u32) -> Result<ExitCode, Failure> {
+    let turn = jobs::turn();
     let job = jobs::find(id)?;
     if job.state.is_alive() {
         return Err(Failure::usage(format!("job {id} runs")).hint(format!("numaio jobs show {id}")));
@@ -166,5 +167,6 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         output::remark(&args.common, &format!("NUMAIO_SSH is another one than in the first run: {first}"));
     }
     command.note.resume(job)?;
+    drop(turn);
     copy::run(&args.common, command)
 }

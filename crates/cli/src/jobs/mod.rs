@@ -34,6 +34,14 @@ fn folder() -> Option<PathBuf> {
     Some(store::state_dir()?.join("jobs"))
 }
 
+/// As long as it is kept, no other process has its turn: so a job that runs nowhere is still that when it is noted as running here. None
+/// where there are no jobs, or the file system has no locks (flock(2)).
+pub fn turn() -> Option<File> {
+    let folder = File::open(folder()?).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
+}
+
 fn file(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("{id}.json"))
 }
