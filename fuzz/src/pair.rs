@@ -54,6 +54,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         delete: true,
         filter: Filter::default(),
         rehearse: false,
+        made: false,
         tell: true,
         alias: None,
         in_place: false,

@@ -39,6 +39,7 @@ fn options() -> SinkOptions {
         delete: false,
         filter: Filter::default(),
         rehearse: false,
+        made: false,
         tell: false,
         alias: None,
         in_place: false,

@@ -174,6 +174,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         delete: case.delete,
         filter: Filter::default(),
         rehearse: false,
+        made: false,
         tell: true,
         alias: None,
         in_place: false,

@@ -51,6 +51,7 @@ fn sink() -> Sink<Vec<u8>> {
         delete: false,
         filter: Filter::default(),
         rehearse: false,
+        made: false,
         tell: false,
         alias: None,
         in_place: false,

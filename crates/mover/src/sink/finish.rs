@@ -39,6 +39,8 @@ pub(super) struct Finish {
     pub links: EntryStore,
     /// Directories with the attributes that they get.
     pub directories: Directories,
+    /// Those of them that were there with other attributes.
+    pub adorned: NameSet<6>,
     /// Work that waits for directories.
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
@@ -192,9 +194,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Directories from the last one on, so that each comes after what it holds.
     fn adorn(&mut self, entries: Vec<Entry>) {
-        if self.options.rehearse {
-            return;
-        }
         let keep = self.options.keep;
         let (mut all, mut errands) = (Vec::new(), Vec::new());
         for Entry { name, object } in entries.into_iter().rev() {
@@ -208,10 +207,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 xattrs: keep.xattrs.then(xattrs),
             };
             all.push((FilePath::new(0, name.as_bytes()), attributes));
-            errands.push(Errand { name, number: None, action: None, bytes: 0 });
+            let action = if self.is_made(&name) { Action::Made } else { Action::Adorned };
+            let action = self.finish.adorned.has(&name).then_some(action);
+            errands.push(Errand { name, number: None, action, bytes: 0 });
+        }
+        if self.options.rehearse {
+            return self.rehearse(errands.into_iter());
         }
         let ticket = self.talk.submit(Operation::Adorn(all));
         self.errands.began(ticket, errands);
+    }
+
+    /// Whether this is the destination itself, which was made just before.
+    pub(super) fn is_made(&self, name: &Name) -> bool {
+        self.options.made && *name == Name::root()
     }
 
     /// Removes what the source does not have, one directory after the other.

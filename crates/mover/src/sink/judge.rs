@@ -204,7 +204,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     ) {
         self.finish.tell_directory(&name, self.options.delete);
         let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
-        if is_there {
+        if is_there && (self.is_made(&name) || self.differs(&inode, found)) {
+            self.finish.adorned.add(&name);
+        } else if is_there {
             self.talk.totals.unchanged += 1;
         } else if found.is_none() {
             self.fresh.push(&name);
@@ -432,7 +434,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    fn rehearse(&mut self, errands: impl Iterator<Item = Errand>) {
+    pub(super) fn rehearse(&mut self, errands: impl Iterator<Item = Errand>) {
         errands.for_each(|errand| self.errand_done(errand, Ok(())));
     }
 

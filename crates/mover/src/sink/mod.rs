@@ -93,6 +93,8 @@ pub struct SinkOptions {
     pub rehearse: bool,
     /// Tell the source of everything that is made, changed or removed: its user wants to hear of it.
     pub tell: bool,
+    /// Whether the destination itself was made for this transfer.
+    pub made: bool,
     /// What a file is called here that is all the source has.
     pub alias: Option<Name>,
     /// Write to the files themselves, not beside them.

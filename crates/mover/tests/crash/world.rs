@@ -207,6 +207,7 @@ impl World {
             delete: wish.delete,
             filter: Filter::default(),
             rehearse: false,
+            made: false,
             tell: wish.tell,
             alias: None,
             in_place: wish.in_place,

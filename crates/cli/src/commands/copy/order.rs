@@ -19,12 +19,12 @@ use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
-use numaio_mover::name::Name;
 use numaio_mover::sink::{Keep, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use there::Destination;
 
 /// Most threads that another user may ask a daemon for.
 const MOST_THREADS: u32 = 64;
@@ -221,7 +221,7 @@ impl Order {
 
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site<'_>, SinkOptions), Failure> {
-        let (root, alias) = self.destination(one_file)?;
+        let Destination { root, alias, made } = self.destination(one_file)?;
         let site = Site::new(root.as_slice(), Side::Sink, self, &self.base)?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
@@ -246,6 +246,7 @@ impl Order {
             rehearse: self.rehearse,
             // Who is asked here hears of it here.
             tell: self.told && self.here.is_none(),
+            made,
             alias,
             in_place: self.in_place,
             sync: self.sync(),
@@ -255,29 +256,6 @@ impl Order {
             transfer: TransferId(transfer),
         };
         Ok((site, options))
-    }
-
-    /// The directory that is the root of the sink, and the name that a single file gets in it. No directory if it is
-    /// not there, and nothing is to be changed.
-    fn destination(&self, one_file: bool) -> Result<(Vec<PathBuf>, Option<Name>), Failure> {
-        let path = path_of(&self.to);
-        if self.base.is_directory(&path) {
-            return Ok((vec![path], None));
-        }
-        if one_file && !self.to.ends_with(b"/") {
-            let origin = Origin::of(&self.to).filter(|origin| origin.only.is_some());
-            let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
-            return Ok((vec![path_of(&origin.root)], origin.only));
-        }
-        if self.base.is_there(&path) {
-            return Err(Failure::new(format!("{} is no directory", path.display()))
-                .hint("name a directory, or one that is not there yet"));
-        }
-        if self.rehearse {
-            return Ok((Vec::new(), None));
-        }
-        self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
-        Ok((vec![path], None))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Order;
 use crate::commands::copy::path_of;
+use crate::failure::Failure;
 use numaio_linux::files::Base;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
@@ -10,7 +11,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Where things go to.
+#[derive(Default)]
+pub(super) struct Destination {
+    /// The directory that is the root of the sink; none if it is not there, and nothing is to be changed.
+    pub root: Option<PathBuf>,
+    /// The name that a single file gets in it.
+    pub alias: Option<Name>,
+    /// Whether it was made.
+    pub made: bool,
+}
+
 impl Order {
+    /// Finds the directory where things go to, or makes it.
+    pub(super) fn destination(&self, one_file: bool) -> Result<Destination, Failure> {
+        let path = path_of(&self.to);
+        if self.base.is_directory(&path) {
+            return Ok(Destination { root: Some(path), ..Destination::default() });
+        }
+        if one_file && !self.to.ends_with(b"/") {
+            let origin = Origin::of(&self.to).filter(|origin| origin.only.is_some());
+            let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
+            let root = Some(path_of(&origin.root));
+            return Ok(Destination { root, alias: origin.only, made: false });
+        }
+        if self.base.is_there(&path) {
+            return Err(Failure::new(format!("{} is no directory", path.display()))
+                .hint("name a directory, or one that is not there yet"));
+        }
+        if self.rehearse {
+            return Ok(Destination::default());
+        }
+        self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
+        Ok(Destination { root: Some(path), alias: None, made: true })
+    }
+
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.
     pub fn is_one_file(&self) -> bool {
         match &self.from[..] {
