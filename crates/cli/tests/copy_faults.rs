@@ -326,8 +326,11 @@ fn a_peer_of_another_version_is_told_apart() {
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
     let said = Said::of(far(&home, &["src/", "host:there"]).output().expect("numaio"));
     assert!(said.code == Some(1) && said.err.contains("the other numaio speaks version 99"), "{}", said.err);
-    // The two agree on what to do, and then another version of the protocol is spoken.
+    // The two agree on what to do, and then another version of the protocol is spoken. Where something is, the source asks first what
+    // is needed.
     home.file("newer.py", NEWER);
+    fs::create_dir(home.0.join("there")).expect("a folder");
+    home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
     let said = Said::of(far(&home, &["--tunnel", "src/", "host:there"]).output().expect("numaio"));
     assert!(said.code == Some(1) && said.err.contains("speaks version 99 of the protocol"), "{}", said.err);

@@ -327,7 +327,7 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     // ssh itself fails from the second time on: this is tried for as long as was asked for.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
-    let said = copy(&home, &["--tunnel", "--retry", "1", "host:src/", "again"]);
+    let said = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("no numaio answers on host; trying again"), "{}", said.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
