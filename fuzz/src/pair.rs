@@ -43,7 +43,6 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
 pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep { modes: true, users: true, groups: true, xattrs: true },
-        umask: 0o022,
         devices: true,
         update: false,
         ignore_times: false,

@@ -28,7 +28,6 @@ type Sent = (Vec<u8>, Vec<u8>);
 fn options() -> SinkOptions {
     SinkOptions {
         keep: Keep::default(),
-        umask: 0o022,
         devices: false,
         update: false,
         ignore_times: false,

@@ -324,7 +324,8 @@ fn contents_are_compared_where_sizes_are_the_same() {
         lines
     };
     let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
-    let expected = [&["attributes: d/older".to_owned()], &moved[..]].concat();
+    let adorned = [".", "d/older"].map(|name| format!("attributes: {name}"));
+    let expected = [&adorned, &moved[..]].concat();
     assert_eq!(told(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
     assert_eq!(told(&["-avc"]), expected);
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));

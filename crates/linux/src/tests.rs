@@ -37,7 +37,7 @@ fn function(listing: &str, name: &str) -> String {
 }
 
 /// Tells the person who runs the tests why one did not run.
-fn tell(why: &str) {
+pub(crate) fn tell(why: &str) {
     // Past the capture of the test harness, so that it is seen and counted.
     let _ = writeln!(std::io::stderr(), "{why}");
 }

@@ -163,7 +163,6 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     };
     let sink = SinkOptions {
         keep: Keep::default(),
-        umask: 0o022,
         devices: false,
         update: false,
         ignore_times: false,

@@ -40,7 +40,6 @@ fn source(by_address: bool) -> Source<Vec<u8>> {
 fn sink() -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep::default(),
-        umask: 0o022,
         devices: false,
         update: false,
         ignore_times: false,

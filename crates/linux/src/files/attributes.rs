@@ -20,9 +20,36 @@ pub enum Target<'a> {
     Named(Place<'a>),
 }
 
+/// What something new in a directory gets as its ACL.
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// Tags of entries of an ACL (include/uapi/linux/posix_acl.h).
+const OWNER: u8 = 0x01;
+const GROUP: u8 = 0x04;
+const MASK: u8 = 0x10;
+const OTHERS: u8 = 0x20;
+
 /// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
 const SET_ID: u32 = 0o6000;
 const SET_GROUP_ID: u32 = 0o2000;
+
+/// What [`DEFAULT_ACL`] leaves of the mode of something new (acl(5), "object creation and default ACLs"): its bits for the owner, for
+/// the group (the mask, if there is one), and for others. None where there is no such list.
+pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
+    let mut acl = Vec::new();
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    fill(&mut acl, |buffer| rustix::fs::getxattr(&path, DEFAULT_ACL, buffer)).ok()?;
+    left_by(&acl)
+}
+
+/// The same of a list as the kernel gives it (include/uapi/linux/posix_acl_xattr.h): a version, and entries of a tag, permissions and an id.
+fn left_by(acl: &[u8]) -> Option<u32> {
+    let (version, entries) = acl.split_at_checked(4)?;
+    let entries = entries.chunks_exact(8).map(|entry| (entry[0], u32::from(entry[2]) & 0o7));
+    let bits = |tag| entries.clone().find(|entry| entry.0 == tag).map(|entry| entry.1);
+    let group = bits(MASK).or_else(|| bits(GROUP))?;
+    (version == [2, 0, 0, 0]).then_some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
+}
 
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
 pub fn is_kept(name: &[u8], super_user: bool) -> bool {
@@ -119,13 +146,30 @@ impl Roots {
         at: &FilePath,
         attributes: &Attributes,
     ) -> Result<(), Fault> {
+        let leaves = self.leaves(beneath, at, attributes);
         let place = beneath.place(at)?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), attributes)
+        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), attributes, leaves)
     }
 
-    /// Sets what differs from what was seen. The first fault is told, and the rest set all the same.
-    pub(super) fn set(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
+    /// Which bits of a mode are set.
+    pub(super) fn leaves(&self, beneath: &mut Beneath<'_>, at: &FilePath, wanted: &Attributes) -> u32 {
+        if wanted.masked {
+            beneath.default_bits(at).unwrap_or(!self.umask)
+        } else {
+            !0
+        }
+    }
+
+    /// Sets what differs from what was seen, and only those bits of a mode that are left. The first fault is told, and the rest set
+    /// all the same.
+    pub(super) fn set(
+        &self,
+        target: Target<'_>,
+        seen: &Seen,
+        wanted: &Attributes,
+        leaves: u32,
+    ) -> Result<(), Fault> {
         let is_link = seen.kind == FileKind::Symlink;
         let owned = self.set_owner(target, seen, wanted);
         // An owner that changed takes the set-id bits, and capabilities: so it comes first.
@@ -140,7 +184,7 @@ impl Roots {
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
-        let mode = wanted.mode.map(|mode| (mode | inherited) & bits);
+        let mode = wanted.mode.map(|mode| (mode & leaves | inherited) & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
         let times = match wanted.mtime {

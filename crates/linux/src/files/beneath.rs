@@ -1,5 +1,6 @@
 //! Resolving names below a root.
 
+use super::attributes::default_bits;
 use super::fault::fault;
 use numaio_machine::port::{Fault, FilePath, Why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,8 @@ pub struct Beneath<'a> {
     last: Option<Last>,
     /// Whether nobody but us gets into it, if that was asked.
     is_private: Option<bool>,
+    /// The directory of which the default ACL was asked for last, and what it leaves.
+    default_bits: Option<(u32, Box<[u8]>, Option<u32>)>,
     /// Whether the operation only looks: a directory that is not there will not be there later in it.
     only_looks: bool,
 }
@@ -31,7 +34,7 @@ pub struct Place<'a> {
 
 impl<'a> Beneath<'a> {
     pub fn new(roots: &'a [OwnedFd], only_looks: bool) -> Self {
-        Self { roots, last: None, is_private: None, only_looks }
+        Self { roots, last: None, is_private: None, default_bits: None, only_looks }
     }
 
     /// The directory that holds a file, and its name there.
@@ -49,6 +52,20 @@ impl<'a> Beneath<'a> {
         *self.is_private.get_or_insert_with(|| {
             rustix::fs::fstat(directory).is_ok_and(|stat| stat.st_mode & 0o077 == 0 && stat.st_uid == user)
         })
+    }
+
+    /// What the default ACL of the directory that holds a file leaves of the mode of something new, if it has one.
+    pub fn default_bits(&mut self, at: &FilePath) -> Option<u32> {
+        let parent =
+            at.name.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |slash| &at.name[..slash]);
+        match &self.default_bits {
+            Some((root, known, bits)) if *root == at.root && **known == *parent => *bits,
+            _ => {
+                let bits = self.place_or_errno(at).ok().and_then(|place| default_bits(place.directory));
+                self.default_bits = Some((at.root, parent.into(), bits));
+                bits
+            }
+        }
     }
 
     /// As [`Beneath::place`], with the kernel's error.

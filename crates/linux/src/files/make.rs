@@ -14,6 +14,7 @@ impl Roots {
         if let Object::HardLink(to) = &making.object {
             return link(beneath, &making.at, to);
         }
+        let leaves = self.leaves(beneath, &making.at, &making.attributes);
         let place = beneath.place(&making.at)?;
         if making.object == Object::Directory {
             return self.make_directory(place);
@@ -21,7 +22,7 @@ impl Roots {
         place.not_the_root()?;
         instead(place, || make(place, &making.object))?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), &making.attributes)
+        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), &making.attributes, leaves)
     }
 
     fn make_directory(&self, place: Place<'_>) -> Result<(), Fault> {
@@ -35,7 +36,7 @@ impl Roots {
                     true => {
                         let attributes =
                             numaio_machine::port::Attributes { mode: Some(mode), ..Default::default() };
-                        self.set(Target::Named(place), &seen, &attributes)
+                        self.set(Target::Named(place), &seen, &attributes, !0)
                     }
                     false => Ok(()),
                 }

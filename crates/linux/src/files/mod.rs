@@ -46,6 +46,8 @@ pub struct Roots {
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
     user: u32,
+    /// Bits of a mode that new files of this process do not have (umask(2)).
+    umask: u32,
 }
 
 /// How far an operation is.
@@ -76,6 +78,7 @@ impl Roots {
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),
             user: rustix::process::geteuid().as_raw(),
+            umask: umask(),
         }
     }
 
@@ -174,8 +177,8 @@ impl Roots {
     }
 }
 
-/// Bits of a mode that new files of this process do not have (umask(2)). To be asked for before threads make files.
-pub fn umask() -> u32 {
+/// The umask of this process, which can only be asked for by setting it: before threads make files.
+fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()

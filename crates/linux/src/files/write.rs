@@ -142,7 +142,8 @@ impl Roots {
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
-        let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes);
+        let leaves = self.leaves(beneath, at, &settle.attributes);
+        let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
         if settle.sync {
             rustix::fs::fsync(file).map_err(fault("make it durable"))?;
         }

@@ -175,6 +175,9 @@ pub struct Settle {
 pub struct Attributes {
     /// The lowest twelve bits of the mode.
     pub mode: Option<u32>,
+    /// Whether the mode is that of something new, of which it gets what others leave: the default ACL of its directory if that
+    /// has one (acl(5)), and else the umask.
+    pub masked: bool,
     /// When the content was last changed.
     pub mtime: Option<Stamp>,
     /// The user.

@@ -3,7 +3,7 @@
 use super::errands::Errand;
 use super::judge::Held;
 use super::{Sink, Sync};
-use crate::entry::{Entry, Inode, Mode, Object};
+use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::ours::JOURNAL;
@@ -38,7 +38,9 @@ pub(super) struct Finish {
     /// Hard links.
     pub links: EntryStore,
     /// Directories with the attributes that they get.
-    pub directories: Directories,
+    pub directories: EntryStore,
+    /// Those of them that were made.
+    pub made: NameSet<6>,
     /// Those of them that were there with other attributes.
     pub adorned: NameSet<6>,
     /// Work that waits for directories.
@@ -69,17 +71,6 @@ enum Step {
     List(Name, Option<u64>),
     /// All was removed of a directory that the source does not have, but what rules leave out.
     Leave(Name),
-}
-
-/// Directories and the modes that they get.
-#[derive(Debug, Default)]
-pub(super) struct Directories(EntryStore);
-
-impl Directories {
-    pub fn push(&mut self, name: Name, inode: Inode, attributes: &Attributes) {
-        let mode = attributes.mode.and_then(|bits| Mode::new(bits).ok()).unwrap_or(inode.mode);
-        self.0.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
-    }
 }
 
 impl Finish {
@@ -126,7 +117,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     }
                     self.finish.phase = Phase::Adorning;
                 }
-                Phase::Adorning => match self.finish.directories.0.pop() {
+                Phase::Adorning => match self.finish.directories.pop() {
                     Some(entries) => self.adorn(entries),
                     None => self.finish.phase = Phase::Syncing,
                 },
@@ -199,8 +190,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for Entry { name, object } in entries.into_iter().rev() {
             let Object::New(inode) = object else { continue };
             let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let bits = inode.mode.bits();
+            let new = self.finish.made.has(&name).then_some(bits & 0o777);
             let attributes = Attributes {
-                mode: Some(inode.mode.bits()),
+                mode: if keep.modes { Some(bits) } else { new },
+                masked: !keep.modes,
                 mtime: Some(super::stamp(&inode)),
                 user: keep.users.then(|| inode.user.id()),
                 group: keep.groups.then(|| inode.group.id()),

@@ -2,7 +2,7 @@
 
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
-use crate::entry::{Content, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
+use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::Left;
 use crate::name::Name;
@@ -140,13 +140,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Ok(found) => found,
             Err(fault) => return self.fail(number, &name, &fault),
         };
-        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
         if let Kind::Directory = inode.kind {
-            return self.directory(number, name, inode, attributes, found.as_ref(), directories);
+            return self.directory(number, name, inode, found.as_ref(), directories);
         }
         if found.as_ref().is_some_and(|found| found.seen.kind == FileKind::Directory) {
             return self.fail(number, &name, &in_the_way("a directory"));
         }
+        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
         self.finish.tell(&name, self.options.delete);
         let Some(equal) = self.hashes.take(number) else { return };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
@@ -198,7 +198,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
         number: FileNumber,
         name: Name,
         inode: Inode,
-        attributes: Attributes,
         found: Option<&Found>,
         directories: &mut Vec<(Making, Errand)>,
     ) {
@@ -222,7 +221,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let action = (!is_there).then_some(Action::Made);
             directories.push((making, Errand { name: name.clone(), number: Some(number), action, bytes: 0 }));
         }
-        self.finish.directories.push(name, inode, &attributes);
+        if !is_there {
+            self.finish.made.add(&name);
+        }
+        self.finish.directories.push(Entry { name, object: Object::New(inode) });
     }
 
     /// A regular file whose data is to be moved.
@@ -460,15 +462,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
         let keep = self.options.keep;
         let bits = inode.mode.bits();
-        let mode = match there {
-            _ if keep.modes => bits,
+        let (mode, masked) = match there {
+            _ if keep.modes => (bits, false),
             // What is of another kind is replaced, and a symbolic link's bits say nothing.
-            Some(seen) if is_alike(&inode.kind, seen.kind) => seen.mode,
-            _ => bits & 0o777 & !self.options.umask,
+            Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
+            _ => (bits & 0o777, true),
         };
         let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
         Attributes {
             mode: Some(mode),
+            masked,
             mtime: Some(stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),

@@ -43,7 +43,7 @@ const MOST_UNTOLD: usize = 64 << 10;
 /// Which attributes are set as they are at the source. Times always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// Modes; else new files have the source's less the umask.
+    /// Modes; else what is new has the source's, less what default ACLs or the umask take.
     pub modes: bool,
     /// Users.
     pub users: bool,
@@ -69,8 +69,6 @@ pub enum Sync {
 pub struct SinkOptions {
     /// Which attributes to keep.
     pub keep: Keep,
-    /// Bits that new files do not have, if modes are not kept.
-    pub umask: u32,
     /// Whether devices may be made.
     pub devices: bool,
     /// Leave files alone that are newer here.

@@ -196,7 +196,6 @@ impl World {
         };
         let sink = SinkOptions {
             keep: Keep { modes: true, users: true, groups: true, xattrs: true },
-            umask: 0o022,
             devices: true,
             update: false,
             ignore_times: wish.ignore_times,

@@ -10,6 +10,9 @@ use numaio_machine::port::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// What the umask takes of the modes of new things.
+const UMASK: u32 = 0o022;
+
 fn fault(why: Why) -> Fault {
     Fault::new(why, format_args!("simulated: {why:?}"))
 }
@@ -321,7 +324,7 @@ impl Disk {
         let Some(inode) = self.now.0.get(&number) else { return };
         let new = Inode {
             object: Object::Special(Kind::Fifo),
-            mode: wanted.mode.unwrap_or(inode.mode),
+            mode: wanted.mode.map_or(inode.mode, |mode| if wanted.masked { mode & !UMASK } else { mode }),
             user: wanted.user.unwrap_or(inode.user),
             group: wanted.group.unwrap_or(inode.group),
             mtime: wanted.mtime.unwrap_or(inode.mtime),

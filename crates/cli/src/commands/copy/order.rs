@@ -233,7 +233,6 @@ impl Order {
                 groups: self.archive,
                 xattrs: self.archive,
             },
-            umask: numaio_linux::files::umask(),
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
