@@ -306,6 +306,24 @@ fn far_runs(home: &Home) -> bool {
     numaio_machine::process::began(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
+/// What has attributes or is no file is reached by way of /proc: without, it would be taken for absent, and removed.
+#[test]
+fn without_proc_nothing_is_taken_for_absent() {
+    let home = Home::new();
+    files(&home.0.join("src"), 10);
+    files(&home.0.join("dst"), 10);
+    let script = "mount -t tmpfs none /proc || exit 99
+        $numaio copy --no-job -a --delete src/ dst; echo code $?; $numaio copy --no-job -r src/ new; echo code $?";
+    let Some(said) = with_rights(&home, script) else {
+        return skipped("mounting needs the right to");
+    };
+    assert!(said.out.matches("code 1").count() == 2, "{}{}", said.out, said.err);
+    assert!(said.err.contains("/proc is not mounted"), "{}", said.err);
+    assert!(
+        fs::read_dir(home.0.join("dst")).expect("a folder").count() == 21 && !home.0.join("new").exists()
+    );
+}
+
 /// Passes a stream on, and has its hello say that it is of version 99.
 const NEWER: &str = r"
 import os

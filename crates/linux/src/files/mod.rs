@@ -177,6 +177,12 @@ impl Roots {
     }
 }
 
+/// Whether files are reached by their open descriptors (proc_pid_fd(5)): without, modes and extended attributes of what cannot be
+/// opened are neither read nor set.
+pub fn has_proc() -> bool {
+    Path::new("/proc/self/fd").is_dir()
+}
+
 /// The umask of this process, which can only be asked for by setting it: before threads make files.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());

@@ -196,6 +196,7 @@ impl Order {
 
     /// The side with the files.
     pub fn source(&self) -> Result<(Site<'_>, SourceOptions), Failure> {
+        reached(self.archive)?;
         let (roots, origins) = self.origins()?;
         let site = Site::new(&roots, Side::Source, self, &self.base)?;
         let options = SourceOptions {
@@ -221,6 +222,7 @@ impl Order {
 
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site<'_>, SinkOptions), Failure> {
+        reached(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
         let site = Site::new(root.as_slice(), Side::Sink, self, &self.base)?;
         let root = site.roots.is_super_user();
@@ -255,6 +257,15 @@ impl Order {
             transfer: TransferId(transfer),
         };
         Ok((site, options))
+    }
+}
+
+/// A failure if attributes are out of reach: what has some would be taken for absent.
+fn reached(attributes: bool) -> Result<(), Failure> {
+    match !attributes || numaio_linux::files::has_proc() {
+        true => Ok(()),
+        false => Err(Failure::new("/proc is not mounted: modes and extended attributes are out of reach")
+            .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
     }
 }
 
