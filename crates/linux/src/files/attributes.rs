@@ -54,7 +54,9 @@ fn left_by(acl: &[u8]) -> Option<u32> {
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
 pub fn is_kept(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    let roots = name == b"security.capability" || name.starts_with(b"trusted.");
+    // XFS shows ACLs under other names, too (fs/xfs/xfs_acl.h).
+    let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
+    let roots = name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice;
     name.starts_with(b"user.") || acl || (super_user && roots)
 }
 
@@ -283,6 +285,26 @@ fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Er
         Target::Open(file) => rustix::fs::futimens(file, &times),
         Target::Named(place) => {
             rustix::fs::utimensat(place.directory, place.name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_has_set_is_kept_and_what_xfs_shows_of_acls_is_not() {
+        for name in [&b"user.x"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
+            assert!(is_kept(name, false) && is_kept(name, true));
+        }
+        for name in [&b"trusted.x"[..], b"security.capability"] {
+            assert!(!is_kept(name, false) && is_kept(name, true));
+        }
+        for name in
+            [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT", b"btrfs.compression", b"security.ima"]
+        {
+            assert!(!is_kept(name, true));
         }
     }
 }
