@@ -10,7 +10,7 @@ use crate::journal::{Journal, Left, Replay};
 use crate::name::Name;
 use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
-use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket};
+use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket, Why};
 use std::collections::BTreeSet;
 
 /// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
@@ -240,9 +240,11 @@ impl Notes {
         };
         if what == UnderWay::Record {
             (self.urgent, self.needed) = (false, false);
-            if results.iter().any(Result::is_err) {
+            if let Some(fault) = results.iter().find_map(|result| result.as_ref().err()) {
                 // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
                 self.journal = None;
+                // What could not be made is not removed in the end, nor another one's.
+                self.on_disk &= !matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
             }
         }
         true
