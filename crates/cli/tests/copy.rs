@@ -239,17 +239,7 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     for name in ["src/secret", "src/locked"] {
         fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(0o0)).expect("a mode");
     }
-    let mut command = match rustix_is_root(&home) {
-        false => home.command_by(&[], &["copy", "-r", "src/", "dst"]),
-        true => {
-            // Root may read everything, so this is done as nobody.
-            for path in tree(&home.0).into_keys() {
-                drop(std::os::unix::fs::lchown(home.0.join(path), Some(65_534), Some(65_534)));
-            }
-            let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-            home.command_by(&nobody, &["copy", "-r", "src/", "dst"])
-        }
-    };
+    let mut command = as_an_ordinary_user(&home, &["copy", "-r", "src/", "dst"]);
     let Ok(output) = command.output() else { return skipped("no setpriv to be somebody else") };
     if !home.0.join("dst").exists() {
         return skipped("another user does not reach the test's folder");
@@ -262,9 +252,42 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
 
-fn rustix_is_root(home: &Home) -> bool {
-    let output = home.command("id", &["-u"]).output().expect("id");
-    output.stdout == b"0\n"
+/// Root may do everything, so this is done as nobody, to whom the whole home is given.
+fn as_an_ordinary_user(home: &Home, args: &[&str]) -> Command {
+    if home.command("id", &["-u"]).output().expect("id").stdout != b"0\n" {
+        return home.command_by(&[], args);
+    }
+    for path in tree(&home.0).into_keys() {
+        drop(std::os::unix::fs::lchown(home.0.join(path), Some(65_534), Some(65_534)));
+    }
+    home.command_by(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], args)
+}
+
+#[test]
+fn folders_that_are_closed_to_their_owner_are_filled_and_stay_so() {
+    for option in ["-r", "-a"] {
+        let home = Home::new();
+        for folder in ["src/d", "dst/d"] {
+            fs::create_dir_all(home.0.join(folder)).expect("a folder");
+        }
+        home.file("src/d/file", "content");
+        let set = |mode| {
+            let set = |folder| fs::set_permissions(home.0.join(folder), fs::Permissions::from_mode(mode));
+            ["src/d", "dst/d"].into_iter().try_for_each(set).expect("a mode");
+        };
+        set(0o555);
+        let Ok(output) = as_an_ordinary_user(&home, &["copy", option, "src/", "dst"]).output() else {
+            return skipped("no setpriv to be somebody else");
+        };
+        let said = Said::of(output);
+        if said.err.contains("dst: ") {
+            return skipped("another user does not reach the test's folder");
+        }
+        said.ok();
+        let mode = |folder| fs::metadata(home.0.join(folder)).expect("a folder").permissions().mode() & 0o777;
+        assert_eq!((mode("dst/d"), home.0.join("dst/d/file").exists()), (0o555, true), "{option}");
+        set(0o755);
+    }
 }
 
 #[test]

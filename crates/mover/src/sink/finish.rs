@@ -39,10 +39,12 @@ pub(super) struct Finish {
     pub links: EntryStore,
     /// Directories with the attributes that they get.
     pub directories: EntryStore,
-    /// Those of them that were made.
-    pub made: NameSet<6>,
+    /// Those of them that were made, and get what is left of the source's mode.
+    pub masked: NameSet<6>,
     /// Those of them that were there with other attributes.
     pub adorned: NameSet<6>,
+    /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
+    replaced: NameSet<6>,
     /// Work that waits for directories.
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
@@ -83,6 +85,13 @@ impl Finish {
     pub fn tell(&mut self, name: &Name, delete: bool) {
         if delete {
             self.told.add(name);
+        }
+    }
+
+    /// A file would be replaced, and is not as this is but a rehearsal.
+    pub fn would_replace(&mut self, name: &Name, rehearse: bool) {
+        if rehearse {
+            self.replaced.add(name);
         }
     }
 
@@ -159,7 +168,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
             let Object::HardLink(to) = object else { continue };
-            if both.first().and_then(file).is_some_and(|there| both.last().and_then(file) == Some(there)) {
+            let is_one = |there| both.last().and_then(file) == Some(there) && !self.finish.replaced.has(&to);
+            if both.first().and_then(file).is_some_and(is_one) {
                 self.talk.totals.unchanged += 1;
                 self.note_linked(&name, &to, both.last());
                 continue;
@@ -190,11 +200,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for Entry { name, object } in entries.into_iter().rev() {
             let Object::New(inode) = object else { continue };
             let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let masked = self.finish.masked.has(&name);
             let bits = inode.mode.bits();
-            let new = self.finish.made.has(&name).then_some(bits & 0o777);
             let attributes = Attributes {
-                mode: if keep.modes { Some(bits) } else { new },
-                masked: !keep.modes,
+                mode: Some(if masked { bits & 0o777 } else { bits }),
+                masked,
                 mtime: Some(super::stamp(&inode)),
                 user: keep.users.then(|| inode.user.id()),
                 group: keep.groups.then(|| inode.group.id()),

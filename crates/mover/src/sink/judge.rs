@@ -2,7 +2,7 @@
 
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
-use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object, MAX_EXTENTS};
+use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::Left;
 use crate::name::Name;
@@ -210,21 +210,21 @@ impl<B: AsRef<[u8]>> Sink<B> {
         } else if found.is_none() {
             self.fresh.push(&name);
         }
-        // One that is there may still be closed to us until the end.
-        if !is_there || self.options.keep.modes {
-            let at = FilePath::new(0, name.as_bytes());
-            let making = Making {
-                at,
-                object: numaio_machine::port::Object::Directory,
-                attributes: Attributes::default(),
-            };
-            let action = (!is_there).then_some(Action::Made);
-            directories.push((making, Errand { name: name.clone(), number: Some(number), action, bytes: 0 }));
+        // One that is there may still be closed to us, until the end.
+        let making = Making {
+            at: FilePath::new(0, name.as_bytes()),
+            object: numaio_machine::port::Object::Directory,
+            attributes: Attributes::default(),
+        };
+        let action = (!is_there).then_some(Action::Made);
+        directories.push((making, Errand { name: name.clone(), number: Some(number), action, bytes: 0 }));
+        let keep = self.options.keep.modes;
+        let stays = found.filter(|_| is_there && !keep).and_then(|found| Mode::new(found.seen.mode).ok());
+        if stays.is_none() && !keep {
+            self.finish.masked.add(&name);
         }
-        if !is_there {
-            self.finish.made.add(&name);
-        }
-        self.finish.directories.push(Entry { name, object: Object::New(inode) });
+        let mode = stays.unwrap_or(inode.mode);
+        self.finish.directories.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
     }
 
     /// A regular file whose data is to be moved.
@@ -447,6 +447,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 let Some(action) = action else { return };
                 if action == Action::Copied {
                     self.note_there(&name);
+                    self.finish.would_replace(&name, self.options.rehearse && !self.options.in_place);
                 }
                 self.did(name, action, bytes);
             }
@@ -457,71 +458,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
         }
     }
-
-    /// The attributes that an object gets.
-    fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
-        let keep = self.options.keep;
-        let bits = inode.mode.bits();
-        let (mode, masked) = match there {
-            _ if keep.modes => (bits, false),
-            // What is of another kind is replaced, and a symbolic link's bits say nothing.
-            Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
-            _ => (bits & 0o777, true),
-        };
-        let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Attributes {
-            mode: Some(mode),
-            masked,
-            mtime: Some(stamp(inode)),
-            user: keep.users.then(|| inode.user.id()),
-            group: keep.groups.then(|| inode.group.id()),
-            xattrs: keep.xattrs.then(xattrs),
-        }
-    }
-
-    /// Whether what is there has the same content, as far as size and time tell, or if asked for `equal` hashes.
-    fn is_same(&self, inode: &Inode, found: &Found, equal: bool) -> bool {
-        let seen = &found.seen;
-        match &inode.kind {
-            Kind::File(content) => {
-                let same = match self.options.checksum {
-                    true => equal || seen.size == 0,
-                    false => seen.mtime == stamp(inode) && !self.options.ignore_times,
-                };
-                seen.kind == FileKind::File && seen.size == content.size() && same
-            }
-            Kind::Symlink(target) => {
-                seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
-            }
-            kind => is_alike(kind, seen.kind),
-        }
-    }
-
-    /// Whether attributes differ that are to be kept.
-    fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
-        let Some(Found { seen, xattrs, .. }) = found else { return true };
-        let keep = self.options.keep;
-        let is_link = seen.kind == FileKind::Symlink;
-        let mode = keep.modes && !is_link && seen.mode != inode.mode.bits();
-        // Only root can be sure to set a group.
-        let owners = keep.users && (seen.user != inode.user.id() || seen.group != inode.group.id());
-        let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
-        let attributes = keep.xattrs && !is_link && !there.eq(inode.xattrs.iter());
-        mode || owners || attributes || seen.mtime != stamp(inode)
-    }
-}
-
-/// Whether an object is of the kind of what is there; a device has to be the same one.
-fn is_alike(kind: &Kind, there: FileKind) -> bool {
-    there
-        == match kind {
-            Kind::File(_) => FileKind::File,
-            Kind::Symlink(_) => FileKind::Symlink,
-            Kind::Directory => FileKind::Directory,
-            Kind::Fifo => FileKind::Fifo,
-            Kind::CharacterDevice(device) => FileKind::CharacterDevice(device.major(), device.minor()),
-            Kind::BlockDevice(device) => FileKind::BlockDevice(device.major(), device.minor()),
-        }
 }
 
 impl Todo {

@@ -1,6 +1,7 @@
 //! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
 
 mod arrive;
+mod compare;
 mod early;
 mod errands;
 mod finish;

@@ -1,0 +1,101 @@
+//! What is there, compared with what is to be there.
+
+use super::{stamp, Sink};
+use crate::entry::{Inode, Kind};
+use numaio_machine::port::{Attributes, FileKind, Found, Seen, Stamp};
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// The attributes that an object gets.
+    pub(super) fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
+        let keep = self.options.keep;
+        let bits = inode.mode.bits();
+        let (mode, masked) = match there {
+            _ if keep.modes => (bits, false),
+            // What is of another kind is replaced, and a symbolic link's bits say nothing.
+            Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
+            _ => (bits & 0o777, true),
+        };
+        let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Attributes {
+            mode: Some(mode),
+            masked,
+            mtime: Some(stamp(inode)),
+            user: keep.users.then(|| inode.user.id()),
+            group: keep.groups.then(|| inode.group.id()),
+            xattrs: keep.xattrs.then(xattrs),
+        }
+    }
+
+    /// Whether what is there has the same content, as far as size and time tell, or if asked for `equal` hashes.
+    pub(super) fn is_same(&self, inode: &Inode, found: &Found, equal: bool) -> bool {
+        let seen = &found.seen;
+        match &inode.kind {
+            Kind::File(content) => {
+                let same = match self.options.checksum {
+                    true => equal || seen.size == 0,
+                    false => is_kept_as(stamp(inode), seen.mtime) && !self.options.ignore_times,
+                };
+                seen.kind == FileKind::File && seen.size == content.size() && same
+            }
+            Kind::Symlink(target) => {
+                seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
+            }
+            kind => is_alike(kind, seen.kind),
+        }
+    }
+
+    /// Whether attributes differ that are to be kept.
+    pub(super) fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
+        let Some(Found { seen, xattrs, .. }) = found else { return true };
+        let keep = self.options.keep;
+        let is_link = seen.kind == FileKind::Symlink;
+        let mode = keep.modes && !is_link && seen.mode != inode.mode.bits();
+        // Only root can be sure to set a group.
+        let owners = keep.users && (seen.user != inode.user.id() || seen.group != inode.group.id());
+        let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
+        let attributes = keep.xattrs && !is_link && !there.eq(inode.xattrs.iter());
+        mode || owners || attributes || !is_kept_as(stamp(inode), seen.mtime)
+    }
+}
+
+/// Nanoseconds to which file systems round times down: NTFS and SMB, others, exFAT, ext4 with small inodes and sshfs.
+const GRAINS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
+
+/// Whether a time is what a file system has of another, if it has but coarser ones.
+fn is_kept_as(time: Stamp, there: Stamp) -> bool {
+    let rounded = |grain| there.nanoseconds == time.nanoseconds / grain * grain;
+    there == time || there.seconds == time.seconds && GRAINS.into_iter().any(rounded)
+}
+
+/// Whether an object is of the kind of what is there; a device has to be the same one.
+fn is_alike(kind: &Kind, there: FileKind) -> bool {
+    there
+        == match kind {
+            Kind::File(_) => FileKind::File,
+            Kind::Symlink(_) => FileKind::Symlink,
+            Kind::Directory => FileKind::Directory,
+            Kind::Fifo => FileKind::Fifo,
+            Kind::CharacterDevice(device) => FileKind::CharacterDevice(device.major(), device.minor()),
+            Kind::BlockDevice(device) => FileKind::BlockDevice(device.major(), device.minor()),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_what_a_file_system_with_coarser_ones_makes_of_it() {
+        let time = |nanoseconds| Stamp { seconds: 1_700_000_001, nanoseconds };
+        for kept in [123_456_789, 123_456_700, 123_456_000, 120_000_000, 0] {
+            assert!(is_kept_as(time(123_456_789), time(kept)), "{kept}");
+        }
+        for other in [123_456_788, 123_456_800, 123_450_000, 130_000_000, 999_999_999] {
+            assert!(!is_kept_as(time(123_456_789), time(other)), "{other}");
+        }
+        assert!(
+            !is_kept_as(time(0), time(1))
+                && !is_kept_as(time(5), Stamp { seconds: 1_700_000_002, ..time(0) })
+        );
+    }
+}
