@@ -344,6 +344,11 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
         let name = home.0.join(format!("dst/{index}"));
         assert!(!name.exists() || blake(&name) == blake(&home.0.join(format!("src/{index}"))));
     }
+    // A rehearsal leaves it as it is.
+    let names = || fs::read_dir(home.0.join("dst")).expect("a folder").flatten().map(|name| name.file_name());
+    let left: Vec<_> = names().collect();
+    copy(&home, &["-an", "src/", "dst"]).ok();
+    assert_eq!(names().collect::<Vec<_>>(), left);
     let said = copy(&home, &["-a", "src/", "dst"]).ok();
     assert!(said.contains("were there from before"), "{said}");
     same(&home, "src", "dst");

@@ -185,8 +185,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// A sink at its beginning.
     pub fn new(options: SinkOptions) -> Self {
         let mut talk = Talk::new(Side::Sink, options.transfer);
+        // A rehearsal leaves the journal to who goes on with it.
         let open = Operation::Open { journal: FilePath::new(0, JOURNAL), most: MOST_JOURNAL };
-        let opening = Some(talk.submit(open));
+        let opening = (!options.rehearse).then(|| talk.submit(open));
         Self {
             talk,
             opening,
