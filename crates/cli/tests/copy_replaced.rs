@@ -76,14 +76,19 @@ fn a_folder_gives_way_to_what_the_source_has_there() {
     files(&home, &["from/file", "from/last"]);
     symlink("last", home.0.join("from/link")).expect("a link");
     fifo(&home, "from/fifo");
-    let old = ["to/file/a/b", "to/link/a", "to/fifo/a", "to/old"];
+    fs::hard_link(home.0.join("from/last"), home.0.join("from/other-name")).expect("a link");
+    let old = ["to/file/a/b", "to/link/a", "to/fifo/a", "to/last/a", "to/other-name/a", "to/old"];
     files(&home, &old);
     copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory is in its place"]);
     copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
         .failed(3, &["link: a directory is in its place"]);
-    copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    assert!(would.contains("6 removed"), "{would}");
     assert!(old.iter().all(|name| is_there(&home, name)));
-    copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    let did = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(did.contains("6 removed"), "{did}");
+    let number = |name: &str| fs::symlink_metadata(home.0.join(name)).expect("a file").ino();
+    assert_eq!(number("to/last"), number("to/other-name"));
     assert_eq!(fs::read(home.0.join("to/file")).expect("a file"), b"from/file");
     assert_eq!(fs::read_link(home.0.join("to/link")).expect("a link"), Path::new("last"));
     assert!(!is_there(&home, "to/old") && is_there(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());

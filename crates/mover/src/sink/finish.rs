@@ -45,6 +45,8 @@ pub(super) struct Finish {
     pub adorned: NameSet<6>,
     /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
     replaced: NameSet<6>,
+    /// Directories that were where further names of files are to be.
+    cleared: HashSet<Name>,
     /// Work that waits for directories.
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
@@ -162,6 +164,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Result<Option<Found>, Fault>>) {
+        let in_the_way = self.directories_for_links(&entries, &found);
+        if !in_the_way.is_empty() {
+            if !self.options.rehearse {
+                entries.into_iter().for_each(|entry| self.finish.links.push(entry));
+                return self.remove(in_the_way);
+            }
+            self.remove(in_the_way);
+        }
         let (mut makings, mut errands) = (Vec::new(), Vec::new());
         let file = |found: &Result<Option<Found>, Fault>| {
             found.as_ref().ok().and_then(Option::as_ref).map(|found| (found.seen.volume, found.seen.inode))
@@ -191,6 +201,24 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let ticket = self.talk.submit(Operation::Make(makings));
         self.errands.began(ticket, errands);
+    }
+
+    /// Directories where further names of files are to be, if they are to go: each is tried once.
+    fn directories_for_links(
+        &mut self,
+        entries: &[Entry],
+        found: &[Result<Option<Found>, Fault>],
+    ) -> Vec<Name> {
+        if !self.may_clear() {
+            return Vec::new();
+        }
+        let is_directory = |found: &Result<Option<Found>, Fault>| matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        let both = entries.iter().zip(found.chunks(2));
+        let names = both.filter(|(_, both)| both.first().is_some_and(is_directory));
+        names
+            .map(|(entry, _)| entry.name.clone())
+            .filter(|name| self.finish.cleared.insert(name.clone()))
+            .collect()
     }
 
     /// Directories from the last one on, so that each comes after what it holds.

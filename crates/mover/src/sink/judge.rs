@@ -54,10 +54,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
+    /// Whether a directory goes where something else is to be.
+    pub(super) fn may_clear(&self) -> bool {
+        self.options.delete && self.options.filter.is_empty()
+    }
+
     /// Has directories removed that are where something else of the first batch is to be, if what the source does not have is to go;
     /// tells whether there are any. They stay where rules may leave out what they hold.
     fn clear_way(&mut self) -> bool {
-        let may_clear = self.options.delete && self.options.filter.is_empty();
+        let may_clear = self.may_clear();
         let Some(work) = self.works.front_mut().filter(|_| may_clear) else { return false };
         let new = work.entries.iter().filter_map(|entry| match &entry.object {
             Object::New(inode) => Some((&entry.name, &inode.kind)),
