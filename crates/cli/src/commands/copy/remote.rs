@@ -187,48 +187,51 @@ impl Remote<'_> {
             missed(show, &others, &lanes);
             Ok(lanes)
         });
-        let (via, link) = self.agree(show, way, lanes, reached)?;
+        let (via, link) = match self.agree(show, way, lanes, reached)? {
+            Ok(agreed) => agreed,
+            Err(failure) => return Ok(Err(failure)),
+        };
         if !packs && self.order.compress != how::Compress::None {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
         Ok(Ok(Far { via, link, one_file, packs, unasked }))
     }
 
-    /// Says which way data goes, if there was a choice.
+    /// Says which way data goes, if there was a choice; or why there is none.
     fn agree(
         &self,
         show: &Show,
         way: &Way<'_>,
         lanes: Option<Result<Vec<Box<dyn Lane>>, String>>,
         mut reached: Reached,
-    ) -> Result<(Via, Link), Failure> {
+    ) -> Result<Result<(Via, Link), Failure>, Failure> {
         match lanes {
             None => {}
             Some(Ok(lanes)) => {
                 reached.say(&Choice::Lanes)?;
                 let link = Link::Lanes(directed(lanes, self.is_source), reached.to, reached.from);
-                return Ok((reached.via, link));
+                return Ok(Ok((reached.via, link)));
             }
-            Some(Err(why)) => {
-                self.fall_back(show, way, &why)?;
-                reached.say(&Choice::Tunnel)?;
-            }
+            Some(Err(why)) => match self.fall_back(show, way, &why) {
+                None => reached.say(&Choice::Tunnel)?,
+                Some(failure) => return Ok(Err(failure)),
+            },
         }
         let ends = Ends { from: Box::new(reached.from), to: reached.to };
-        Ok((reached.via, Link::Tunnel(ends)))
+        Ok(Ok((reached.via, Link::Tunnel(ends))))
     }
 
-    /// Data goes through the control channel, unless a port was asked for.
-    fn fall_back(&self, show: &Show, way: &Way<'_>, why: &str) -> Result<(), Failure> {
+    /// Data goes through the control channel, unless a port was asked for: then that is a failure.
+    fn fall_back(&self, show: &Show, way: &Way<'_>, why: &str) -> Option<Failure> {
         let (host, channel) = (self.host.shown(), way.channel());
         if self.args.net.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
-            return Err(failure.hint(format!(
+            return Some(failure.hint(format!(
                 "let the port through the firewall, or send data through {channel} by --tunnel"
             )));
         }
         show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));
-        Ok(())
+        None
     }
 }
 
