@@ -250,3 +250,35 @@ exec {NUMAIO} \"$@\"
     hosts.copy(&[&src, "one:dst"]).ok();
     assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
 }
+
+/// Whichever of the two hosts is lost, or what runs there: it is reached again, and what is told in the end is how it ended.
+#[test]
+fn a_host_of_two_that_is_lost_is_reached_again() {
+    for lost in ["one", "two"] {
+        let hosts = Hosts::new();
+        let large = content(12);
+        hosts.write("one/src/large", &large);
+        let noted = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
+        let noted = hosts.home.file("noted", &noted);
+        fs::set_permissions(&noted, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let args =
+            ["copy", "--remote-numaio", &noted, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
+        let mut command = hosts.command(&args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        let parts = || fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
+        let there = || parts().filter_map(|part| Some(part.metadata().ok()?.blocks())).sum::<u64>() * 512;
+        until(|| there() > 3 << 20, || "some of it is there");
+        let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
+        kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
+        let said = Said::of(child.wait_with_output().expect("ended"));
+        assert!(said.err.contains("trying again in 0.5 s"), "{lost}: {}", said.err);
+        let events: Vec<serde_json::Value> =
+            said.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", said.out);
+        let end = events.last().expect("an end");
+        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", said.out);
+        assert_eq!(said.code, Some(0), "{lost}: {}", said.err);
+        assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
+        assert_eq!(parts().count(), 1, "{lost}: nothing else is left");
+    }
+}

@@ -10,7 +10,7 @@ use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::wire::{About, Did, Problem, Reason, Side};
+use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
 use numaio_report::{progress_text, transfer_text};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -140,6 +140,12 @@ impl Show {
         self.failed = 0;
     }
 
+    /// The other numaio is lost, which was to tell why the transfer ended.
+    pub fn give_up(&mut self, why: &str) {
+        let (about, text) = (About::Transfer, Text::new(why));
+        self.given_up = Some(Problem { about, side: Side::Source, reason: Reason::Other, text });
+    }
+
     /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was
     /// closed, is gone; or the other one was interrupted, and we were not.
     pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
@@ -206,7 +212,9 @@ impl Show {
     /// `name` is what it is about; none for the transfer.
     fn problem(&mut self, problem: &Problem, name: Option<String>) -> Option<String> {
         if name.is_none() {
+            // Told at the end: another try may come further.
             self.given_up.get_or_insert_with(|| problem.clone());
+            return None;
         }
         self.failed += 1;
         let told = event::told(problem, name);
@@ -229,6 +237,13 @@ impl Show {
         let seconds = self.began.elapsed().as_secs_f64();
         let all = Totals { failed: self.failed, ..*totals };
         self.note.look(all);
+        if let Some(problem) = &self.given_up {
+            let told = event::told(problem, None);
+            self.note.problem(told.clone());
+            if self.json {
+                self.print(&Event::Problem(told).line());
+            }
+        }
         if self.json {
             self.print(&Event::End(End { done: self.given_up.is_none(), seconds, totals: all }).line());
         } else if !self.quiet {

@@ -1,5 +1,6 @@
 //! Both sides on other hosts: the numaio there copies, and tells us what happens.
 
+use super::again::{wait, Again};
 use super::bootstrap;
 use super::ends::{End, Host};
 use super::event::Event;
@@ -11,11 +12,12 @@ use crate::failure::Failure;
 use crate::output::harmless;
 use crate::ssh::{self, Agent, Started};
 use numaio_linux::interrupt::interrupted;
+use numaio_mover::report::Totals;
 use numaio_mover::wire::Reason;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +29,16 @@ const LOOK_EACH: Duration = Duration::from_millis(100);
 const LONGEST_LINE: u64 = 1 << 20;
 /// Events that wait to be shown.
 const WAITING: usize = 1024;
+
+/// How a try ended.
+enum Tried {
+    /// The other side told its end.
+    Over(event::End),
+    /// Its connection was lost, or the other side ended without a word, when it had done so much.
+    Lost(Totals),
+    /// It was not reached.
+    Unreachable(Failure),
+}
 
 /// Copies on `host`, where the sources are.
 pub fn run(
@@ -43,29 +55,57 @@ pub fn run(
     let numaio = bootstrap::numaio(args, &program, host)?;
     let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
     let agent = if args.forward_agent { Agent::Forwarded } else { Agent::Here };
-    let command = ssh::shell(&program, host, &line, agent);
+    let mut show = Show::new(common, args);
+    let mut again = Again::new(args.net.retry());
+    loop {
+        show.begin();
+        let why = match attempt(ssh::shell(&program, host, &line, agent), host, &mut show)? {
+            Tried::Over(end) => return over(show, &again.sum(end.totals), host),
+            Tried::Lost(totals) => {
+                again.lost(totals, totals.bytes + totals.resumed + totals.moved + totals.unchanged);
+                "the numaio there was lost".to_owned()
+            }
+            Tried::Unreachable(failure) if again.is_first() => return Err(failure),
+            Tried::Unreachable(failure) => failure.message,
+        };
+        let Some(pause) = again.pause().filter(|_| !interrupted()) else {
+            show.give_up(&format!("{host}: {why}"));
+            return over(show, &again.total(), host);
+        };
+        show.notice(&format!("{host}: {why}; trying again in {:.1} s", pause.as_secs_f64()));
+        wait(pause);
+    }
+}
+
+/// Runs the other numaio once, and shows what it tells.
+fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failure> {
     let mut far = Started::begin_heard(command, LAST, ssh::INSTALL)?;
     let (Some(stdout), Some(stderr)) = (far.stdout.take(), far.stderr.take()) else {
         return Err(Failure::new("the other side has no streams"));
     };
     let name = host.to_owned();
     let words = thread::spawn(move || pass_on(stderr, &name));
-    let mut show = Show::new(common, args);
-    let end = listen(&mut far, stdout, &mut show);
+    let mut so_far = None;
+    let end = listen(&mut far, stdout, show, &mut so_far);
     let status = far.status();
     drop(far);
-    let Some(end) = end? else {
-        return Err(match interrupted() {
-            true => first::cut_short(host),
-            false => {
-                drop(words.join());
-                no_end(host, status)
-            }
-        });
-    };
+    let end = end?;
+    if end.is_none() && interrupted() {
+        return Err(first::cut_short(host));
+    }
     drop(words.join());
+    Ok(match (end, so_far, status) {
+        (Some(end), ..) => Tried::Over(end),
+        // It said why, and that was passed on.
+        (None, Some(_), Some(1..=2)) => return Err(no_end(host, status)),
+        (None, Some(totals), _) => Tried::Lost(totals),
+        (None, None, _) => Tried::Unreachable(no_end(host, status)),
+    })
+}
+
+fn over(show: Show, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
     let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
-    let ended = show.end(&end.totals);
+    let ended = show.end(totals);
     if cancelled && !interrupted() {
         return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(super::show::GO_ON));
     }
@@ -100,20 +140,21 @@ fn local(path: &[u8]) -> OsString {
     OsString::from_vec([begin, path].concat())
 }
 
-/// Shows what the other side tells until its end; none if there was none.
+/// Shows what the other side tells until its end; none if there was none. `so_far` is what it had done, if it told anything.
 fn listen(
     far: &mut Started,
     from: impl Read + Send + 'static,
     show: &mut Show,
+    so_far: &mut Option<Totals>,
 ) -> Result<Option<event::End>, Failure> {
     let events = events(from);
-    let (mut began, mut asked) = (false, None);
+    let mut asked = None;
     loop {
         if interrupted() {
             // It ends in order, and tells so.
             far.stdin = None;
             let asked = asked.get_or_insert_with(Instant::now);
-            if !began || asked.elapsed() > LAST {
+            if so_far.is_none() || asked.elapsed() > LAST {
                 far.hurry();
                 return Ok(None);
             }
@@ -121,7 +162,10 @@ fn listen(
         match events.recv_timeout(LOOK_EACH) {
             Ok(Ok(Event::End(end))) => return Ok(Some(end)),
             Ok(Ok(event)) => {
-                began = true;
+                let told = so_far.get_or_insert_default();
+                if let Event::Progress(totals) = &event {
+                    *told = *totals;
+                }
                 show.hear(event);
             }
             Ok(Err(failure)) => return Err(failure),
@@ -145,7 +189,8 @@ fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
 fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
     let (sender, events) = sync_channel(WAITING);
     thread::spawn(move || {
-        for line in lines(from) {
+        // One that was cut short tells nothing.
+        for line in lines(from).take_while(|line| line.ends_with(b"\n")) {
             let event = serde_json::from_slice(&line).map_err(|error| {
                 Failure::new(format!("the other side tells no events: {error}")).hint(
                     "use the same numaio on all hosts, and a shell there that prints nothing when it begins",
