@@ -264,7 +264,7 @@ impl Order {
 fn reached(attributes: bool) -> Result<(), Failure> {
     match !attributes || numaio_linux::files::has_proc() {
         true => Ok(()),
-        false => Err(Failure::new("/proc is not mounted: modes and extended attributes are out of reach")
+        false => Err(Failure::new("modes and extended attributes are out of reach: /proc is not mounted")
             .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
     }
 }
