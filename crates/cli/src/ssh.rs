@@ -135,6 +135,9 @@ pub fn hinted(failure: Failure, host: &str, status: Option<i32>, instead: &str) 
         Some(NOT_FOUND) => failure.hint(
             "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
         ),
+        Some(status @ 1..) => failure.hint(format!(
+            "what was started there ended with status {status}; if it is an older numaio, use the same one at both ends"
+        )),
         _ => failure.hint("the numaio there may be older: use the same one at both ends"),
     }
 }

@@ -1,7 +1,10 @@
 //! `numaio copy` on real trees: what arrives, what is told, and what is there after a kill.
 
+#[path = "support/slow.rs"]
+mod slow;
 mod support;
 
+use slow::slow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +12,8 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 use support::{kill, Home, Said};
 
 fn skipped(why: &str) {
@@ -313,21 +316,6 @@ fn a_full_disk_is_told_and_leaves_no_halves() {
     assert!(!said.out.contains(".numaio"), "{}", said.out);
 }
 
-/// Starts a slow copy and waits until it has written something.
-fn slow(home: &Home, to: &str) -> std::process::Child {
-    let mut command = home.command_by(&[], &["copy", "-a", "--bwlimit", "20M", "src/", to]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
-    let began = Instant::now();
-    let written = || {
-        let entries = fs::read_dir(home.0.join(to)).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
-    };
-    while written() < 24 << 20 && began.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child
-}
-
 #[test]
 fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     let home = Home::new();
@@ -336,7 +324,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     for index in 0..50 {
         fs::write(home.0.join(format!("src/{index}")), bytes(10_000 + index, index as u8)).expect("a file");
     }
-    let mut child = slow(&home, "dst");
+    let mut child = slow(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert!(!home.0.join("dst/large").exists(), "it was killed too late for this test");
@@ -353,7 +341,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     assert!(said.contains("were there from before"), "{said}");
     same(&home, "src", "dst");
     // An interrupt is said, and the same holds.
-    let child = slow(&home, "dst2");
+    let child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
     kill("-TERM", child.id());
     assert_eq!(child.wait_with_output().expect("ended").status.code(), Some(130));
     copy(&home, &["-a", "src/", "dst2"]).ok();

@@ -69,14 +69,14 @@ pub fn run(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// All jobs; files that are none are told of.
-fn all(common: &Common) -> Vec<Job> {
-    let (jobs, failures) = jobs::all();
+fn all(common: &Common) -> Result<Vec<Job>, Failure> {
+    let (jobs, failures) = jobs::all()?;
     failures.iter().for_each(|failure| output::remark(common, &failure.message));
-    jobs
+    Ok(jobs)
 }
 
 fn list(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
-    let jobs = all(common);
+    let jobs = all(common)?;
     let text = match args.json {
         true => json(&jobs)?,
         false => numaio_report::jobs_text(&jobs, &output::style(common)),
@@ -87,7 +87,7 @@ fn list(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
 fn show(common: &Common, args: &JobsArgs, id: Option<u32>) -> Result<ExitCode, Failure> {
     let job = match id {
         Some(id) => jobs::find(id)?,
-        None => all(common).pop().ok_or_else(|| {
+        None => all(common)?.pop().ok_or_else(|| {
             Failure::usage("there are no jobs").hint("every numaio copy notes one, unless it has --no-job")
         })?,
     };

@@ -47,20 +47,27 @@ fn file(folder: &Path, id: u32) -> PathBuf {
 }
 
 /// Numbers of all jobs, ascending.
-fn numbers(folder: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?.flatten(),
+    };
     let number = |name: &OsStr| name.to_str()?.strip_suffix(".json")?.parse().ok();
     let mut numbers: Vec<u32> = entries.filter_map(|entry| number(&entry.file_name())).collect();
     numbers.sort_unstable();
-    numbers
+    Ok(numbers)
 }
 
 /// All jobs, oldest first, and what is wrong with files that are none.
-pub fn all() -> (Vec<Job>, Vec<Failure>) {
-    let Some(folder) = folder() else { return Default::default() };
+///
+/// # Errors
+/// The folder of jobs cannot be read.
+pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
+    let Some(folder) = folder() else { return Ok(Default::default()) };
+    let numbers = numbers(&folder).map_err(|error| Failure::file(&folder, error))?;
     let here = Here::look();
     let (mut jobs, mut failures) = (Vec::new(), Vec::new());
-    for id in numbers(&folder) {
+    for id in numbers {
         match read(&file(&folder, id), &here) {
             Ok(Some(job)) => jobs.push(job),
             // Another process took it away meanwhile.
@@ -68,7 +75,7 @@ pub fn all() -> (Vec<Job>, Vec<Failure>) {
             Err(failure) => failures.push(failure),
         }
     }
-    (jobs, failures)
+    Ok((jobs, failures))
 }
 
 /// The job of this number.
@@ -122,7 +129,7 @@ fn prune(folder: &Path, here: &Here) {
     };
     let left = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
     entries.iter().filter(left).for_each(|entry| drop(fs::remove_file(entry.path())));
-    let numbers = numbers(folder);
+    let numbers = numbers(folder).unwrap_or_default();
     let surplus = &numbers[..numbers.len().saturating_sub(MOST)];
     for entry in &entries {
         let path = entry.path();

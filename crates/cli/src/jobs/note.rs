@@ -150,7 +150,7 @@ fn begin() -> Result<Noted, Failure> {
     let directory = std::env::current_dir().map_err(Failure::new)?;
     let mut job = Job {
         schema: JOB_SCHEMA.to_owned(),
-        id: numbers(&folder).last().map_or(1, |last| last.saturating_add(1)),
+        id: numbers(&folder).unwrap_or_default().last().map_or(1, |last| last.saturating_add(1)),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args_os().skip(1).map(|typed| word(&typed)).collect(),
         directory: word(directory.as_os_str()),

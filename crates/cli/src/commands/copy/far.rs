@@ -26,9 +26,8 @@ use std::time::Duration;
 const LAST: Duration = Duration::from_secs(10);
 
 /// What to do about one that answers something else.
-const NO_NUMAIO: &str =
-    "ssh HOST true has to print nothing: a script that a login there runs may be what prints; or the \
-numaio there is of another version: use the same one at both ends";
+const NO_NUMAIO: &str = "has to print nothing: a script that a login there runs may be what prints; or the numaio there is of another \
+                         version: use the same one at both ends";
 
 /// What it says.
 pub type From = BufReader<Box<dyn Read + Send>>;
@@ -186,7 +185,7 @@ impl Reached {
         }
         if let Some(beginning) = other {
             return Failure::new(format!("what answers on {host} is not numaio: {beginning}"))
-                .hint(NO_NUMAIO);
+                .hint(format!("ssh {host} true {NO_NUMAIO}"));
         }
         let failure = Failure::new(format!("no numaio answers on {host}"));
         match via {

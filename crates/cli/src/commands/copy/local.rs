@@ -2,7 +2,7 @@
 
 use super::order::Order;
 use super::show::Show;
-use super::{exit, CopyArgs};
+use super::CopyArgs;
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::port::FilePort;
@@ -39,6 +39,5 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
         show.look(&mut sink);
         drop(to);
     });
-    let (failed, given_up) = show.end(&sink.totals())?;
-    Ok(exit(failed, given_up))
+    super::end(show, &sink.totals())
 }

@@ -248,6 +248,15 @@ fn carry_out(
     }
 }
 
+/// Tells the end of a transfer, and what that says to the shell. Who interrupted it may not be there any more to read it.
+fn end(show: show::Show, totals: &numaio_mover::report::Totals) -> Result<ExitCode, Failure> {
+    let was_given_up = show.given_up.is_some();
+    match show.end(totals) {
+        Err(_) if was_given_up && numaio_linux::interrupt::interrupted() => Ok(exit(0, true)),
+        ended => ended.map(|(failed, given_up)| exit(failed, given_up)),
+    }
+}
+
 /// What a finished transfer says to the shell.
 fn exit(failed: u64, given_up: bool) -> ExitCode {
     match (given_up, numaio_linux::interrupt::interrupted(), failed) {

@@ -10,9 +10,9 @@ use super::order::Order;
 use super::peer::{Answer, Ask, Call};
 use super::place::Site;
 use super::show::Show;
-use super::{exit, CopyArgs};
+use super::{end, CopyArgs};
 use crate::args::Common;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::Failure;
 use crate::output::harmless;
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::Lane;
@@ -242,13 +242,4 @@ fn missed(show: &Show, others: &[SocketAddr], lanes: &[Box<dyn Lane>]) {
     for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {
         show.notice(&format!("no data connection to {other}: others take its part"));
     }
-}
-
-fn end(show: Show, totals: &Totals) -> Result<ExitCode, Failure> {
-    let ended = show.end(totals);
-    if interrupted() {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    let (failed, given_up) = ended?;
-    Ok(exit(failed, given_up))
 }
