@@ -53,6 +53,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         delete: true,
         filter: Filter::default(),
         rehearse: false,
+        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         made: false,
         tell: true,
         alias: None,

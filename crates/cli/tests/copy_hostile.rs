@@ -38,6 +38,7 @@ fn options() -> SinkOptions {
         delete: false,
         filter: Filter::default(),
         rehearse: false,
+        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         made: false,
         tell: false,
         alias: None,

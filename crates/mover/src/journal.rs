@@ -26,6 +26,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::wire::bytes::{put_number, Reader};
 use crate::wire::{TransferId, WireError};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const MAGIC: [u8; 8] = *b"numaioJ\n";
 const VERSION: u16 = 1;
@@ -128,6 +129,23 @@ impl Journal {
         if self.state.finished.contains(file.get()) || self.state.durable.contains_key(&file.get()) {
             self.append(Record::Void(file));
         }
+    }
+
+    /// Nothing of the unfinished files is to be believed whose numbers are in a range.
+    pub fn void_all(&mut self, files: Range<u64>) {
+        while let Some(file) = self.first_in(files.clone()) {
+            self.append(Record::Void(file));
+        }
+    }
+
+    fn first_in(&self, files: Range<u64>) -> Option<FileNumber> {
+        let (&file, _) = self.state.durable.range(files).next()?;
+        FileNumber::new(file).ok()
+    }
+
+    /// Whether nothing is known of any file.
+    pub fn is_empty(&self) -> bool {
+        self.state.finished.intervals() == 0 && self.state.durable.is_empty()
     }
 
     /// What is left to do for a file.

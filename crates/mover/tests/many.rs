@@ -173,6 +173,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         delete: case.delete,
         filter: Filter::default(),
         rehearse: false,
+        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         made: false,
         tell: true,
         alias: None,

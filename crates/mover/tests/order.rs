@@ -50,6 +50,7 @@ fn sink() -> Sink<Vec<u8>> {
         delete: false,
         filter: Filter::default(),
         rehearse: false,
+        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         made: false,
         tell: false,
         alias: None,

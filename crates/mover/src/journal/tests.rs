@@ -96,6 +96,7 @@ fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[Said]) -> Vec<(usize,
         file.extend(journal.take_log());
         truth.hear(said);
         assert_eq!(Truth::of(journal), truth);
+        assert_eq!(journal.is_empty(), truth == Truth::default());
         steps.push((file.len(), truth.clone()));
     }
     steps
@@ -148,6 +149,24 @@ fn what_is_left_is_data_without_holes() {
     assert_eq!(left(&journal), [(10, 30), (50, 60)]);
     let empty = Content::dense(0).expect("a size");
     assert_eq!(journal.left(number(9), &empty), Left::Verify, "a file without data is to be made");
+}
+
+#[test]
+fn files_are_void_together() {
+    let mut journal = Journal::new(ID);
+    for file in [2, 3, 5, 8] {
+        journal.durable(number(file), extent(0, 64));
+    }
+    journal.void_all(3..8);
+    let left = |journal: &Journal, file| journal.left(number(file), &Content::dense(64).expect("a size"));
+    let known =
+        |journal: &Journal| (0..10).filter(|&file| left(journal, file) == Left::Verify).collect::<Vec<_>>();
+    assert_eq!(known(&journal), [2, 8]);
+    let (mut journal, _) = replay(&journal.take_log()).expect("a journal");
+    assert_eq!(known(&journal), [2, 8]);
+    assert!(!journal.is_empty());
+    journal.void_all(0..u64::MAX);
+    assert!(journal.is_empty());
 }
 
 #[test]

@@ -120,8 +120,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !item.settled {
             return self.settle_if_whole(number);
         }
-        if let Some(Incoming { name, key, at, bytes, .. }) = self.incoming.remove(&number) {
-            self.notes.finished(key, &at);
+        if let Some(Incoming { name, at, bytes, .. }) = self.incoming.remove(&number) {
+            self.notes.finished(&name, &at);
             self.note_there(&name);
             self.did(name, Action::Copied, bytes);
         }

@@ -2,11 +2,12 @@
 
 use super::errands::Errand;
 use super::judge::Held;
+use super::notes::Close;
 use super::{Sink, Sync};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
-use crate::ours::JOURNAL;
+use crate::ours::{is_ours, JOURNAL};
 use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
@@ -121,13 +122,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 },
                 Phase::Removing => self.remove_on(),
                 Phase::Closing if !self.notes.is_over() => return,
-                Phase::Closing => {
-                    if let Some(journal) = self.notes.close() {
-                        let ticket = self.talk.submit(Operation::Remove(vec![journal]));
-                        self.errands.began(ticket, vec![at_the_root()]);
-                    }
-                    self.finish.phase = Phase::Adorning;
-                }
+                Phase::Closing => self.close_journal(),
                 Phase::Adorning => match self.finish.directories.pop() {
                     Some(entries) => self.adorn(entries),
                     None => self.finish.phase = Phase::Syncing,
@@ -142,6 +137,21 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Phase::Over => self.say_end(),
             }
         }
+    }
+
+    fn close_journal(&mut self) {
+        match self.notes.close(self.options.delete) {
+            Close::Write => return self.note_on(),
+            Close::Leave => {}
+            Close::Remove(journal) => self.remove_quietly(journal),
+        }
+        self.finish.phase = Phase::Adorning;
+    }
+
+    /// Removes something of ours, of which only failure is told.
+    fn remove_quietly(&mut self, what: FilePath) {
+        let ticket = self.talk.submit(Operation::Remove(vec![what]));
+        self.errands.began(ticket, vec![at_the_root()]);
     }
 
     fn say_end(&mut self) {
@@ -314,7 +324,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.keep(Some(directory.clone()));
                 continue;
             };
-            let is_directory = found.is_ok_and(|found| found.seen.kind == FileKind::Directory);
+            let seen = found.ok().map(|found| found.seen);
+            if may_remove && is_ours(&component) && *component != *JOURNAL {
+                match seen.is_some_and(|seen| seen.mtime < self.options.spared_since) {
+                    true if self.options.rehearse => {}
+                    true => self.remove_quietly(FilePath::new(0, name.as_bytes())),
+                    false => self.keep(Some(directory.clone())),
+                }
+                continue;
+            }
+            let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
             if is_directory && self.finish.told_directories.has(&name) {
                 steps.push(Step::List(name, None));
                 continue;

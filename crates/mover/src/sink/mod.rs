@@ -92,6 +92,8 @@ pub struct SinkOptions {
     pub rehearse: bool,
     /// Tell the source of everything that is made, changed or removed: its user wants to hear of it.
     pub tell: bool,
+    /// Partial files that were written to since then may be another transfer's, and are not removed as what the source does not have.
+    pub spared_since: Stamp,
     /// Whether the destination itself was made for this transfer.
     pub made: bool,
     /// What a file is called here that is all the source has.
@@ -323,7 +325,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(file) = self.incoming.remove(&number.get()) else { return };
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
-            self.notes.forget(file.key, file.at);
+            self.notes.forget(&file.name, file.at);
         }
     }
 

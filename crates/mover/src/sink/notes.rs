@@ -12,6 +12,7 @@ use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
 use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket, Why};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
 pub const FROM: u64 = 8 << 20;
@@ -20,7 +21,7 @@ const STEP: u64 = 16 << 20;
 /// The same if they must be made durable before.
 const STEP_SYNCED: u64 = 256 << 20;
 /// Where a journal has the identity of its transfer.
-const ID: std::ops::Range<usize> = 10..26;
+const ID: Range<usize> = 10..26;
 /// Bytes of an identity that tell how long the journal holds; the others make names of partial files.
 const EPOCH: usize = 8;
 /// The epoch of a journal that speaks only of what was made durable.
@@ -48,6 +49,8 @@ pub(super) struct Notes {
     urgent: bool,
     /// The journal is to be there before files are begun.
     needed: bool,
+    /// Nothing more comes to be noted.
+    is_last: bool,
     unwanted: Vec<FilePath>,
     under_way: Option<(Ticket, UnderWay)>,
     /// What was given to be submitted.
@@ -78,6 +81,7 @@ impl Notes {
             bytes: 0,
             urgent: false,
             needed: false,
+            is_last: false,
             unwanted: Vec::new(),
             under_way: None,
             given: UnderWay::Record,
@@ -124,7 +128,7 @@ impl Notes {
         let (seconds, nanoseconds) = (inode.mtime.seconds(), inode.mtime.nanoseconds());
         let size = content.size().to_be_bytes();
         let facts = [&size[..], &seconds.to_be_bytes(), &nanoseconds.to_be_bytes(), name.as_bytes()];
-        FileNumber::new(twox_hash::XxHash3_64::oneshot(&facts.concat()) >> 2).ok()
+        FileNumber::new(all_of(name).start | hash(&facts.concat())).ok()
     }
 
     /// What of a file is not durable.
@@ -159,17 +163,21 @@ impl Notes {
         self.needed |= !self.on_disk;
     }
 
-    /// A file has its name: what was noted of it is of no use.
-    pub fn finished(&mut self, key: Option<FileNumber>, at: &FilePath) {
+    /// A file has its name: what was noted of it, now or before, is of no use.
+    pub fn finished(&mut self, name: &Name, at: &FilePath) {
         self.touched.remove(at);
-        if let (Some(key), Some(journal)) = (key, &mut self.journal) {
-            journal.void(key);
+        self.void_all(name);
+    }
+
+    fn void_all(&mut self, name: &Name) {
+        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_empty()) {
+            journal.void_all(all_of(name));
         }
     }
 
     /// A partial file is to be removed.
-    pub fn forget(&mut self, key: Option<FileNumber>, at: FilePath) {
-        self.finished(key, &at);
+    pub fn forget(&mut self, name: &Name, at: FilePath) {
+        self.finished(name, &at);
         self.unwanted.push(at);
     }
 
@@ -177,6 +185,7 @@ impl Notes {
     /// names of one file in another order.
     pub fn leave_none(&mut self, name: &Name) {
         if self.continues {
+            self.void_all(name);
             self.unwanted.push(self.partial(name));
         }
     }
@@ -188,7 +197,8 @@ impl Notes {
 
     /// Whether there is nothing to do any more.
     pub fn is_over(&self) -> bool {
-        !self.is_busy() && self.unwanted.is_empty()
+        let urgent = self.journal.is_some() && self.urgent;
+        !self.is_busy() && self.unwanted.is_empty() && !urgent
     }
 
     /// What to do now, if it is time.
@@ -250,9 +260,41 @@ impl Notes {
         true
     }
 
-    /// What removes the journal at the end.
-    pub fn close(&mut self) -> Option<FilePath> {
+    /// At the end there is no use for the journal, unless it knows partial files of another transfer to the same place that is not
+    /// gone on with yet: that is so if it is told first to have what it says now on disk, and then to stay.
+    pub fn close(&mut self, partials_are_gone: bool) -> Close {
+        let is_of_use =
+            self.journal.as_ref().is_some_and(|journal| !journal.is_empty()) && !partials_are_gone;
+        if is_of_use && !std::mem::replace(&mut self.is_last, true) {
+            self.urgent = true;
+            return Close::Write;
+        }
         self.journal = None;
-        std::mem::take(&mut self.on_disk).then(|| FilePath::new(0, JOURNAL))
+        match std::mem::take(&mut self.on_disk) && !is_of_use {
+            true => Close::Remove(FilePath::new(0, JOURNAL)),
+            false => Close::Leave,
+        }
     }
+}
+
+/// What to do with the journal at the end.
+#[derive(Debug)]
+pub(super) enum Close {
+    /// What is known now is to be on disk first.
+    Write,
+    Leave,
+    Remove(FilePath),
+}
+
+/// The numbers under which files of a name are noted, whatever their sizes and times.
+fn all_of(name: &Name) -> Range<u64> {
+    let first = hash(name.as_bytes()) << HALF;
+    first..first + (1 << HALF)
+}
+
+/// Half of the bits of a [`FileNumber`].
+const HALF: u32 = 31;
+
+fn hash(bytes: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(bytes) >> (u64::BITS - HALF)
 }

@@ -206,6 +206,7 @@ impl World {
             delete: wish.delete,
             filter: Filter::default(),
             rehearse: false,
+            spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             made: false,
             tell: wish.tell,
             alias: None,

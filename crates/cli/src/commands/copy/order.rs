@@ -15,6 +15,7 @@ use numaio_linux::files::Base;
 use numaio_linux::port::net::MOST_LANES;
 use numaio_linux::{accounts, random, Root};
 use numaio_machine::control::boot_id;
+use numaio_machine::port::Stamp;
 use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
@@ -24,10 +25,14 @@ use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 use there::Destination;
 
 /// Most threads that another user may ask a daemon for.
 const MOST_THREADS: u32 = 64;
+
+/// How long nothing was written to a partial file that `--delete` removes: it may be another transfer's that is under way.
+const SPARED: Duration = Duration::from_secs(600);
 
 /// Version of an order; it goes with that of the protocol.
 pub const VERSION: u32 = 1;
@@ -247,6 +252,7 @@ impl Order {
             rehearse: self.rehearse,
             // Who is asked here hears of it here.
             tell: self.told && self.here.is_none(),
+            spared_since: ago(SPARED),
             made,
             alias,
             in_place: self.in_place,
@@ -267,6 +273,13 @@ fn reached(attributes: bool) -> Result<(), Failure> {
         false => Err(Failure::new("modes and extended attributes are out of reach: /proc is not mounted")
             .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
     }
+}
+
+/// When it was so much earlier.
+fn ago(earlier: Duration) -> Stamp {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let then = since_epoch.saturating_sub(earlier);
+    Stamp { seconds: then.as_secs() as i64, nanoseconds: then.subsec_nanos() }
 }
 
 /// Tells one run of this machine from the next one: what was written and not synced is there as long as it is the same.

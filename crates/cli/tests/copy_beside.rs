@@ -1,0 +1,70 @@
+//! `numaio copy` into a place where another copy was cut, or is under way.
+
+#[path = "support/slow.rs"]
+mod slow;
+mod support;
+
+use slow::slow;
+use std::fs;
+use std::time::{Duration, SystemTime};
+use support::Home;
+
+/// A home with two files; what is at home is what was copied to a name.
+fn home() -> Home {
+    let home = Home::new();
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    fs::create_dir(home.0.join("other")).expect("a folder");
+    for (name, seed) in [("one", 3), ("other/two", 7)] {
+        let content: Vec<u8> =
+            (0..60_usize << 20).map(|index| (index * seed + (index >> 11)) as u8).collect();
+        fs::write(home.0.join(name), content).expect("a file");
+    }
+    home
+}
+
+fn same(home: &Home, one: &str, other: &str) {
+    let read = |name: &str| fs::read(home.0.join(name)).expect("a file");
+    assert!(read(one) == read(other), "{one} and {other} differ");
+}
+
+/// What numaio made for itself and did not remove.
+fn left(home: &Home) -> Vec<String> {
+    let names = fs::read_dir(home.0.join("to")).expect("a folder").flatten();
+    names.filter_map(|name| name.file_name().into_string().ok()).filter(|n| n.starts_with('.')).collect()
+}
+
+#[test]
+fn what_was_begun_is_gone_on_with_also_after_another_copy_to_there() {
+    let home = home();
+    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(!home.0.join("to/one").exists(), "it was killed too late for this test");
+    home.run(&["copy", "other/two", "to"]).ok();
+    assert_eq!(left(&home).len(), 2, "a journal and what was begun");
+    let said = home.run(&["copy", "one", "to"]).ok();
+    assert!(said.contains("were there from before"), "{said}");
+    same(&home, "one", "to/one");
+    same(&home, "other/two", "to/two");
+    assert_eq!(left(&home), [""; 0]);
+}
+
+#[test]
+fn what_is_begun_elsewhere_is_no_file_too_many_before_it_is_old() {
+    let home = home();
+    fs::create_dir(home.0.join("small")).expect("a folder");
+    let delete = || home.run(&["copy", "-rv", "--delete", "small/", "to"]).ok();
+    let mut child = slow(&home, &["one"], "to", "10M", 12 << 20);
+    delete();
+    assert!(child.wait().expect("ended").success(), "what it had begun was removed");
+    same(&home, "one", "to/one");
+    // Nobody writes to it any more.
+    let part = home.0.join("to/.numaio-part-0123456789abcdef0123456789abcdef");
+    let old = fs::File::create(&part).expect("a file");
+    delete();
+    assert!(part.exists());
+    old.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("an old file");
+    let said = delete();
+    assert!(!said.contains(".numaio"), "{said}");
+    assert_eq!(left(&home), [""; 0]);
+}
