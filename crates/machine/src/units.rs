@@ -91,7 +91,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         return whole.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"));
     }
     let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor as f64;
-    match bytes.round() {
+    // A limit of less than one byte is not none.
+    let least = if bytes > 0.0 { 1.0 } else { 0.0 };
+    match bytes.round().max(least) {
         bytes if bytes < u64::MAX as f64 => Ok(bytes as u64),
         _ => Err(format!("{text:?} is more than 2^64 bytes")),
     }
@@ -126,6 +128,7 @@ mod tests {
         assert_eq!((read("0"), read("131072"), read("17B")), (0, 131072, 17));
         assert_eq!((read("128k"), read("128KiB"), read("128 kB")), (131072, 131072, 128_000));
         assert_eq!((read("1.5G"), read("2TB"), read("15E")), (1610612736, 2_000_000_000_000, 15 << 60));
+        assert_eq!((read("0.1"), read("0.0"), read("1.4")), (1, 0, 1));
         for wrong in ["", "k", "-1", "1.2.3", "1q", "1kk", "1 k i", "NaN", "16E", "99999999999999999999"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }

@@ -144,7 +144,13 @@ impl FilePort {
             may_ring: self.rings,
         };
         let name = format!("files {}", self.workers.len());
-        self.workers.push(Builder::new().name(name).spawn(move || worker.run())?);
+        let started = Builder::new().name(name).spawn(move || worker.run());
+        let refused = |error: io::Error| {
+            let words = format!("start a thread, after {}: {error}", self.workers.len());
+            io::Error::new(error.kind(), words)
+        };
+        let worker = started.map_err(refused)?;
+        self.workers.push(worker);
         Ok(())
     }
 

@@ -7,6 +7,9 @@ use numaio_mover::packing;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// Most threads that read or that write: their buffers are within what an end may take of memory.
+const MOST_THREADS: u32 = 128;
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How")]
 pub struct HowArgs {
@@ -38,8 +41,8 @@ pub struct HowArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub plan: Vec<PathBuf>,
     /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8, and up to four times as
-    /// many where they wait for storage
-    #[arg(long, value_name = "N", value_parser = crate::args::count)]
+    /// many where they wait for storage; 128 at most
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
     /// How blocks of large files are read and written past the page cache: auto is many at a time by io_uring where it may be used,
     /// threads is one by each thread
@@ -98,6 +101,11 @@ impl Compress {
             Self::Zstd => packing::Compress::Zstd,
         }
     }
+}
+
+fn threads(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST_THREADS).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no number of threads from 1 to {MOST_THREADS}"))
 }
 
 /// Where threads and buffers are.

@@ -10,6 +10,7 @@ use numaio_mover::drive::{drive, Core};
 use numaio_mover::packing::Compress;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
+use std::io;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
@@ -30,14 +31,16 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
     let began = Instant::now();
     let clock = || began.elapsed();
     let mut show = Show::new(common, args);
-    thread::scope(|scope| {
-        scope.spawn(move || {
+    let moved: io::Result<()> = thread::scope(|scope| {
+        thread::Builder::new().name("source".to_owned()).spawn_scoped(scope, move || {
             // What happens is told by the sink, which hears of everything.
             drive(&mut source, &mut from, clock, |source| drop(source.reports()));
-        });
+        })?;
         drive(&mut sink, &mut to, clock, |sink| show.look(sink));
         show.look(&mut sink);
         drop(to);
+        Ok(())
     });
+    moved.map_err(Failure::new)?;
     super::end(show, &sink.totals())
 }
