@@ -1,13 +1,15 @@
 //! A transfer while it runs and at its end, in a line for people.
 
-use numaio_machine::units::size_for_people;
+use crate::words::bandwidth;
+use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::JobTotals;
 
 /// How far a transfer is, after so many seconds.
 pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
     let rate = totals.bytes as f64 / seconds.max(1e-3);
     let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
-    let mut text = format!("{data} at {:.2} GB/s; {found} found, {moved} moved", rate / 1e9);
+    let speed = bandwidth(rate, BandwidthUnit::default());
+    let mut text = format!("{data} at {speed}; {found} found, {moved} moved");
     if totals.size > totals.bytes && totals.bytes > 0 {
         let left = (totals.size - totals.bytes) as f64 / rate.max(1.0);
         text += &format!("; {left:.0} s for what was found");
@@ -33,8 +35,9 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
     if rehearsal {
         return text + &format!("; {} of data", size_for_people(totals.size));
     }
-    let (data, rate) = (size_for_people(totals.bytes), totals.bytes as f64 / seconds.max(1e-9) / 1e9);
-    text += &format!("; {data} in {seconds:.2} s, {rate:.2} GB/s");
+    let rate = totals.bytes as f64 / seconds.max(1e-9);
+    let (data, speed) = (size_for_people(totals.bytes), bandwidth(rate, BandwidthUnit::default()));
+    text += &format!("; {data} in {seconds:.2} s, {speed}");
     if totals.sent > 0 && totals.sent < totals.bytes {
         text += &format!("; {} on the way", size_for_people(totals.sent));
     }
@@ -52,6 +55,8 @@ mod tests {
         let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s for what was found";
         assert_eq!(progress_text(&totals, 2.0), running);
         assert_eq!(transfer_text(&totals, 2.0, false), "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s");
+        let slow = JobTotals { bytes: 1 << 20, ..totals };
+        assert!(transfer_text(&slow, 2.0, false).ends_with("; 1 MiB in 2.00 s, 0.00052 GB/s"));
         let packed = JobTotals { sent: 100 << 20, ..totals };
         assert!(transfer_text(&packed, 2.0, false).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
