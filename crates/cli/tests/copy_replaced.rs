@@ -232,6 +232,18 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
 }
 
 #[test]
+fn a_manifest_within_the_destination_is_no_file_too_many() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old", "to/sums.part"]);
+    for _ in 0..2 {
+        copy(&home, &["-r", "--delete", "--manifest", "to/sums", "from/", "to/"]).ok();
+        let manifest = fs::read_to_string(home.0.join("to/sums")).expect("a manifest");
+        assert!(manifest.ends_with("  file\n"), "{manifest}");
+        assert_eq!(fs::read_dir(home.0.join("to")).expect("a folder").count(), 2);
+    }
+}
+
+#[test]
 fn no_limit_is_a_limit_of_nothing() {
     let home = Home::new();
     home.file("large", &"x".repeat(3 << 20));

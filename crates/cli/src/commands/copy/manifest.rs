@@ -2,6 +2,7 @@
 
 use crate::failure::{self, Failure};
 use crate::store::{self, Place};
+use numaio_linux::random;
 use numaio_mover::wire::There;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -54,10 +55,9 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         Place::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
         Place::File(file) => file,
     };
-    let mut part = file.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let to = File::create(&part)?;
+    // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
+    let part = file.with_file_name(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random::bytes()?)));
+    let to = File::create_new(&part)?;
     Ok((file, Some(part), to))
 }
 
