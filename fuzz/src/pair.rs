@@ -34,6 +34,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         limit: None,
         compress: Compress::Zstd,
         unasked,
+        holes: true,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")

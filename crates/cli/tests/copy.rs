@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{symlink, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{symlink, FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -211,6 +211,27 @@ fn rules_removals_and_rehearsals() {
     copy(&home, &["-r", "--inplace", "src/", "dst"]).ok();
     assert_eq!(fs::read(home.0.join("dst/keep")).ok(), Some(b"src/keep".to_vec()));
     assert_eq!(fs::metadata(home.0.join("dst/keep")).expect("a file").ino(), inode);
+}
+
+/// More holes than are told with an entry: those of a page within a block travel as zeros, and are holes again.
+#[test]
+fn a_file_with_many_holes_keeps_them() {
+    let home = Home::new();
+    let file = fs::File::create(home.0.join("sparse")).expect("a file");
+    let pages: Vec<u64> =
+        (0..40).flat_map(|far| (0..128).map(move |near| (far << 23) + (near << 13))).collect();
+    for &page in &pages {
+        file.write_all_at(&bytes(4_096, (page >> 13) as u8 | 1), page).expect("a page");
+    }
+    file.set_len(330 << 20).expect("a hole at the end");
+    copy(&home, &["sparse", "there"]).ok();
+    copy(&home, &["--inplace", "sparse", "in-place"]).ok();
+    let blocks = |name: &str| fs::metadata(home.0.join(name)).expect("a file").blocks();
+    for name in ["there", "in-place"] {
+        assert!(blocks(name) <= blocks("sparse") * 21 / 20, "{} of {}", blocks(name), blocks("sparse"));
+        let same = home.command("cmp", &["sparse", name]).status().expect("cmp");
+        assert!(same.success(), "{name} differs");
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn slow(number: u64) -> Operation<Slab> {
         begin: Begin::Fresh,
         check: vec![(0..0, Default::default())],
         parts: Vec::new(),
+        sparse: false,
         settle: None,
     };
     let hash = |_: &[u8]| {

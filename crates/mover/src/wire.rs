@@ -121,6 +121,8 @@ pub enum Frame {
     Batch(Batch),
     /// As many bytes as its parts have, or as they were packed to, follow this frame, outside of any frame.
     Chunk(Chunk),
+    /// What of a file is not sent, as it reads as zeros.
+    Holes(Holes),
     /// All parts of a file were sent.
     Done(Done),
     /// Something went wrong.
@@ -214,13 +216,53 @@ impl Chunk {
     }
 }
 
+/// Holes of a file of which the sink was told as of data, as there were too many of them; said before any part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holes {
+    file: FileNumber,
+    extents: Vec<Extent>,
+}
+
+impl Holes {
+    /// These holes of a file, in ascending order.
+    ///
+    /// # Errors
+    /// [`WireError::Long`] for more than [`MAX_EXTENTS`], [`WireError::Value`] for none, or if they are not in order.
+    pub fn new(file: FileNumber, extents: Vec<Extent>) -> Result<Self, WireError> {
+        check_extents(&extents)?;
+        Ok(Self { file, extents })
+    }
+
+    /// Whose they are.
+    pub fn file(&self) -> FileNumber {
+        self.file
+    }
+
+    /// Where they are, in whole blocks.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+}
+
+/// Whether there are some, in ascending order, not touching, and not too many to be said at once.
+fn check_extents(extents: &[Extent]) -> Result<(), WireError> {
+    let (length, most) = (extents.len() as u64, MAX_EXTENTS as u64);
+    if length > most {
+        return Err(WireError::Long { what: "the extents of a file", length, most });
+    }
+    if extents.is_empty() || !extents.windows(2).all(|pair| pair[0].end() < pair[1].start()) {
+        return Err(WireError::Value("the extents of a file"));
+    }
+    Ok(())
+}
+
 /// All that was wanted of a file was sent, and the file was the same all the while. It is not said of a file that
 /// went as one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     /// The file.
     pub file: FileNumber,
-    /// Bytes of it that were sent.
+    /// Bytes of it that were sent, or said to be holes.
     pub bytes: u64,
 }
 
@@ -301,13 +343,8 @@ impl Wants {
             if want.count == 0 || last.and_then(|last| FileNumber::new(last - 1).ok()).is_none() {
                 return Err(WireError::Value("a count of files"));
             }
-            let Needed::Some(extents) = &want.what else { continue };
-            let (length, most) = (extents.len() as u64, MAX_EXTENTS as u64);
-            if length > most {
-                return Err(WireError::Long { what: "the extents of a file", length, most });
-            }
-            if extents.is_empty() || !extents.windows(2).all(|pair| pair[0].end() < pair[1].start()) {
-                return Err(WireError::Value("the extents of a file"));
+            if let Needed::Some(extents) = &want.what {
+                check_extents(extents)?;
             }
         }
         Ok(Self(wants))

@@ -159,6 +159,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         limit: None,
         compress: Compress::None,
         unasked: false,
+        holes: true,
         transfer: TRANSFER,
     };
     let sink = SinkOptions {

@@ -1,67 +1,13 @@
 //! In which order files are read.
 
+mod sides;
+
 use numaio_machine::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
-use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
-use numaio_mover::filter::Filter;
-use numaio_mover::hash::HashKind;
-use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
-use numaio_mover::source::{Origin, Source, SourceOptions};
-use numaio_mover::wire::TransferId;
 use numaio_sim::mover::{Disk, Inode, Object};
+use sides::{sink, source};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-const TRANSFER: TransferId = TransferId([7; 16]);
-
-fn source(by_address: bool) -> Source<Vec<u8>> {
-    let options = SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true }],
-        recursive: true,
-        listed: false,
-        accounts: None,
-        xattrs: false,
-        devices: false,
-        filter: Filter::default(),
-        except: None,
-        hash: HashKind::None,
-        policy: Policy { bundle_files: 20, ..Policy::of_blocks() },
-        reads: 2,
-        by_address,
-        limit: None,
-        compress: Compress::None,
-        unasked: false,
-        transfer: TRANSFER,
-    };
-    Source::new(options).expect("a policy")
-}
-
-fn sink() -> Sink<Vec<u8>> {
-    Sink::new(SinkOptions {
-        keep: Keep::default(),
-        devices: false,
-        update: false,
-        ignore_times: false,
-        checksum: false,
-        manifest: false,
-        accounts: None,
-        sizes: 0..=u64::MAX,
-        delete: false,
-        filter: Filter::default(),
-        rehearse: false,
-        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        made: false,
-        tell: false,
-        alias: None,
-        in_place: false,
-        sync: Sync::None,
-        hash: HashKind::None,
-        packed: false,
-        unasked: false,
-        transfer: TRANSFER,
-    })
-}
 
 /// Does what a side wants; gives what it sends, and notes what it reads.
 fn work<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk, read: &mut Vec<FilePath>) -> Vec<Packet<Vec<u8>>> {

@@ -284,7 +284,14 @@ mod tests {
     }
 
     fn put(part: Part) -> Put {
-        Put { at: at(), begin: Begin::Further, check: Vec::new(), parts: vec![part], settle: None }
+        Put {
+            at: at(),
+            begin: Begin::Further,
+            check: Vec::new(),
+            parts: vec![part],
+            sparse: false,
+            settle: None,
+        }
     }
 
     #[test]

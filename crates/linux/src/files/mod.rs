@@ -169,7 +169,7 @@ impl Roots {
     fn part_for_device<'a>(&self, put: &'a Put) -> Option<&'a Part> {
         let [part] = &put.parts[..] else { return None };
         let in_memory = self.in_memory.get(put.at.root as usize).is_some_and(|in_memory| *in_memory);
-        (!in_memory).then_some(part)
+        (!in_memory && !put.sparse).then_some(part)
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {

@@ -32,6 +32,7 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
         begin: Begin::Fresh,
         check: Vec::new(),
         parts: Vec::new(),
+        sparse: false,
         settle: Some(settle),
     };
     let hash = |_: &[u8]| panic!("nothing is hashed");

@@ -8,7 +8,7 @@ use super::look::seen;
 use super::{Begun, Roots};
 use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 use std::ops::Range;
 
@@ -53,7 +53,13 @@ impl Roots {
         hash: Hash,
     ) -> Result<(), Fault> {
         let file = self.started(beneath, put, data, hash)?;
-        let one = |part: &Part| write_all(&file, whole(data, &part.bytes)?, part.offset);
+        let one = |part: &Part| {
+            let bytes = whole(data, &part.bytes)?;
+            match put.sparse {
+                true => write_sparse(&file, bytes, part.offset),
+                false => write_all(&file, bytes, part.offset),
+            }
+        };
         let done = put.parts.iter().try_for_each(one);
         self.written(beneath, put, &file, done)
     }
@@ -220,6 +226,38 @@ pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault>
     Ok(())
 }
 
+/// The same, but that whole pages of zeros become holes (fallocate(2), `FALLOC_FL_PUNCH_HOLE`) where the file system has them.
+fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
+    const PAGE: usize = 4_096;
+    const ZEROS: [u8; PAGE] = [0; PAGE];
+    let to_page = offset.next_multiple_of(PAGE as u64) - offset;
+    let (first, pages) = bytes.split_at(bytes.len().min(to_page as usize));
+    write_all(file, first, offset)?;
+    let mut at = offset + first.len() as u64;
+    let is_hole = |page: &[u8]| page == ZEROS;
+    let all: Vec<&[u8]> = pages.chunks(PAGE).collect();
+    let mut rest = pages;
+    for run in all.chunk_by(|one, other| is_hole(one) == is_hole(other)) {
+        let (some, others) = rest.split_at(run.iter().map(|page| page.len()).sum());
+        if !is_hole(run[0]) || !punched(file, at, some.len() as u64)? {
+            write_all(file, some, at)?;
+        }
+        at += some.len() as u64;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Whether a part of a file is a hole now; false where the file system makes none.
+fn punched(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, length)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(errno) => Err(fault("make a hole in it")(errno)),
+    }
+}
+
 fn whole<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault> {
     data.get(range.clone()).ok_or_else(too_short)
 }
@@ -248,7 +286,14 @@ mod tests {
             let name = FilePath::new(0, name);
             let attributes = Attributes { mode, ..Attributes::default() };
             let settle = Settle { size: 0, attributes, name: name.clone(), sync: false };
-            let put = Put { at: name, begin, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+            let put = Put {
+                at: name,
+                begin,
+                check: Vec::new(),
+                parts: Vec::new(),
+                sparse: false,
+                settle: Some(settle),
+            };
             roots.first_mode(&mut Beneath::new(&roots.roots, false), &put).as_raw_mode()
         };
         assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o4654)), 0o654);

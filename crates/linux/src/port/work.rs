@@ -377,6 +377,7 @@ mod tests {
             begin: Begin::Further,
             check: Vec::new(),
             parts: Vec::new(),
+            sparse: false,
             settle: None,
         };
         assert!(work.one_more(0).is_none(), "there is nothing");

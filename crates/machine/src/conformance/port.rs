@@ -79,6 +79,7 @@ fn put(name: &str, begin: Begin, bytes: &[u8], settle: Option<Settle>) -> Put {
         begin,
         check: vec![(all.clone(), hash(bytes))],
         parts: vec![Part { bytes: all, offset: 0 }],
+        sparse: false,
         settle,
     }
 }
@@ -215,6 +216,16 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(files.content("d/slow"), b"on", "it was emptied");
     files.write(part(Begin::Further, b"ward", 2, None), b"ward").expect("more of it");
     assert_eq!(files.content("d/slow"), b"onward");
+
+    // Pages of zeros in the place of others, whether they become holes or not.
+    files.file("d/full", &[1; 5 * 4096]);
+    let mut bytes = vec![0; 4 * 4096];
+    bytes[3 * 4096..][..10].fill(2);
+    let parts = vec![Part { bytes: 0..bytes.len(), offset: 100 }];
+    let zeros = Put { parts, sparse: true, ..put("d/full", Begin::Further, &bytes, None) };
+    files.write(zeros, &bytes).expect("zeros");
+    let expected = [&[1; 100][..], &bytes, &[1; 4096 - 100]].concat();
+    assert!(files.content("d/full") == expected, "what is a hole is zeros, and nothing else is");
 }
 
 fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {

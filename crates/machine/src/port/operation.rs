@@ -131,6 +131,8 @@ pub struct Put {
     pub check: Vec<(Range<usize>, Digest)>,
     /// What is written.
     pub parts: Vec<Part>,
+    /// Whether pages of zeros among that become holes, where a file can have some.
+    pub sparse: bool,
     /// Whether it is complete with this.
     pub settle: Option<Settle>,
 }

@@ -5,7 +5,7 @@ use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
 use crate::packing;
 use crate::report::Action;
-use crate::wire::{Chunk, Done, WireError};
+use crate::wire::{Chunk, Done, Holes, WireError};
 use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, BLOCK};
 use std::ops::Range;
 
@@ -60,6 +60,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
             });
             let ticket = self.talk.submit(Operation::Write { puts, data: Some(data), hash, packed });
             self.writes.insert(ticket, items);
+        }
+        Ok(())
+    }
+
+    /// Parts of a file are not sent, as they read as zeros: nothing else was ever written there, so there is nothing to do.
+    pub(super) fn holes(&mut self, holes: &Holes) -> Result<(), WireError> {
+        let number = holes.file().get();
+        if !self.is_decided(number) {
+            return Err(WireError::Value("holes of a file that nobody asked for"));
+        }
+        let Some(file) = self.incoming.get_mut(&number) else { return Ok(()) };
+        for &hole in holes.extents() {
+            file.leave(hole)?;
+            self.talk.totals.size = self.talk.totals.size.saturating_sub(hole.length());
+            if let Some(key) = file.key {
+                self.notes.wrote(key, &file.at, hole);
+            }
         }
         Ok(())
     }
@@ -129,6 +146,21 @@ impl<B: AsRef<[u8]>> Sink<B> {
 }
 
 impl Incoming {
+    /// A part of it does not come: blocks that are wanted, of a file whose holes could not all be said.
+    fn leave(&mut self, hole: Extent) -> Result<(), WireError> {
+        let block = BLOCK as u64;
+        let is_blocks = [hole.start(), hole.end()]
+            .iter()
+            .all(|&edge| edge.is_multiple_of(block) || edge == self.content.size());
+        let may_be = self.content.is_crowded() && self.content.size() > block;
+        if !is_blocks || !may_be || !self.left.covers(hole) || self.done.is_some() || !self.answered {
+            return Err(WireError::Value("holes of a file that were not wanted"));
+        }
+        self.left.remove(hole);
+        self.bytes += hole.length();
+        Ok(())
+    }
+
     /// A part of it came: exactly a block that is wanted.
     fn take(&mut self, extent: Extent) -> Result<(), WireError> {
         let block = BLOCK as u64;
@@ -151,7 +183,8 @@ impl Incoming {
             (true, true) => Begin::InPlace,
             (true, false) => Begin::Further,
         };
-        Put { at: self.at.clone(), begin, check: Vec::new(), parts: Vec::new(), settle: None }
+        let sparse = self.content.is_crowded();
+        Put { at: self.at.clone(), begin, check: Vec::new(), parts: Vec::new(), sparse, settle: None }
     }
 }
 

@@ -43,6 +43,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn is_due(&self, frame: &Frame) -> bool {
         match frame {
             Frame::Chunk(chunk) => chunk.parts().iter().all(|part| self.is_answered(part.file)),
+            Frame::Holes(holes) => self.is_answered(holes.file()),
             Frame::Done(done) => self.is_answered(done.file),
             Frame::Problem(Problem { about: About::File(file, _), .. }) => self.is_answered(*file),
             Frame::End(_) => self.early.is_empty() && self.has_answered_all(),

@@ -257,7 +257,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.talk.totals.size += bytes;
             let settle = self.settle(size, attributes, end);
             let errand = Errand { name, number: Some(number), action: Some(Action::Copied), bytes };
-            let put = Put { at, begin, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+            let put =
+                Put { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: Some(settle) };
             return todo.empty.push((put, errand));
         }
         let one_part = size <= numaio_machine::port::BLOCK as u64;
@@ -284,6 +285,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 begin,
                 check: Vec::new(),
                 parts: Vec::new(),
+                sparse: false,
                 settle: None,
             });
             todo.prepared.files.push((number, begin));
@@ -387,7 +389,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     file.key.into_iter().for_each(|key| self.notes.void(key));
                     let at = file.at.clone();
                     let begin = Begin::Fresh;
-                    puts.push(Put { at, begin, check: Vec::new(), parts: Vec::new(), settle: None });
+                    puts.push(Put {
+                        at,
+                        begin,
+                        check: Vec::new(),
+                        parts: Vec::new(),
+                        sparse: false,
+                        settle: None,
+                    });
                     again.files.push((number, begin));
                     prepared.answers.remove(&number.get());
                     again.answers.insert(number.get(), Needed::All);

@@ -250,6 +250,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Some(data) => self.chunk(&chunk, data),
                 None => Err(WireError::Value("a chunk without data")),
             },
+            Frame::Holes(holes) => self.holes(&holes),
             Frame::Done(done) => self.file_done(done),
             Frame::Sum(sum) => self.told_sum(sum),
             Frame::Problem(problem) => {

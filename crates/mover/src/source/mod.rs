@@ -11,7 +11,7 @@ use crate::chunk::{Cutter, Job, Policy, PolicyError};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{
     Content, DeviceNumber, Entry, EntryError, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time,
-    Xattrs,
+    Xattrs, MAX_EXTENTS,
 };
 use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
@@ -21,7 +21,7 @@ use crate::packing::{Compress, Packer, Tried};
 use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::sums::Sums;
 use crate::wire::{
-    About, BatchEncoder, End, Frame, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
+    About, BatchEncoder, End, Frame, Holes, Needed, Problem, Reason, Side, Sum, TransferId, Want, WireError,
 };
 use links::Links;
 use numaio_machine::port::{
@@ -87,6 +87,8 @@ pub struct SourceOptions {
     pub compress: Compress,
     /// Whether files are sent as soon as the sink was told of them: it has next to nothing of them, and takes them.
     pub unasked: bool,
+    /// Whether the sink takes holes that are said apart, of files that have too many.
+    pub holes: bool,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -100,7 +102,9 @@ struct File {
     name: Name,
     identity: Identity,
     content: Content,
-    /// Bytes that are to be sent; none before that is known.
+    /// Blocks with data, if there are more holes than could be said with the entry.
+    data: Option<ExtentSet>,
+    /// Bytes that are to be sent or said to be holes; none before that is known.
     wanted: Option<u64>,
     sent: u64,
     /// Whether the sink asked for its hash.
@@ -110,17 +114,23 @@ struct File {
 }
 
 impl File {
-    /// Wants all of it, or some of it, to be sent in whole blocks; none if there is no byte of that.
-    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<Job> {
+    /// Wants all of it, or some of it, to be sent in whole blocks, and tells which of them are holes; none if there is no byte of that.
+    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<(Job, Vec<Extent>)> {
         let size = self.content.size();
         let mut blocks = ExtentSet::default();
         match extents {
             None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
             Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
         }
+        let holes: Vec<Extent> = match &self.data {
+            None => Vec::new(),
+            Some(data) => blocks.iter().flat_map(|wanted| data.missing_in(wanted)).collect(),
+        };
+        holes.iter().for_each(|hole| blocks.remove(*hole));
+        self.sent = holes.iter().map(|hole| hole.length()).sum();
         let job = Job::rest(number, self.identity.inode, &blocks);
-        self.wanted = Some(job.bytes()).filter(|bytes| *bytes > 0);
-        self.wanted.map(|_| job)
+        self.wanted = Some(job.bytes() + self.sent).filter(|bytes| *bytes > 0);
+        self.wanted.map(|_| (job, holes))
     }
 }
 
@@ -219,11 +229,13 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Kind::File(content) = &inode.kind {
             let identity = found.seen.identity();
             let content = content.clone();
+            let data = blocks_with_data(&content, &found).filter(|_| self.options.holes);
             let file = File {
                 path,
                 name: name.clone(),
                 identity,
                 content,
+                data,
                 wanted: None,
                 sent: 0,
                 summed: false,
@@ -348,8 +360,8 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn begin(&mut self, number: u64, extents: Option<&Vec<Extent>>) -> Result<(), WireError> {
         let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::Value("an answer about no file"))?;
-        let job = file.begin(FileNumber::new(number)?, extents);
-        self.send_file(job.ok_or(WireError::Value("an answer that wants no byte"))?);
+        let begun = file.begin(FileNumber::new(number)?, extents);
+        self.send_file(begun.ok_or(WireError::Value("an answer that wants no byte"))?);
         Ok(())
     }
 
@@ -357,15 +369,21 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn begin_unasked(&mut self, number: u64) {
         let (Some(file), Ok(told)) = (self.files.get_mut(&number), FileNumber::new(number)) else { return };
         match file.begin(told, None) {
-            Some(job) => self.send_file(job),
+            Some(begun) => self.send_file(begun),
             None => drop(self.files.remove(&number)),
         }
     }
 
-    /// Has a file read and sent.
-    fn send_file(&mut self, job: Job) {
+    /// Has a file read and sent, but for its holes.
+    fn send_file(&mut self, (job, holes): (Job, Vec<Extent>)) {
+        for some in holes.chunks(MAX_EXTENTS) {
+            if let Ok(holes) = Holes::new(job.file(), some.to_vec()) {
+                self.talk.send(&Frame::Holes(holes));
+            }
+        }
         self.talk.totals.size += job.bytes();
         match self.options.by_address && self.placing.pays() {
+            _ if job.bytes() == 0 => self.all_sent(job.file()),
             true => self.placing.push(job),
             false => self.reading.push(&mut self.cutter, job),
         }
@@ -587,4 +605,13 @@ fn content(found: &Found) -> Result<Content, EntryError> {
             Content::seen(found.seen.size, extents)
         }
     }
+}
+
+/// The blocks of a file that have data, if its entry says of some that they do, and they do not.
+fn blocks_with_data(content: &Content, found: &Found) -> Option<ExtentSet> {
+    let data = found.data.as_ref().filter(|_| content.is_crowded())?;
+    let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end.min(content.size())));
+    let mut blocks = ExtentSet::default();
+    in_blocks(extents, content.size()).for_each(|block| blocks.insert(block));
+    Some(blocks)
 }

@@ -197,9 +197,15 @@ impl<B: AsRef<[u8]>> Source<B> {
         if file.wanted.is_none_or(|wanted| file.sent < wanted) {
             return;
         }
-        let (bytes, size) = (file.sent, file.content.size());
-        self.files.remove(&number.get());
-        if (extent.start(), extent.end()) != (0, size) {
+        match (extent.start(), extent.end()) == (0, file.content.size()) {
+            true => drop(self.files.remove(&number.get())),
+            false => self.all_sent(number),
+        }
+    }
+
+    /// Says that all of a file was sent.
+    pub(super) fn all_sent(&mut self, number: FileNumber) {
+        if let Some(File { sent: bytes, .. }) = self.files.remove(&number.get()) {
             self.talk.send(&Frame::Done(Done { file: number, bytes }));
         }
     }

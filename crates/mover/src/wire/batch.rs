@@ -4,7 +4,7 @@
 //! where they are those of the object before. Nothing reaches from one batch into the next.
 
 use super::bytes::{put_bytes, put_number, put_signed, Reader};
-use super::frame::read_extents;
+use super::frame::{put_extents, read_extents};
 use super::{WireError, MAX_PAYLOAD};
 use crate::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
@@ -376,13 +376,7 @@ fn put_content(out: &mut Vec<u8>, content: &Content) {
     if content.is_dense() {
         return;
     }
-    put_number(out, content.extents().count() as u64);
-    let mut at = 0;
-    for extent in content.extents() {
-        put_number(out, extent.start() - at);
-        put_number(out, extent.length());
-        at = extent.end();
-    }
+    put_extents(out, &content.extents().collect::<Vec<_>>());
 }
 
 fn read_sparse(reader: &mut Reader<'_>) -> Result<Content, WireError> {

@@ -3,9 +3,9 @@
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    About, Chunk, ChunkPart, Did, Done, End, Frame, Hello, Needed, Problem, Reason, Side, Sum, Text, There,
-    TransferId, Want, Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT, MAX_WANTS,
-    VERSION,
+    About, Chunk, ChunkPart, Did, Done, End, Frame, Hello, Holes, Needed, Problem, Reason, Side, Sum, Text,
+    There, TransferId, Want, Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT,
+    MAX_WANTS, VERSION,
 };
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
@@ -24,6 +24,7 @@ const SUM: u8 = 7;
 const THERE: u8 = 8;
 const DID: u8 = 9;
 const PACKED: u8 = 10;
+const HOLES: u8 = 11;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -95,6 +96,11 @@ impl Frame {
                     CHUNK
                 }
             }
+            Self::Holes(holes) => {
+                put_number(&mut payload, holes.file().get());
+                put_extents(&mut payload, holes.extents());
+                HOLES
+            }
             Self::Done(done) => {
                 put_number(&mut payload, done.file.get());
                 put_number(&mut payload, done.bytes);
@@ -140,6 +146,7 @@ impl Frame {
                 let bytes = reader.number("a count of bytes")?;
                 Self::Chunk(read_chunk(&mut reader)?.packed_to(bytes)?)
             }
+            HOLES => Self::Holes(Holes::new(read_file(&mut reader)?, read_extents(&mut reader)?)?),
             DONE => {
                 Self::Done(Done { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
             }
@@ -172,6 +179,7 @@ pub fn most(kind: u8) -> Result<usize, WireError> {
         BATCH | WANTS => MAX_PAYLOAD,
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
         PACKED => NUMBER + most(CHUNK)?,
+        HOLES => 2 * NUMBER + MAX_EXTENTS * 2 * NUMBER,
         DONE => 2 * NUMBER,
         SUM => NUMBER + 32,
         THERE => NUMBER + MAX_NAME + 32,
@@ -229,13 +237,7 @@ fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
             Needed::Sum => out.push(SUM_OF),
             Needed::Some(extents) => {
                 out.push(SOME);
-                put_number(out, extents.len() as u64);
-                let mut at = 0;
-                for extent in extents {
-                    put_number(out, extent.start() - at);
-                    put_number(out, extent.length());
-                    at = extent.end();
-                }
+                put_extents(out, extents);
             }
         }
     }
@@ -259,6 +261,16 @@ fn read_wants(reader: &mut Reader<'_>) -> Result<Wants, WireError> {
 }
 
 /// Extents behind their count, each as bytes since the end of the one before and length.
+pub fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
+    put_number(out, extents.len() as u64);
+    let mut at = 0;
+    for extent in extents {
+        put_number(out, extent.start() - at);
+        put_number(out, extent.length());
+        at = extent.end();
+    }
+}
+
 pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
     let what = "the extents of a file";
     let count = reader.number(what)?;

@@ -149,6 +149,10 @@ fn frame() -> impl Strategy<Value = Frame> {
     let problem = (about, side(), reason, any::<String>()).prop_map(|(about, side, reason, words)| {
         Frame::Problem(Problem { about, side, reason, text: Text::new(&words) })
     });
+    let holes = (file(), content()).prop_map(|(file, content)| match content.extents().collect::<Vec<_>>() {
+        none if none.is_empty() => Frame::Done(Done { file, bytes: 0 }),
+        extents => Frame::Holes(Holes::new(file, extents).expect("holes")),
+    });
     let action = proptest::sample::select(&Action::ALL[..]);
     let did = (action, testing::name(), any::<u64>()).prop_map(|(action, name, bytes)| {
         let bytes = if action == Action::Copied { bytes } else { 0 };
@@ -159,6 +163,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         2 => chunk.prop_map(Frame::Chunk),
         1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::Done(Done { file, bytes })),
         2 => wants.prop_map(Frame::Wants),
+        1 => holes,
         1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
             .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
@@ -315,7 +320,7 @@ fn lies_are_refused_at_once() {
     assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::Value("what was done"));
     assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
     assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Short("a count of bytes"));
-    assert_eq!(said(&[11]), WireError::Kind(11));
+    assert_eq!(said(&[12]), WireError::Kind(12));
     assert_eq!(said(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
     // A chunk of three bytes that were packed to none, and to three.
     let packed_to = |bytes| said(&[10, 5, bytes, 0, 0, 0, 3]);

@@ -192,6 +192,7 @@ impl World {
             limit: None,
             compress: wish.compress,
             unasked: wish.unasked,
+            holes: true,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {

@@ -125,8 +125,14 @@ mod tests {
         let at = || FilePath::new(0, *b"f");
         let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
         let settle = Settle { size: 0, attributes: attributes(), name: at(), sync: false };
-        let put =
-            Put { at: at(), begin: Begin::Fresh, check: Vec::new(), parts: Vec::new(), settle: Some(settle) };
+        let put = Put {
+            at: at(),
+            begin: Begin::Fresh,
+            check: Vec::new(),
+            parts: Vec::new(),
+            sparse: false,
+            settle: Some(settle),
+        };
         let making = Making { at: at(), object: Object::Directory, attributes: attributes() };
         let mut operations: [Operation<Vec<u8>>; 3] = [
             Operation::Write { puts: vec![put], data: None, packed: None, hash: |_| Default::default() },

@@ -81,6 +81,9 @@ pub struct Order {
     /// Whether the sink takes data before it says what it needs; an older numaio does neither.
     #[serde(default)]
     pub unasked: bool,
+    /// Whether the sink takes holes that are said apart; an older numaio gets zeros.
+    #[serde(default)]
+    pub holes: bool,
     transfer: [u8; 16],
     /// What the other side is not told; none there.
     #[serde(skip)]
@@ -137,6 +140,7 @@ impl Order {
             streams: args.net.streams(),
             sparing: args.net.is_sparing(),
             unasked: false,
+            holes: true,
             transfer: random::bytes()
                 .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
             here: Some(Here {
@@ -219,6 +223,7 @@ impl Order {
             limit: self.limit,
             compress: self.compress.kind(),
             unasked: self.unasked,
+            holes: self.holes,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };

@@ -75,6 +75,9 @@ pub enum Answer {
         /// Whether it is a sink that takes data before it says what it needs.
         #[serde(default)]
         unasked: bool,
+        /// Whether it takes holes that are said apart.
+        #[serde(default)]
+        holes: bool,
     },
     /// It is not, and why.
     Refused(String),
@@ -227,7 +230,7 @@ impl Way {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, unasked })?;
+        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, unasked, holes: true })?;
         if offer.is_none() {
             return Ok(Self::Streams(streams));
         }
@@ -278,21 +281,17 @@ fn through<C: Core<numaio_linux::port::Slab>>(
     let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
     let mut port = Guarded::new(port, limit, set_id);
     let began = Instant::now();
-    drive(
-        &mut core,
-        &mut port,
-        || began.elapsed(),
-        |core| {
-            // What happens here is told over the link too.
-            drop(core.reports());
-            if numaio_linux::interrupt::interrupted() {
-                core.stop(Reason::Cancelled, "it was interrupted");
-            }
-            if left.get().is_some_and(|left| left.elapsed() > GRACE) {
-                core.stop(Reason::Cancelled, "the control channel was closed");
-            }
-        },
-    );
+    let clock = || began.elapsed();
+    drive(&mut core, &mut port, clock, |core| {
+        // What happens here is told over the link too.
+        drop(core.reports());
+        if numaio_linux::interrupt::interrupted() {
+            core.stop(Reason::Cancelled, "it was interrupted");
+        }
+        if left.get().is_some_and(|left| left.elapsed() > GRACE) {
+            core.stop(Reason::Cancelled, "the control channel was closed");
+        }
+    });
     drop(port);
     drop(to);
     Ok(core.ended().cloned().unwrap_or(Ended::Failed))

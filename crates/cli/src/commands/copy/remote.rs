@@ -57,6 +57,7 @@ struct Far {
     packs: bool,
     /// Whether it is a sink that takes data before it says what it needs.
     unasked: bool,
+    holes: bool,
 }
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
@@ -121,7 +122,7 @@ impl Remote<'_> {
         if !far.packs {
             options.compress = Compress::None;
         }
-        options.unasked = far.unasked;
+        (options.unasked, options.holes) = (far.unasked, far.holes);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
@@ -175,8 +176,10 @@ impl Remote<'_> {
             Ok(streams) => streams,
             Err(failure) => return Ok(Err(failure)),
         };
-        let (one_file, door, packs, unasked) = match reached.answer() {
-            Some(Answer::Ready { one_file, door, packs, unasked }) => (one_file, door, packs, unasked),
+        let (one_file, door, packs, unasked, holes) = match reached.answer() {
+            Some(Answer::Ready { one_file, door, packs, unasked, holes }) => {
+                (one_file, door, packs, unasked, holes)
+            }
             Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
             None => return Ok(Err(reached.silent(&host))),
         };
@@ -194,7 +197,7 @@ impl Remote<'_> {
         if !packs && self.order.compress != how::Compress::None {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
-        Ok(Ok(Far { via, link, one_file, packs, unasked }))
+        Ok(Ok(Far { via, link, one_file, packs, unasked, holes }))
     }
 
     /// Says which way data goes, if there was a choice; or why there is none.

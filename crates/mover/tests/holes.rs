@@ -1,0 +1,99 @@
+//! A file with more holes than its entry can say.
+
+mod sides;
+
+use numaio_machine::port::{Event, Found, Operation, Outcome, Packet, Put, Stamp, BLOCK};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::entry::MAX_EXTENTS;
+use numaio_mover::report::Ended;
+use numaio_sim::mover::{Disk, Inode, Object};
+use sides::{sink, source};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Pages with data, each in a block of its own; the holes between them are of two blocks and more.
+const PAGES: u64 = MAX_EXTENTS as u64 + 500;
+const APART: u64 = 3 * BLOCK as u64;
+const SIZE: u64 = PAGES * APART;
+
+fn pages() -> Vec<(u64, u64)> {
+    (0..PAGES).map(|page| (page * APART + 4_096, page * APART + 8_192)).collect()
+}
+
+/// What a disk did for a side; blocks are neither read nor written.
+#[derive(Default)]
+struct Done {
+    disk: Disk,
+    bytes_read: u64,
+    puts: Vec<Put>,
+}
+
+impl Done {
+    fn run(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+        match operation {
+            Operation::Read { pieces, .. } => {
+                self.bytes_read += pieces.iter().map(|piece| piece.length as u64).sum::<u64>();
+                let results = pieces.iter().map(|_| Ok(Default::default())).collect();
+                Outcome::Read { results, data: Vec::new(), packed: None }
+            }
+            Operation::Write { puts, .. } => {
+                let results = puts.iter().map(|_| Ok(())).collect();
+                self.puts.extend(puts);
+                Outcome::Each(results)
+            }
+            other => match self.disk.run(other) {
+                Outcome::Listed(Ok(mut listing)) => {
+                    let found = listing.found.iter_mut().filter_map(|(_, found)| found.as_mut().ok());
+                    found.for_each(swell);
+                    Outcome::Listed(Ok(listing))
+                }
+                outcome => outcome,
+            },
+        }
+    }
+
+    fn work<C: Core<Vec<u8>>>(&mut self, core: &mut C) -> Vec<Packet<Vec<u8>>> {
+        let mut said = Vec::new();
+        while let Some(command) = core.poll(Duration::ZERO) {
+            match command {
+                Command::Submit(ticket, operation) => core.handle(Event::Done(ticket, self.run(operation))),
+                Command::Send(packet) => said.push(packet),
+            }
+        }
+        said
+    }
+}
+
+/// The file is as large, and has as many holes.
+fn swell(found: &mut Found) {
+    found.seen.size = SIZE;
+    found.data = Some(pages());
+}
+
+#[test]
+fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
+    let (mut source, mut sink) = (source(false), sink());
+    let (mut from, mut to) = (Done::default(), Done::default());
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    let object = Object::File(vec![1], BTreeSet::from([0]));
+    from.disk.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
+    while sink.ended().is_none() || source.ended().is_none() {
+        from.work(&mut source).into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+        to.work(&mut sink).into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+    }
+    assert_eq!((source.ended(), sink.ended()), (Some(&Ended::Done), Some(&Ended::Done)));
+    assert_eq!(from.bytes_read, PAGES * BLOCK as u64);
+    let totals = sink.totals();
+    assert_eq!((totals.moved, totals.bytes, totals.size), (1, from.bytes_read, from.bytes_read));
+    // Every page is written, at least, and so that zeros beside it become holes.
+    let written: Vec<(u64, u64)> = to
+        .puts
+        .iter()
+        .flat_map(|put| &put.parts)
+        .map(|part| (part.offset, part.offset + part.bytes.len() as u64))
+        .collect();
+    let covers = |page: &(u64, u64)| written.iter().any(|part| part.0 <= page.0 && page.1 <= part.1);
+    assert!(pages().iter().all(covers));
+    assert!(to.puts.iter().all(|put| put.sparse || put.parts.is_empty()));
+    assert_eq!(to.puts.last().and_then(|put| put.settle.as_ref()).map(|settle| settle.size), Some(SIZE));
+}

@@ -1,0 +1,63 @@
+//! Two sides of a transfer with plain wishes.
+
+use numaio_machine::port::Stamp;
+use numaio_mover::chunk::Policy;
+use numaio_mover::filter::Filter;
+use numaio_mover::hash::HashKind;
+use numaio_mover::packing::Compress;
+use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::wire::TransferId;
+
+const TRANSFER: TransferId = TransferId([7; 16]);
+
+/// A source of all that is in a root.
+pub fn source(by_address: bool) -> Source<Vec<u8>> {
+    let options = SourceOptions {
+        origins: vec![Origin { root: 0, only: None, enter: true }],
+        recursive: true,
+        listed: false,
+        accounts: None,
+        xattrs: false,
+        devices: false,
+        filter: Filter::default(),
+        except: None,
+        hash: HashKind::None,
+        policy: Policy { bundle_files: 20, ..Policy::of_blocks() },
+        reads: 2,
+        by_address,
+        limit: None,
+        compress: Compress::None,
+        unasked: false,
+        holes: true,
+        transfer: TRANSFER,
+    };
+    Source::new(options).expect("a policy")
+}
+
+/// A sink that takes it.
+pub fn sink() -> Sink<Vec<u8>> {
+    Sink::new(SinkOptions {
+        keep: Keep::default(),
+        devices: false,
+        update: false,
+        ignore_times: false,
+        checksum: false,
+        manifest: false,
+        accounts: None,
+        sizes: 0..=u64::MAX,
+        delete: false,
+        filter: Filter::default(),
+        rehearse: false,
+        spared_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        made: false,
+        tell: false,
+        alias: None,
+        in_place: false,
+        sync: Sync::None,
+        hash: HashKind::None,
+        packed: false,
+        unasked: false,
+        transfer: TRANSFER,
+    })
+}
