@@ -8,7 +8,7 @@ use numaio_schema::JobTotals;
 pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
     let rate = totals.bytes as f64 / seconds.max(1e-3);
     let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
-    let speed = bandwidth(rate, BandwidthUnit::default());
+    let speed = speed(rate);
     let mut text = format!("{data} at {speed}; {found} found, {moved} moved");
     if totals.size > totals.bytes && totals.bytes > 0 {
         let left = (totals.size - totals.bytes) as f64 / rate.max(1.0);
@@ -36,12 +36,20 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
         return text + &format!("; {} of data", size_for_people(totals.size));
     }
     let rate = totals.bytes as f64 / seconds.max(1e-9);
-    let (data, speed) = (size_for_people(totals.bytes), bandwidth(rate, BandwidthUnit::default()));
+    let (data, speed) = (size_for_people(totals.bytes), speed(rate));
     text += &format!("; {data} in {seconds:.2} s, {speed}");
     if totals.sent > 0 && totals.sent < totals.bytes {
         text += &format!("; {} on the way", size_for_people(totals.sent));
     }
     text
+}
+
+/// In GB/s, or so that there is something to be read of slow ones.
+fn speed(bytes_per_s: f64) -> String {
+    match bytes_per_s {
+        slow if slow < 5e7 => format!("{}/s", size_for_people(slow as u64)),
+        fast => bandwidth(fast, BandwidthUnit::default()),
+    }
 }
 
 #[cfg(test)]
@@ -56,7 +64,7 @@ mod tests {
         assert_eq!(progress_text(&totals, 2.0), running);
         assert_eq!(transfer_text(&totals, 2.0, false), "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s");
         let slow = JobTotals { bytes: 1 << 20, ..totals };
-        assert!(transfer_text(&slow, 2.0, false).ends_with("; 1 MiB in 2.00 s, 0.00052 GB/s"));
+        assert!(transfer_text(&slow, 2.0, false).ends_with("; 1 MiB in 2.00 s, 512 KiB/s"));
         let packed = JobTotals { sent: 100 << 20, ..totals };
         assert!(transfer_text(&packed, 2.0, false).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
@@ -65,6 +73,6 @@ mod tests {
         assert_eq!(transfer_text(&more, 2.0, false), done);
         let wanted = "7 would be moved, 0 unchanged, 2 removed; 3 GiB of data";
         assert_eq!(transfer_text(&JobTotals { removed: 2, ..totals }, 2.0, true), wanted);
-        assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0.00 GB/s; 0 found, 0 moved");
+        assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0 B/s; 0 found, 0 moved");
     }
 }

@@ -123,14 +123,13 @@ pub(crate) fn node_notes(node: &Node) -> Vec<String> {
     notes
 }
 
-/// A bandwidth in a unit: `7.9 GB/s`, `0.0031 GB/s`.
+/// A bandwidth in a unit: `7.9 GB/s`.
 pub(crate) fn bandwidth(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     let value = unit.of(bytes_per_s);
     let decimals = match value {
         value if value >= 100.0 => 0,
         value if value >= 1.0 => 1,
-        value if value >= 0.1 || value <= 0.0 => 2,
-        value => (1.0 - value.log10().floor()).min(9.0) as usize,
+        _ => 2,
     };
     format!("{value:.decimals$} {unit}")
 }
