@@ -55,6 +55,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        folds_case: false,
         made: false,
         tell: true,
         alias: None,

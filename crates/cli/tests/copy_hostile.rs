@@ -39,6 +39,7 @@ fn options() -> SinkOptions {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        folds_case: false,
         made: false,
         tell: false,
         alias: None,

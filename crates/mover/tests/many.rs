@@ -175,6 +175,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        folds_case: false,
         made: false,
         tell: true,
         alias: None,

@@ -8,6 +8,7 @@ mod attributes;
 mod base;
 mod beneath;
 mod cache;
+mod case;
 mod direct;
 mod fault;
 mod journal;

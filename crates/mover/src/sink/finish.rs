@@ -1,5 +1,6 @@
 //! What is done when all data is there: hard links, removals, attributes of directories, durability.
 
+use super::cases::Cases;
 use super::errands::Errand;
 use super::judge::Held;
 use super::notes::Close;
@@ -52,7 +53,9 @@ pub(super) struct Finish {
     pub held: Option<(Vec<Errand>, Held)>,
     /// Work that waits for the journal.
     pub to_begin: Vec<Held>,
-    /// Names that the source told, if what it did not tell is removed.
+    /// Which names are one at the destination.
+    pub cases: Cases,
+    /// Names that the source told, if what it did not tell is removed, as the destination knows them.
     told: NameSet<6>,
     /// Those that are directories.
     told_directories: NameSet<6>,
@@ -79,6 +82,10 @@ enum Step {
 }
 
 impl Finish {
+    pub fn new(folds_case: bool) -> Self {
+        Self { cases: Cases::new(folds_case), ..Self::default() }
+    }
+
     /// Whether nothing is listed or looked at for the end.
     pub fn is_quiet(&self) -> bool {
         self.listing.is_none() && self.looking.is_none()
@@ -87,8 +94,17 @@ impl Finish {
     /// The source told of something that is no directory.
     pub fn tell(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.add(name);
+            self.told.add(self.cases.known(name));
         }
+    }
+
+    /// Whether it told of this.
+    fn is_told(&self, name: &Name) -> bool {
+        self.told.has(self.cases.known(name))
+    }
+
+    fn is_told_directory(&self, name: &Name) -> bool {
+        self.told_directories.has(self.cases.known(name))
     }
 
     /// A file would be replaced, and is not as this is but a rehearsal.
@@ -101,8 +117,9 @@ impl Finish {
     /// The source told of a directory.
     pub fn tell_directory(&mut self, name: &Name, delete: bool) {
         if delete {
-            self.told.add(name);
-            self.told_directories.add(name);
+            let known = self.cases.known(name);
+            self.told.add(&known);
+            self.told_directories.add(&known);
         }
     }
 }
@@ -314,7 +331,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return self.keep(Some(directory));
             }
         };
-        let is_told = self.finish.told_directories.has(&directory);
+        let is_told = self.finish.is_told_directory(&directory);
         let may_remove = is_told || self.is_extra(&directory);
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
@@ -334,11 +351,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             }
             let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
-            if is_directory && self.finish.told_directories.has(&name) {
+            if is_directory && self.finish.is_told_directory(&name) {
                 steps.push(Step::List(name, None));
                 continue;
             }
-            if !may_remove || self.finish.told.has(&name) || *component == *JOURNAL {
+            if !may_remove || self.finish.is_told(&name) || *component == *JOURNAL {
                 continue;
             }
             if !self.options.filter.takes(&name, is_directory) {
@@ -363,7 +380,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Something in a directory stays, or is not known: so it stays, too. One that the source has is not removed anyway.
     fn keep(&mut self, directory: Option<Name>) {
-        let extra = directory.filter(|directory| !self.finish.told_directories.has(directory));
+        let extra = directory.filter(|directory| !self.finish.is_told_directory(directory));
         if let Some(removing) = &mut self.finish.removing {
             removing.kept.extend(extra);
         }

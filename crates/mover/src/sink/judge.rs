@@ -64,19 +64,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn clear_way(&mut self) -> bool {
         let may_clear = self.may_clear();
         let Some(work) = self.works.front_mut().filter(|_| may_clear) else { return false };
-        let new = work.entries.iter().filter_map(|entry| match &entry.object {
-            Object::New(inode) => Some((&entry.name, &inode.kind)),
+        let entries = work.entries.iter().zip(&work.seconds);
+        let new = entries.filter_map(|(entry, second)| match &entry.object {
+            Object::New(inode) => Some((&entry.name, &inode.kind, *second)),
             Object::HardLink(_) => None,
         });
         let mut names = Vec::new();
-        for ((name, kind), found) in new.zip(work.found.iter_mut().flatten()) {
+        for ((name, kind, second), found) in new.zip(work.found.iter_mut().flatten()) {
             let is_made = match kind {
                 Kind::Directory => false,
                 Kind::File(content) => self.options.sizes.contains(&content.size()),
                 kind => object(kind, self.options.devices).is_ok(),
             };
             let is_directory = matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
-            if is_made && is_directory && refuse(name).is_ok() {
+            if is_made && is_directory && refuse(name, second).is_ok() {
                 *found = Ok(None);
                 names.push(name.clone());
             }
@@ -92,13 +93,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let first = work.first.get();
         let mut todo = Todo::default();
         let mut directories = Vec::new();
-        for (index, entry) in work.entries.into_iter().enumerate() {
+        for (index, (entry, second)) in work.entries.into_iter().zip(work.seconds).enumerate() {
             let number = first + index as u64;
             todo.prepared.answers.insert(number, Needed::Nothing);
             let Ok(number) = FileNumber::new(number) else { continue };
             let is_new = matches!(entry.object, Object::New(_));
             let there = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
-            if let Err(fault) = refuse(&entry.name) {
+            if let Err(fault) = refuse(&entry.name, second) {
                 self.fail(number, &entry.name, &fault);
                 continue;
             }
@@ -495,11 +496,15 @@ fn has_extents(wants: &[Want]) -> bool {
     wants.iter().any(|want| matches!(want.what, Needed::Some(_)))
 }
 
-/// Names that the sink has for itself.
-fn refuse(name: &Name) -> Result<(), Fault> {
-    match name.components().any(is_ours) {
-        true => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
-        false => Ok(()),
+/// Names that the sink has for itself, and those that are others' already.
+fn refuse(name: &Name, second: bool) -> Result<(), Fault> {
+    match (name.components().any(is_ours), second) {
+        (true, _) => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
+        (_, true) => Err(Fault::new(
+            Why::Exists,
+            "the source has another name that differs in case alone, and here they are one",
+        )),
+        (false, false) => Ok(()),
     }
 }
 

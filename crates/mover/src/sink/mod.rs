@@ -1,6 +1,7 @@
 //! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
 
 mod arrive;
+mod cases;
 mod compare;
 mod early;
 mod errands;
@@ -94,6 +95,8 @@ pub struct SinkOptions {
     pub tell: bool,
     /// Partial files that were written to since then may be another transfer's, and are not removed as what the source does not have.
     pub spared_since: Stamp,
+    /// Whether the destination takes names for one that differ in case alone.
+    pub folds_case: bool,
     /// Whether the destination itself was made for this transfer.
     pub made: bool,
     /// What a file is called here that is all the source has.
@@ -143,6 +146,8 @@ struct Incoming {
 struct Work {
     first: FileNumber,
     entries: Vec<Entry>,
+    /// Which have names that others had before, for the destination.
+    seconds: Vec<bool>,
     /// Which of those that are no hard links lie in directories where nothing is yet, and are not looked at.
     fresh: Vec<bool>,
     /// What is in their places; none before the look is over.
@@ -207,7 +212,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             hashes: Hashes::default(),
             accounts: Accounts::new(options.accounts),
             notes: Notes::new(options.transfer, options.sync),
-            finish: Finish::default(),
+            finish: Finish::new(options.folds_case),
             did: Vec::new(),
             source_end: None,
             stopping: false,
@@ -291,13 +296,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.accounts.here(Account::Group, &mut inode.group);
             }
         }
+        let seconds = entries.iter().map(|entry| self.finish.cases.is_second(&entry.name)).collect();
         let new = || entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
         let fresh: Vec<bool> = new().map(|entry| self.fresh.holds(&entry.name)).collect();
         let looked = new().zip(&fresh).filter(|(_, fresh)| !**fresh);
         let at = looked.map(|(entry, _)| FilePath::new(0, entry.name.as_bytes())).collect();
         let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
         let look = self.talk.submit(Operation::Look { at, details });
-        self.works.push_back(Work { first, entries, fresh, found: None, look });
+        self.works.push_back(Work { first, entries, seconds, fresh, found: None, look });
         Ok(())
     }
 

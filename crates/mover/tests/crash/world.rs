@@ -208,6 +208,7 @@ impl World {
             filter: Filter::default(),
             rehearse: false,
             spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+            folds_case: false,
             made: false,
             tell: wish.tell,
             alias: None,

@@ -50,6 +50,7 @@ pub fn sink() -> Sink<Vec<u8>> {
         filter: Filter::default(),
         rehearse: false,
         spared_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        folds_case: false,
         made: false,
         tell: false,
         alias: None,

@@ -258,6 +258,7 @@ impl Order {
             // Who is asked here hears of it here.
             tell: self.told && self.here.is_none(),
             spared_since: ago(SPARED),
+            folds_case: site.roots.folds_case(!self.rehearse),
             made,
             alias,
             in_place: self.in_place,

@@ -1,0 +1,83 @@
+//! Whether a file system tells names apart that differ in case alone.
+
+use super::Roots;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+/// File systems (statfs(2)) that tell names apart unless a directory is marked otherwise: ext2 to ext4, f2fs, tmpfs.
+const MARKED: [u32; 3] = [0xef53, 0xf2f5_2010, 0x0102_1994];
+/// Those that always do, as they are used here: XFS, Btrfs, NFS, overlayfs, Lustre, GPFS, Ceph, BeeGFS, ramfs.
+const APART: [u32; 9] = [
+    0x5846_5342,
+    0x9123_683e,
+    0x6969,
+    0x794c_7630,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x00c3_6400,
+    0x1983_0326,
+    0x8584_58f6,
+];
+/// `FS_CASEFOLD_FL` (include/uapi/linux/fs.h).
+const CASEFOLD: u32 = 0x4000_0000;
+/// Most entries that are tried where nothing may be written.
+const TRIED: usize = 100;
+
+impl Roots {
+    /// Whether names are one in the first root that differ in case alone. Where the kind of the file system does not tell, a file is made
+    /// there, and removed; without `may_write` names that are there are tried, and where there are none they are taken for apart.
+    pub fn folds_case(&self, may_write: bool) -> bool {
+        self.roots.first().is_some_and(|root| folds(root, may_write).unwrap_or(false))
+    }
+}
+
+fn folds(root: &OwnedFd, may_write: bool) -> Result<bool, Errno> {
+    let kind = rustix::fs::fstatfs(root)?.f_type as u32;
+    if APART.contains(&kind) {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    if MARKED.contains(&kind) {
+        return Ok(rustix::fs::ioctl_getflags(&directory)?.contains(IFlags::from_bits_retain(CASEFOLD)));
+    }
+    match may_write {
+        true => folds_new(&directory),
+        false => folds_old(&directory),
+    }
+}
+
+/// By a file that is made and removed, with such a name as a sink gives files itself.
+fn folds_new(directory: &OwnedFd) -> Result<bool, Errno> {
+    let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
+    let name = format!(".numaio-part-{:032x}", u128::from_ne_bytes(random));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    drop(rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR)?);
+    let other = rustix::fs::statat(directory, name.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
+    rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
+    Ok(other.is_ok())
+}
+
+/// By names that are there: one that is found under another name, which is not there itself.
+fn folds_old(directory: &OwnedFd) -> Result<bool, Errno> {
+    for entry in Dir::read_from(directory)?.take(TRIED) {
+        let entry = entry?;
+        let other = swapped(entry.file_name().to_bytes());
+        if other == entry.file_name().to_bytes() {
+            continue;
+        }
+        if rustix::fs::statat(directory, &*other, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            return Ok(false);
+        }
+        let mut all = Dir::read_from(directory)?;
+        return Ok(!all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other)));
+    }
+    Ok(false)
+}
+
+/// With small letters for large ones, and large ones for small ones.
+fn swapped(name: &[u8]) -> Vec<u8> {
+    let one = |byte: &u8| if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { *byte };
+    name.iter().map(one).collect()
+}
