@@ -6,7 +6,10 @@ use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// See, measure and model the I/O bandwidth of NUMA machines.
 ///
@@ -373,8 +376,18 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub fn count(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no whole number from 1 to 10000"))
+    whole(1..=10_000)(text)
+}
+
+/// Takes whole numbers of a range.
+pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: Clone + Display + FromStr + PartialOrd,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("{text:?} is no whole number from {} to {}", range.start(), range.end()))
+    }
 }
 
 pub fn seconds(text: &str) -> Result<f64, String> {

@@ -245,7 +245,7 @@ fn wrong_usage_is_said() {
         (&["-oProxyCommand=x:f", "g"], "unexpected"),
         (&["--", "-oProxyCommand=x:f", "g"], "names no host"),
         (&["--exclude", "", "f", "g"], "pattern"),
-        (&["--threads", "129", "f", "g"], "number of threads from 1 to 128"),
+        (&["--threads", "129", "f", "g"], "no whole number from 1 to 128"),
         (&["--machine", "amd-2p", "f", "g"], "on this machine"),
     ] {
         let said = copy(&home, args);

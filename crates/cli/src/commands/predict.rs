@@ -2,7 +2,7 @@
 
 use super::foretelling::{self, engine, measure_mixes, Known, Wanted};
 use super::json;
-use crate::args::{node, Common};
+use crate::args::{node, whole, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -26,7 +26,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = part)]
     pub mix: Vec<NodeStreams>,
     /// Find the distribution of N streams over nodes with the highest predicted bandwidth
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(numaio_model::MOST_TO_DISTRIBUTE)))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=numaio_model::MOST_TO_DISTRIBUTE))]
     pub best: Option<u32>,
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]

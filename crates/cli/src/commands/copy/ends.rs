@@ -33,6 +33,14 @@ impl Host {
     }
 }
 
+/// What other programs take URLs of.
+const SCHEMES: [&str; 12] =
+    ["file", "ftp", "ftps", "gsiftp", "http", "https", "rsync", "s3", "scp", "sftp", "smb", "ssh"];
+
+const BY: &str =
+    "numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
+                  numaio: numaio://HOST/ROOT/PATH";
+
 impl End {
     /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with
     /// `numaio://` is at a daemon.
@@ -63,10 +71,13 @@ impl End {
                 .hint(format!("write ./{shown} for a file with a colon in its name")));
         }
         let path = match &bytes[path..] {
+            [b'/', b'/', ..] if SCHEMES.contains(&&*host) => {
+                return Err(
+                    Failure::usage(format!("{shown:?} is a URL, and numaio does not speak {host}")).hint(BY)
+                )
+            }
             [b':', ..] => {
-                return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
-                    .hint("numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
-                           numaio: numaio://HOST/ROOT/PATH"));
+                return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon")).hint(BY));
             }
             // A session begins there.
             b"" | b"~" => b"".to_vec(),
@@ -132,11 +143,23 @@ mod tests {
         assert_eq!(end("h:~//a/b"), Some((Some("h".into()), "a/b".into())));
         assert_eq!(end("h:./~"), Some((Some("h".into()), "./~".into())));
         assert_eq!(end("numaio://h/r/a"), Some((Some("h:6862".into()), "a".into())));
+        assert_eq!(end("h://a"), Some((Some("h".into()), "//a".into())));
+        assert_eq!(end("http:a"), Some((Some("http".into()), "a".into())));
         assert_eq!(end("numaio:a"), Some((Some("numaio".into()), "a".into())));
         assert_eq!(end("./numaio://h/r"), Some((None, "./numaio://h/r".into())));
-        for bad in
-            ["", "numaio://", "numaio://h", ":a", "-oProxyCommand=x:a", "h::m", "a b:c", "h:~u/a", "[-o::]:a"]
-        {
+        for bad in [
+            "",
+            "http://h/a",
+            "rsync://h/m",
+            "numaio://",
+            "numaio://h",
+            ":a",
+            "-oProxyCommand=x:a",
+            "h::m",
+            "a b:c",
+            "h:~u/a",
+            "[-o::]:a",
+        ] {
             assert_eq!(end(bad), None, "{bad}");
         }
     }

@@ -1,5 +1,6 @@
 //! How files are moved, as it is typed.
 
+use crate::args::whole;
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
@@ -42,7 +43,7 @@ pub struct HowArgs {
     pub plan: Vec<PathBuf>,
     /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8, and up to four times as
     /// many where they wait for storage; 128 at most
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST_THREADS))]
     pub threads: Option<u32>,
     /// How blocks of large files are read and written past the page cache: auto is many at a time by io_uring where it may be used,
     /// threads is one by each thread
@@ -101,11 +102,6 @@ impl Compress {
             Self::Zstd => packing::Compress::Zstd,
         }
     }
-}
-
-fn threads(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=MOST_THREADS).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no number of threads from 1 to {MOST_THREADS}"))
 }
 
 /// Where threads and buffers are.

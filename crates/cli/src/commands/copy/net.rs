@@ -1,5 +1,6 @@
 //! Options of how data gets to another host.
 
+use crate::args::whole;
 use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_linux::port::net::{PublicKey, MOST_LANES};
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// One connection is for what the sink says.
-const MOST_STREAMS: i64 = MOST_LANES as i64 - 1;
+const MOST_STREAMS: u16 = MOST_LANES as u16 - 1;
 /// Connections for data that there are, if nobody says how many. On a long way several come to speed sooner than one: the window of
 /// each grows from the same beginning.
 const STREAMS: u16 = 8;
@@ -27,7 +28,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     pub data_port: Option<(u16, u16)>,
     /// TCP connections for data; else eight, or one for two CPUs if that is less and the way is short
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST_STREAMS))]
     streams: Option<u16>,
     /// Further addresses of the other host, as of its other network interfaces: data connections take them and the first one in turn,
     /// all of them. What does not get to one goes to the first
@@ -40,7 +41,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "KEY")]
     pub trust: Option<PublicKey>,
     /// How long to try again by itself after the connection was lost; 0 does not
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(0..=u32::MAX))]
     retry: u32,
 }
 

@@ -5,7 +5,7 @@ pub mod serve;
 pub mod sides;
 
 use super::shared::{self, BoundsArgs};
-use crate::args::{Common, Directions};
+use crate::args::{whole, Common, Directions};
 use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -51,7 +51,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "SIZE,...", default_value = "128K", value_parser = sizes)]
     pub sizes: Sizes,
     /// Messages that a stream's buffer holds; more of them than a cache does come from memory each time
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(1..=4096))]
     pub depth: u32,
     /// Direction, named from this machine's device: a device write sends
     #[arg(long, value_name = "DIRECTION", default_value = "both")]

@@ -1,7 +1,7 @@
 //! Both ends of a network path: which one is varied, and what is there.
 
 use super::far;
-use crate::args::node;
+use crate::args::{node, whole};
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -23,7 +23,7 @@ pub struct SidesArgs {
     #[arg(long, value_name = "SIDE")]
     pub side: Option<SideArg>,
     /// Numbers of streams
-    #[arg(long, value_name = "N,...", default_value = "1,2,4", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N,...", default_value = "1,2,4", value_delimiter = ',', value_parser = whole(1..=256))]
     pub streams: Vec<u32>,
     /// Nodes of the CPUs here; without --memory-nodes their buffers are local to them
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
