@@ -2,6 +2,8 @@
 //! "Usage", "Filter rules in depth" and "Pattern matching rules").
 
 use crate::name::Name;
+use pattern::Subject;
+use std::collections::HashMap;
 
 mod pattern;
 pub use pattern::{Pattern, PatternError, MAX_PATTERN};
@@ -16,27 +18,58 @@ pub enum Action {
 }
 
 /// Rules in order, of which the first that matches decides. What none matches is moved.
+///
+/// Patterns that stand for themselves alone are looked up, however many there are; the others are tried in turn.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    rules: Vec<(Action, Pattern)>,
+    actions: Vec<Action>,
+    /// By place in the order.
+    wild: Vec<(usize, Pattern)>,
+    literal: HashMap<Subject, HashMap<Box<[u8]>, Places>>,
+}
+
+/// The first places in the order at which a pattern stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    any: Option<usize>,
+    only_directories: Option<usize>,
 }
 
 impl Filter {
     /// Adds a rule behind the others.
     pub fn add(&mut self, action: Action, pattern: Pattern) {
-        self.rules.push((action, pattern));
+        let place = self.actions.len();
+        self.actions.push(action);
+        let Some((subject, bytes)) = pattern.literal() else { return self.wild.push((place, pattern)) };
+        let places = self.literal.entry(subject).or_default().entry(bytes).or_default();
+        let first = if pattern.only_directories() { &mut places.only_directories } else { &mut places.any };
+        first.get_or_insert(place);
     }
 
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.actions.is_empty()
     }
 
     /// Whether a name is moved, given that the directory that holds it is. A scan asks this on its way down
     /// and does not enter directories that are left out. No rule matches the root.
     pub fn takes(&self, name: &Name, is_directory: bool) -> bool {
-        let first = self.rules.iter().find(|(_, pattern)| pattern.matches(name, is_directory));
-        first.is_none_or(|(action, _)| *action == Action::Include)
+        let literal = self.first_literal(name, is_directory).filter(|_| !name.is_root());
+        let before = |(place, _): &&(usize, Pattern)| literal.is_none_or(|literal| *place < literal);
+        let mut wild = self.wild.iter().take_while(before);
+        let wild = wild.find(|(_, pattern)| pattern.matches(name, is_directory)).map(|(place, _)| *place);
+        wild.or(literal).is_none_or(|first| self.actions[first] == Action::Include)
+    }
+
+    /// The first place in the order of a pattern that matches and stands for itself alone.
+    fn first_literal(&self, name: &Name, is_directory: bool) -> Option<usize> {
+        let places =
+            self.literal.iter().filter_map(|(subject, places)| places.get(subject.of(name.as_bytes())?));
+        let first = |places: &Places| {
+            let only_directories = places.only_directories.filter(|_| is_directory);
+            [places.any, only_directories].into_iter().flatten().min()
+        };
+        places.filter_map(first).min()
     }
 
     /// Whether a name is moved: it and every directory on its way are taken.
@@ -85,6 +118,8 @@ impl Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use proptest::prelude::*;
 
     #[test]
     fn a_trailing_slash_means_the_content() {
@@ -112,6 +147,27 @@ mod tests {
         assert_eq!(origin("a\0b"), None);
     }
 
+    proptest! {
+        #![proptest_config(testing::config())]
+
+        #[test]
+        fn patterns_that_are_looked_up_decide_as_if_they_were_tried(
+            rules in proptest::collection::vec((any::<bool>(), "/?[ab*]{1,2}(/[ab]){0,2}/?"), 0..8),
+            name in "[ab]{1,2}(/[ab]{1,2}){0,2}",
+            is_directory in any::<bool>(),
+        ) {
+            let name = Name::new(name.as_bytes()).expect("a name");
+            let (mut filter, mut tried) = (Filter::default(), Vec::new());
+            for (include, pattern) in rules {
+                let pattern = Pattern::new(pattern.as_bytes()).expect("a pattern");
+                filter.add(if include { Action::Include } else { Action::Exclude }, pattern.clone());
+                tried.push((include, pattern));
+            }
+            let first = tried.iter().find(|(_, pattern)| pattern.matches(&name, is_directory));
+            prop_assert_eq!(filter.takes(&name, is_directory), first.is_none_or(|(include, _)| *include));
+        }
+    }
+
     #[test]
     fn the_first_rule_decides_and_directories_hide_what_is_below() {
         let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
@@ -128,7 +184,9 @@ mod tests {
         assert!(filter.reaches(&name("a/tmp/keep.o"), false));
         assert!(filter.takes(&name("tmp"), false) && !filter.takes(&name("tmp"), true));
         let mut nothing = Filter::default();
-        nothing.add(Action::Exclude, Pattern::new(b"**").expect("a pattern"));
+        for pattern in [&b"/"[..], b"**"] {
+            nothing.add(Action::Exclude, Pattern::new(pattern).expect("a pattern"));
+        }
         assert!(nothing.takes(&Name::root(), true));
     }
 }

@@ -59,8 +59,8 @@ enum Part {
 }
 
 /// What of a name a pattern is matched with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
     /// All of it.
     Whole,
     /// All of it, with a slash in front.
@@ -103,20 +103,25 @@ impl Pattern {
         Ok(Self { parts, subject, only_directories, slash_behind: bytes.ends_with(b"***") })
     }
 
+    /// For a pattern that stands for itself alone: what of a name is to be these bytes.
+    pub(super) fn literal(&self) -> Option<(Subject, Box<[u8]>)> {
+        let byte = |part: &Part| if let Part::Byte(byte) = part { Some(*byte) } else { None };
+        let bytes = self.parts.iter().map(byte).collect::<Option<_>>()?;
+        matches!(self.subject, Subject::Whole | Subject::Last(_)).then_some((self.subject, bytes))
+    }
+
+    pub(super) fn only_directories(&self) -> bool {
+        self.only_directories
+    }
+
     /// Whether the pattern matches a name. None matches the root.
     pub fn matches(&self, name: &Name, is_directory: bool) -> bool {
         if name.is_root() || (self.only_directories && !is_directory) {
             return false;
         }
         let name = name.as_bytes();
-        let (front, subject): (&[u8], _) = match self.subject {
-            Subject::Whole | Subject::AfterAnySlash => (b"", name),
-            Subject::WholeWithSlash => (b"/", name),
-            Subject::Last(count) => match last(name, count) {
-                Some(components) => (b"", components),
-                None => return false,
-            },
-        };
+        let front: &[u8] = if self.subject == Subject::WholeWithSlash { b"/" } else { b"" };
+        let Some(subject) = self.subject.of(name) else { return false };
         let behind: &[u8] = if self.slash_behind && is_directory { b"/" } else { b"" };
         self.run([front, subject, behind].into_iter().flatten().copied())
     }
@@ -168,6 +173,16 @@ fn states(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
             Some(index * 64 + bit)
         })
     })
+}
+
+impl Subject {
+    /// That of a name, but for a slash in front; none if it has too few components.
+    pub(super) fn of(self, name: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Last(count) => last(name, count),
+            Self::Whole | Self::WholeWithSlash | Self::AfterAnySlash => Some(name),
+        }
+    }
 }
 
 impl Part {
