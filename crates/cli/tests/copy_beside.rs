@@ -50,6 +50,30 @@ fn what_was_begun_is_gone_on_with_also_after_another_copy_to_there() {
 }
 
 #[test]
+fn what_was_begun_is_removed_when_it_is_old_and_its_journal_with_it() {
+    let home = home();
+    fs::create_dir(home.0.join("small")).expect("a folder");
+    let delete = || home.run(&["copy", "-r", "--delete", "small/", "to"]).ok();
+    let cut = || {
+        let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    };
+    cut();
+    delete();
+    assert_eq!(left(&home).len(), 2, "it may be under way");
+    let said = home.run(&["copy", "one", "to"]).ok();
+    assert!(said.contains("were there from before"), "{said}");
+    fs::remove_file(home.0.join("to/one")).expect("removed");
+    cut();
+    let part = left(&home).into_iter().find(|name| name.contains("part")).expect("what was begun");
+    let file = fs::File::options().write(true).open(home.0.join("to").join(part)).expect("a file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("an old file");
+    delete();
+    assert_eq!(left(&home), [""; 0]);
+}
+
+#[test]
 fn what_is_begun_elsewhere_is_no_file_too_many_before_it_is_old() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");

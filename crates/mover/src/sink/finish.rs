@@ -60,6 +60,10 @@ pub(super) struct Finish {
     /// Those that are directories.
     told_directories: NameSet<6>,
     removing: Option<Removing>,
+    /// Whether a partial file stays that may be another transfer's.
+    spared: bool,
+    /// Whether all partial files of others were removed.
+    parts_are_gone: bool,
     listing: Option<(Ticket, Name)>,
     /// Links that are looked at.
     pub looking: Option<(Ticket, Vec<Entry>)>,
@@ -157,7 +161,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn close_journal(&mut self) {
-        match self.notes.close(self.options.delete) {
+        match self.notes.close(self.finish.parts_are_gone) {
             Close::Write => return self.note_on(),
             Close::Leave => {}
             Close::Remove(journal) => self.remove_quietly(journal),
@@ -304,6 +308,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Some(Step::Leave(directory)) => return self.remove(vec![directory]),
             None => {
+                self.finish.parts_are_gone =
+                    !self.finish.spared && self.finish.is_told_directory(&Name::root());
                 self.finish.phase = Phase::Closing;
                 return;
             }
@@ -346,7 +352,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 match seen.is_some_and(|seen| seen.mtime < self.options.spared_since) {
                     true if self.options.rehearse => {}
                     true => self.remove_quietly(FilePath::new(0, name.as_bytes())),
-                    false => self.keep(Some(directory.clone())),
+                    false => {
+                        self.finish.spared = true;
+                        self.keep(Some(directory.clone()));
+                    }
                 }
                 continue;
             }
