@@ -377,8 +377,8 @@ fn wrong_options_are_said() {
     let home = Home::new();
     for (args, words) in [
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
-        (&["--streams", "0"], "0 is not in 1..="),
-        (&["--streams", "33"], "33 is not in 1..="),
+        (&["--streams", "0"], "no whole number from 1 to 32"),
+        (&["--streams", "33"], "no whole number from 1 to 32"),
         (&["--data-port", "7-5"], "a port is a number"),
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),
