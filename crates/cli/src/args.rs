@@ -6,10 +6,8 @@ use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
-use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// See, measure and model the I/O bandwidth of NUMA machines.
 ///
@@ -380,10 +378,7 @@ pub fn count(text: &str) -> Result<u32, String> {
 }
 
 /// Takes whole numbers of a range.
-pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
-where
-    T: Clone + Display + FromStr + PartialOrd,
-{
+pub fn whole(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| format!("{text:?} is no whole number from {} to {}", range.start(), range.end()))

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// One connection is for what the sink says.
-const MOST_STREAMS: u16 = MOST_LANES as u16 - 1;
+const MOST_STREAMS: u32 = MOST_LANES as u32 - 1;
 /// Connections for data that there are, if nobody says how many. On a long way several come to speed sooner than one: the window of
 /// each grows from the same beginning.
 const STREAMS: u16 = 8;
@@ -29,7 +29,7 @@ pub struct NetArgs {
     pub data_port: Option<(u16, u16)>,
     /// TCP connections for data; else eight, or one for two CPUs if that is less and the way is short
     #[arg(long, value_name = "N", value_parser = whole(1..=MOST_STREAMS))]
-    streams: Option<u16>,
+    streams: Option<u32>,
     /// Further addresses of the other host, as of its other network interfaces: data connections take them and the first one in turn,
     /// all of them. What does not get to one goes to the first
     #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', conflicts_with = "tunnel")]
@@ -48,7 +48,7 @@ pub struct NetArgs {
 impl NetArgs {
     /// Connections for data.
     pub fn streams(&self) -> u16 {
-        self.streams.unwrap_or(STREAMS)
+        self.streams.map_or(STREAMS, |streams| streams as u16)
     }
 
     /// Whether fewer may be used: nobody said how many, or by which ways.
