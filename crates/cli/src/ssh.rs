@@ -1,12 +1,15 @@
 //! numaio on another host, started by the system's ssh: its configuration, agent and jump hosts come free.
 
+pub mod words;
+
 use crate::failure::Failure;
 use numaio_linux::apart::Apart;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use words::Words;
 
 /// Exit status of ssh itself.
 pub const SSH_FAILED: i32 = 255;
@@ -61,14 +64,13 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 }
 
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
-/// standard input does.
+/// standard input does. Its words for people are passed on.
 pub struct Started {
     apart: Apart,
     patience: Duration,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
-    /// Its words for people, if we are to pass them on.
-    pub stderr: Option<ChildStderr>,
+    words: Option<Words>,
 }
 
 impl Started {
@@ -77,27 +79,33 @@ impl Started {
     /// # Errors
     /// If the program cannot be started; `hint` says what to do about that.
     pub fn begin(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, Stdio::inherit())
+        Self::spawn(command, patience, hint, None)
     }
 
-    /// As [`begin`](Self::begin); its standard error is ours to read.
+    /// As [`begin`](Self::begin); its words are passed on as those of some host.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn begin_heard(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, Stdio::piped())
+    pub fn begin_on(host: &str, command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
+        Self::spawn(command, patience, hint, Some(host.to_owned()))
     }
 
-    fn spawn(mut command: Command, patience: Duration, hint: &str, stderr: Stdio) -> Result<Self, Failure> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+    fn spawn(
+        mut command: Command,
+        patience: Duration,
+        hint: &str,
+        who: Option<String>,
+    ) -> Result<Self, Failure> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is ours, and the other side ends when we say so.
         let mut apart = Apart::begin(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
         let child = &mut apart.child;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        Ok(Self { apart, patience, stdin, stdout, stderr })
+        let words = child.stderr.take().map(|from| Words::pass_on(from, who));
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(Self { apart, patience, stdin, stdout, words })
     }
 
     /// Its exit status, if it ends soon.
@@ -106,11 +114,19 @@ impl Started {
         let began = Instant::now();
         while began.elapsed() < self.patience {
             if let Ok(Some(status)) = self.apart.ended() {
+                self.hear_out();
                 return status.code();
             }
             thread::sleep(LOOK_EACH);
         }
         None
+    }
+
+    /// Waits for its last words; it has ended.
+    fn hear_out(&mut self) {
+        if let Some(words) = self.words.take() {
+            words.wait();
+        }
     }
 
     /// It is ended as soon as this is dropped.
@@ -124,6 +140,7 @@ impl Drop for Started {
         // A connection that hangs is ended by us.
         let _ = self.status();
         drop(self.apart.end());
+        self.hear_out();
     }
 }
 

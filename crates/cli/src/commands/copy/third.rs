@@ -9,13 +9,13 @@ use super::show::Show;
 use super::{event, exit, first, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::ssh::words::lines;
 use crate::ssh::{self, Agent, Started};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::report::Totals;
 use numaio_mover::wire::Reason;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 /// How long the other side may take to end when it has told its end.
 const LAST: Duration = Duration::from_secs(10);
 const LOOK_EACH: Duration = Duration::from_millis(100);
-/// Longest line of an event: a name of 4,095 bytes, each of them escaped, is far below it.
-const LONGEST_LINE: u64 = 1 << 20;
 /// Events that wait to be shown.
 const WAITING: usize = 1024;
 
@@ -79,12 +77,10 @@ pub fn run(
 
 /// Runs the other numaio once, and shows what it tells.
 fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failure> {
-    let mut far = Started::begin_heard(command, LAST, ssh::INSTALL)?;
-    let (Some(stdout), Some(stderr)) = (far.stdout.take(), far.stderr.take()) else {
+    let mut far = Started::begin_on(host, command, LAST, ssh::INSTALL)?;
+    let Some(stdout) = far.stdout.take() else {
         return Err(Failure::new("the other side has no streams"));
     };
-    let name = host.to_owned();
-    let words = thread::spawn(move || pass_on(stderr, &name));
     let mut so_far = None;
     let end = listen(&mut far, stdout, show, &mut so_far);
     let status = far.status();
@@ -93,7 +89,6 @@ fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failu
     if end.is_none() && interrupted() {
         return Err(first::cut_short(host));
     }
-    drop(words.join());
     Ok(match (end, so_far, status) {
         (Some(end), ..) => Tried::Over(end),
         // It said why, and that was passed on.
@@ -121,7 +116,7 @@ fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsStri
     words.push("--".into());
     words.extend(order.from.iter().map(|path| local(path)));
     let begin = match &to.host {
-        Some(Host::Ssh(other)) if other != host => format!("{other}:"),
+        Some(Host::Ssh(other)) if other != host => format!("{}:", bracketed(other)),
         Some(Host::Daemon(address)) => address.to_string(),
         // There it is no other host.
         _ => String::new(),
@@ -131,6 +126,15 @@ fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsStri
         begin => OsString::from_vec([begin.as_bytes(), &to.path].concat()),
     });
     words
+}
+
+/// A host of ssh as it is typed: an address of IPv6 stands in brackets.
+fn bracketed(host: &str) -> String {
+    match host.rsplit_once('@') {
+        Some((user, name)) if name.contains(':') => format!("{user}@[{name}]"),
+        None if host.contains(':') => format!("[{host}]"),
+        _ => host.to_owned(),
+    }
 }
 
 /// A path that nobody takes for that of another host.
@@ -175,16 +179,6 @@ fn listen(
     }
 }
 
-/// Lines of the other side, until it ends.
-fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
-    let mut from = BufReader::new(from);
-    std::iter::from_fn(move || {
-        let mut line = Vec::new();
-        let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
-        read.is_ok_and(|count| count > 0).then_some(line)
-    })
-}
-
 /// Reads events in a thread of its own.
 fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
     let (sender, events) = sync_channel(WAITING);
@@ -203,20 +197,6 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
         }
     });
     events
-}
-
-/// Words of the other side for people, with who says them.
-fn pass_on(from: impl Read, host: &str) {
-    for line in lines(from) {
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end();
-        let words = match line.strip_prefix("numaio: ") {
-            Some(words) => format!("numaio: {host}: {words}"),
-            None => format!("{host}: {line}"),
-        };
-        // What a terminal would obey is taken out.
-        let _ = writeln!(io::stderr(), "{}", harmless(&words));
-    }
 }
 
 /// Why the other side ended without an end.
@@ -244,6 +224,15 @@ pub fn watch() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn a_host_is_the_same_one_when_it_is_named_to_another() {
+        for host in ["h", "u@h", "fd09::1", "u@fe80::1%eth0"] {
+            let end = End::of(OsStr::new(&format!("{}:in", bracketed(host)))).expect("an end");
+            assert_eq!(end.host, Some(Host::Ssh(host.to_owned())));
+        }
+    }
 
     #[test]
     fn a_path_there_names_no_further_host() {
