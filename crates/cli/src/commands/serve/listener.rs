@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Child, ExitCode};
 use std::sync::Arc;
 use std::thread::{self, Builder};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it looks whether it was signalled, if that did not wake it.
 const LOOK_EACH: Duration = Duration::from_millis(500);
@@ -157,6 +157,7 @@ impl Guest {
     fn admit(&self, place: Place, socket: TcpStream) -> io::Result<()> {
         let Told { config, .. } = &*self.told;
         let limit = config.limits.opening;
+        let began = Instant::now();
         socket.set_nonblocking(false)?;
         let ticket = match Ticket::of(&socket, limit) {
             // It went away again.
@@ -165,24 +166,24 @@ impl Guest {
             ticket => ticket.map_err(io::Error::other)?,
         };
         if let Some(ticket) = ticket {
-            return match place.wait(ticket, socket, limit) {
+            return match place.wait(ticket, socket, left(limit, began)) {
                 true => Ok(()),
                 false => Err(io::Error::other("a data connection of no session")),
             };
         }
         let seat = Seat::take(&self.house, self.caller.ip(), config).map_err(io::Error::other)?;
         drop(place);
-        self.serve(&seat, socket)
+        self.serve(&seat, socket, began)
     }
 
-    /// Starts the session, and stays until it has ended.
-    fn serve(&self, seat: &Seat, socket: TcpStream) -> io::Result<()> {
+    /// Starts the session, and stays until it has ended. Who calls has been here since some time.
+    fn serve(&self, seat: &Seat, socket: TcpStream, began: Instant) -> io::Result<()> {
         let (desk, mut child) = start(&self.common, socket)?;
         // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
         if let Ok(running) = Running::child(&child) {
             seat.runs(running);
         }
-        let introduced = introduce(seat, &desk, &self.told, self.caller);
+        let introduced = introduce(seat, &desk, &self.told, (self.caller, began));
         match introduced {
             // If it is gone its exit tells more.
             Ok(()) => drop(self.bring(&desk)),
@@ -216,13 +217,23 @@ fn late(limit: Duration) -> io::Error {
     io::Error::other(format!("it did not say who it is within {} s", limit.as_secs()))
 }
 
+/// What is left of a limit; a socket takes no zero.
+fn left(limit: Duration, began: Instant) -> Duration {
+    limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1))
+}
+
 /// Until it is known whose session it is.
-fn introduce(seat: &Seat, desk: &UnixStream, told: &Told, caller: SocketAddr) -> io::Result<()> {
+fn introduce(
+    seat: &Seat,
+    desk: &UnixStream,
+    told: &Told,
+    (caller, began): (SocketAddr, Instant),
+) -> io::Result<()> {
     let limit = told.config.limits.opening;
     desk.set_write_timeout(Some(limit))?;
     say(desk, &Start { config: told.text.clone(), caller: caller.to_string() })?;
     let request: Option<Request> =
-        hear(desk, LONGEST_REQUEST, Some(limit)).map_err(|error| match error.kind() {
+        hear(desk, LONGEST_REQUEST, Some(left(limit, began))).map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => late(limit),
             _ => error,
         })?;
