@@ -131,16 +131,13 @@ impl Journal {
         }
     }
 
-    /// Nothing of the unfinished files is to be believed whose numbers are in a range.
-    pub fn void_all(&mut self, files: Range<u64>) {
-        while let Some(file) = self.first_in(files.clone()) {
-            self.append(Record::Void(file));
-        }
-    }
-
-    fn first_in(&self, files: Range<u64>) -> Option<FileNumber> {
-        let (&file, _) = self.state.durable.range(files).next()?;
-        FileNumber::new(file).ok()
+    /// Nothing of the unfinished files is to be believed whose numbers are in a range, but of one; tells whether anything was
+    /// said of them.
+    pub fn void_all(&mut self, files: Range<u64>, but: Option<FileNumber>) -> bool {
+        let numbers = self.state.durable.range(files).filter_map(|(&file, _)| FileNumber::new(file).ok());
+        let told: Vec<FileNumber> = numbers.filter(|file| Some(*file) != but).collect();
+        told.iter().for_each(|&file| self.append(Record::Void(file)));
+        !told.is_empty()
     }
 
     /// Whether nothing is known of any file.

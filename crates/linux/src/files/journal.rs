@@ -41,12 +41,15 @@ impl Roots {
         Ok(Journal::Ours(content))
     }
 
-    pub(super) fn record(&self, beneath: &mut Beneath<'_>, record: &Record) -> Result<(), Fault> {
-        for at in &record.after {
-            let place = beneath.place(at)?;
-            let file = place.open(OFlags::WRONLY, Mode::empty());
-            file.and_then(rustix::fs::fdatasync).map_err(fault("make it durable"))?;
-        }
+    /// What was written is made durable before it is noted; the results of both.
+    pub(super) fn record(&self, beneath: &mut Beneath<'_>, record: &Record) -> Vec<Result<(), Fault>> {
+        let mut results: Vec<_> = record.after.iter().map(|names| sync_one_of(beneath, names)).collect();
+        let failed = results.iter().find_map(|result| result.as_ref().err()).cloned();
+        results.push(failed.map_or_else(|| self.write_record(beneath, record), Err));
+        results
+    }
+
+    fn write_record(&self, beneath: &mut Beneath<'_>, record: &Record) -> Result<(), Fault> {
         let mut journal = self.journal();
         if journal.is_none() {
             *journal = Some(self.create_journal(beneath.place(&record.journal)?)?);
@@ -82,4 +85,22 @@ impl Roots {
             Err(errno) => Err(fault("lock the journal")(errno)),
         }
     }
+}
+
+/// Makes the data of a file durable that may be given its last name meanwhile. It counts under that one, too: a crash may take
+/// the name back, and would leave what is noted without what it is about.
+fn sync_one_of(beneath: &mut Beneath<'_>, names: &[FilePath]) -> Result<(), Fault> {
+    let mut last = Errno::NOENT;
+    for name in names {
+        let opened = beneath.place(name)?.open(OFlags::RDONLY, Mode::empty());
+        match opened.and_then(|file| rustix::fs::fdatasync(file)) {
+            Err(Errno::NOENT) => {}
+            Err(errno) => {
+                last = errno;
+                break;
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+    Err(fault("make it durable")(last))
 }

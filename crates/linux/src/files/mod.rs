@@ -144,7 +144,7 @@ impl Roots {
             Operation::Open { journal, most } => {
                 Outcome::Opened(self.open_journal(&mut beneath, &journal, most))
             }
-            Operation::Record(record) => Outcome::Each(vec![self.record(&mut beneath, &record)]),
+            Operation::Record(record) => Outcome::Each(self.record(&mut beneath, &record)),
             Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
         })
     }

@@ -426,12 +426,20 @@ fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         _ => panic!("an outcome of another operation"),
     };
     assert_eq!(open(files, 100), Journal::Absent);
-    let record = |offset, bytes: &[u8], after: Vec<FilePath>| {
+    let record = |offset, bytes: &[u8], after: Vec<[FilePath; 2]>| {
         Operation::Record(Record { journal: at(name), offset, bytes: bytes.to_vec(), after, sync: true })
     };
-    assert_eq!(files.each(record(0, b"first, and a long one", vec![at("d/whole")])), [Ok(())]);
+    let whole = [at("d/whole"), at("d/absent")];
+    let renamed = [at("d/absent"), at("d/whole")];
+    let absent = [at("d/absent"), at("d/absent")];
+    assert_eq!(
+        files.each(record(0, b"first, and a long one", vec![whole.clone(), renamed])),
+        vec![Ok(()); 3]
+    );
     assert_eq!(files.each(record(5, b"!", Vec::new())), [Ok(())]);
-    let late = files.each(record(6, b"?", vec![at("d/absent")]));
-    assert_eq!(why(&late[0]), Some(Why::NotFound), "not before what it relies on is durable");
+    let late = files.each(record(6, b"?", vec![whole, absent]));
+    let late: Vec<_> = late.iter().map(why).collect();
+    let wanted = [None, Some(Why::NotFound), Some(Why::NotFound)];
+    assert_eq!(late, wanted, "not before what it relies on is durable");
     assert_eq!(files.content(name), b"first!", "it ends behind what was written last");
 }

@@ -228,8 +228,10 @@ pub struct Record {
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Files whose data must be durable before the bytes are written.
-    pub after: Vec<FilePath>,
+    /// Files whose data must be durable before the bytes are written: where each is written to, and what it is called once it
+    /// is whole, which it may have become by now. There is a result for each of them, and one for the journal, which is left as
+    /// it is if any of them fails.
+    pub after: Vec<[FilePath; 2]>,
     /// Whether the bytes must be durable.
     pub sync: bool,
 }

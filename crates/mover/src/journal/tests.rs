@@ -157,7 +157,7 @@ fn files_are_void_together() {
     for file in [2, 3, 5, 8] {
         journal.durable(number(file), extent(0, 64));
     }
-    journal.void_all(3..8);
+    assert!(journal.void_all(3..8, FileNumber::new(6).ok()) && !journal.void_all(3..6, None));
     let left = |journal: &Journal, file| journal.left(number(file), &Content::dense(64).expect("a size"));
     let known =
         |journal: &Journal| (0..10).filter(|&file| left(journal, file) == Left::Verify).collect::<Vec<_>>();
@@ -165,7 +165,7 @@ fn files_are_void_together() {
     let (mut journal, _) = replay(&journal.take_log()).expect("a journal");
     assert_eq!(known(&journal), [2, 8]);
     assert!(!journal.is_empty());
-    journal.void_all(0..u64::MAX);
+    assert!(journal.void_all(0..u64::MAX, None) && !journal.void_all(0..u64::MAX, None));
     assert!(journal.is_empty());
 }
 

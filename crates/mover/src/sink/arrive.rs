@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             file.leave(hole)?;
             self.talk.totals.size = self.talk.totals.size.saturating_sub(hole.length());
             if let Some(key) = file.key {
-                self.notes.wrote(key, &file.at, hole);
+                self.notes.wrote(key, &file.name, &file.at, hole);
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(extent) = item.extent {
             self.talk.totals.bytes += extent.length();
             if let Some(key) = file.key {
-                self.notes.wrote(key, &file.at, extent);
+                self.notes.wrote(key, &file.name, &file.at, extent);
             }
         }
         if !item.settled {

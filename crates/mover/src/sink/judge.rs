@@ -257,6 +257,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let bytes = bytes_of(&left);
             self.talk.totals.size += bytes;
             let settle = self.settle(size, attributes, end);
+            if !self.options.rehearse {
+                self.forget_others(&name, in_place, None);
+            }
             let errand = Errand { name, number: Some(number), action: Some(Action::Copied), bytes };
             let put =
                 Put { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: Some(settle) };
@@ -281,6 +284,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         todo.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
             let begin = if resumed { Begin::Continue } else { begin };
+        self.forget_others(&file.name, in_place, file.key.filter(|_| resumed));
             todo.puts.push(Put {
                 at: file.at.clone(),
                 begin,
@@ -298,6 +302,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn resume(&mut self, file: &mut Incoming) -> bool {
         let Some(key) = file.key else { return false };
         let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
+    /// Nothing is believed any more of what an earlier try left of other versions of a file, which is written over or goes.
+    fn forget_others(&mut self, name: &Name, in_place: bool, resumed: Option<FileNumber>) {
+        match in_place {
+            true => self.notes.leave_none(name),
+            false => self.notes.void(name, resumed),
+        }
+    }
+
             None | Some(Left::Nothing) => return false,
             Some(Left::Verify) => ExtentSet::default(),
             Some(Left::Data(left)) => left,
@@ -306,9 +318,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return false;
         }
         if self.options.unasked || left.intervals() > MAX_EXTENTS {
-            // The source sends all, or cannot be told what to send.
-            self.notes.void(key);
             return false;
+        // Else the source sends all, or cannot be told what to send.
         }
         file.left = left;
         true
@@ -387,7 +398,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     // What was there before is gone, or cannot be trusted.
                     let size = file.content.size();
                     in_blocks(file.content.extents(), size).for_each(|block| file.left.insert(block));
-                    file.key.into_iter().for_each(|key| self.notes.void(key));
+                    self.notes.void(&file.name, None);
                     let at = file.at.clone();
                     let begin = Begin::Fresh;
                     puts.push(Put {

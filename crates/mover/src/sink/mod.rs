@@ -25,7 +25,8 @@ use early::Early;
 use errands::Errands;
 use finish::Finish;
 use fresh::Fresh;
-use notes::Notes;
+pub use notes::SERIES;
+use notes::{Distrusts, Notes};
 use numaio_machine::port::{
     Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Operation, Outcome, Stamp, Ticket,
     Why,
@@ -37,8 +38,6 @@ use sums::Hashes;
 
 /// Most entries that are not decided or not complete; a source keeps to less.
 const MOST: usize = 4 * crate::source::WINDOW as usize;
-/// Most bytes of a journal that is read.
-const MOST_JOURNAL: usize = 64 << 20;
 /// Bytes of frames that wait for more of them to be sent together.
 const MOST_UNTOLD: usize = 64 << 10;
 
@@ -112,7 +111,7 @@ pub struct SinkOptions {
     /// Whether data of files is taken that the source was not asked for yet. Then nothing is continued, and no hash asked for.
     pub unasked: bool,
     /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
-    /// synced is there: until the machine is started anew.
+    /// synced is there: until the machine is started anew. [`SERIES`] is that of all tries of one command.
     pub transfer: TransferId,
 }
 
@@ -193,7 +192,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     pub fn new(options: SinkOptions) -> Self {
         let mut talk = Talk::new(Side::Sink, options.transfer);
         // A rehearsal leaves the journal to who goes on with it.
-        let open = Operation::Open { journal: FilePath::new(0, JOURNAL), most: MOST_JOURNAL };
+        let open = Operation::Open { journal: FilePath::new(0, JOURNAL), most: notes::MOST };
+        let distrusts = Distrusts(options.checksum || options.ignore_times);
         let opening = (!options.rehearse).then(|| talk.submit(open));
         Self {
             talk,
@@ -211,7 +211,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             errands: Errands::default(),
             hashes: Hashes::default(),
             accounts: Accounts::new(options.accounts),
-            notes: Notes::new(options.transfer, options.sync),
+            notes: Notes::new(options.transfer, options.sync, distrusts),
             finish: Finish::new(options.folds_case),
             did: Vec::new(),
             source_end: None,
@@ -405,8 +405,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(written) = self.writes.remove(&ticket) {
             return written.into_iter().zip(results).for_each(|(item, result)| self.written(item, result));
         }
-        if self.notes.done(ticket, &results) {
-            return;
+        if self.notes.is_about(ticket) {
+            return self.noted(ticket, results);
         }
         for (errand, result) in self.errands.done(ticket, results) {
             self.errand_done(errand, result);
@@ -419,6 +419,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Opened(Ok(Opened::Absent)) => {}
             Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
             // An absent root and the like are told by what cannot be made there.
+    /// Partial files were noted, or are gone.
+    fn noted(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) {
+        for (name, fault) in self.notes.done(ticket, results) {
+            let is_it = |(_, file): &(&u64, &Incoming)| file.name == name;
+            let number = self.incoming.iter().find(is_it).map(|(&number, _)| number);
+            match number.and_then(|number| FileNumber::new(number).ok()) {
+                Some(number) => self.fail(number, &name, &fault),
+                // It failed already, and is gone.
+                None if fault.why == Why::NotFound => {}
+                None => self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
+            }
+        }
+    }
+
             _ => self.notes.go_without(),
         }
     }

@@ -1,21 +1,23 @@
 //! The journal on disk, and partial files that are to be removed.
 //!
 //! What the journal says of a partial file must be true whenever a run reads it. So whatever takes that back is on
-//! disk before the file is written to: [`Notes::is_clean`] tells when it is.
+//! disk before the file is begun anew: [`Notes::is_clean`] tells when it is.
 
 use super::Sync;
 use crate::entry::{Content, FileNumber, Inode};
-use crate::extent::Extent;
+use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, Left, Replay};
 use crate::name::Name;
 use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
 use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket, Why};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
 pub const FROM: u64 = 8 << 20;
+/// Most bytes of a journal that is read: what it says of some 40 TB.
+pub const MOST: usize = 64 << 20;
 /// Bytes that were written and not noted, at which they are noted.
 const STEP: u64 = 16 << 20;
 /// The same if they must be made durable before.
@@ -24,13 +26,22 @@ const STEP_SYNCED: u64 = 256 << 20;
 const ID: Range<usize> = 10..26;
 /// Bytes of an identity that tell how long the journal holds; the others make names of partial files.
 const EPOCH: usize = 8;
+/// Those of them that all tries of one command have.
+pub const SERIES: Range<usize> = EPOCH..12;
 /// The epoch of a journal that speaks only of what was made durable.
 const FOR_EVER: [u8; EPOCH] = [0; EPOCH];
+
+/// Whether size and time do not tell versions of a file apart for the user, who has hashes compared, or moves all: then nothing is
+/// gone on with but what the same command began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Distrusts(pub bool);
 
 /// What is known of partial files, and what of that is on disk.
 #[derive(Debug)]
 pub(super) struct Notes {
     transfer: TransferId,
+    /// What files are noted under beside what is known of them.
+    series: Vec<u8>,
     sync: Sync,
     journal: Option<Journal>,
     /// A compact journal that begins the file anew.
@@ -41,14 +52,16 @@ pub(super) struct Notes {
     on_disk: bool,
     /// Whether partial files of a transfer before this one may be there.
     continues: bool,
-    /// Files that were written to since the last note.
-    touched: BTreeSet<FilePath>,
+    /// Files that were written to since the last note, by where they are.
+    touched: BTreeMap<FilePath, Touched>,
     /// Bytes written to them.
     bytes: u64,
-    /// Something that was noted does not hold any more.
+    /// Something that was noted does not hold any more, and the next record says so.
     urgent: bool,
-    /// The journal is to be there before files are begun.
+    /// The journal is to be there before files are begun, and the next record makes it.
     needed: bool,
+    /// It could not be written. What is on disk may not hold any more, and goes.
+    lost: bool,
     /// Nothing more comes to be noted.
     is_last: bool,
     unwanted: Vec<FilePath>,
@@ -57,34 +70,47 @@ pub(super) struct Notes {
     given: UnderWay,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
+struct Touched {
+    key: FileNumber,
+    name: Name,
+    extents: ExtentSet,
+}
+
+#[derive(Debug)]
 enum UnderWay {
-    Record,
+    /// The journal is written to, after files of these names were made durable; whether files wait for it that are to be begun.
+    Record(Vec<Name>, bool),
+    /// The journal goes.
+    Loss,
     Removal,
 }
 
 impl Notes {
-    pub fn new(transfer: TransferId, sync: Sync) -> Self {
-        let mut transfer = transfer;
+    pub fn new(mut transfer: TransferId, sync: Sync, distrusts: Distrusts) -> Self {
+        let Distrusts(distrusts) = distrusts;
+        let series = if distrusts { transfer.0[SERIES].to_vec() } else { Vec::new() };
         if sync != Sync::None {
             transfer.0[..EPOCH].copy_from_slice(&FOR_EVER);
         }
         Self {
             transfer,
+            series,
             sync,
             journal: Some(Journal::new(transfer)),
             anew: None,
             offset: 0,
             on_disk: false,
             continues: false,
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
             bytes: 0,
             urgent: false,
             needed: false,
+            lost: false,
             is_last: false,
             unwanted: Vec::new(),
             under_way: None,
-            given: UnderWay::Record,
+            given: UnderWay::Removal,
         }
     }
 
@@ -107,7 +133,8 @@ impl Notes {
             self.continues = true;
         }
         let holds = |id: TransferId| id.0[..EPOCH] == FOR_EVER || id.0[..EPOCH] == self.transfer.0[..EPOCH];
-        let held = journal.filter(|_| id.is_some_and(holds));
+        // One that was read in part may lack what took something back.
+        let held = journal.filter(|_| id.is_some_and(holds) && bytes.len() < MOST);
         self.urgent = held.is_none();
         let mut journal = held.unwrap_or_else(|| Journal::new(self.transfer));
         journal.continue_as(self.transfer);
@@ -127,7 +154,8 @@ impl Notes {
         }
         let (seconds, nanoseconds) = (inode.mtime.seconds(), inode.mtime.nanoseconds());
         let size = content.size().to_be_bytes();
-        let facts = [&size[..], &seconds.to_be_bytes(), &nanoseconds.to_be_bytes(), name.as_bytes()];
+        let (seconds, nanoseconds) = (seconds.to_be_bytes(), nanoseconds.to_be_bytes());
+        let facts = [&size[..], &seconds, &nanoseconds, &self.series, name.as_bytes()];
         FileNumber::new(all_of(name).start | hash(&facts.concat())).ok()
     }
 
@@ -137,24 +165,25 @@ impl Notes {
     }
 
     /// Part of a file was written.
-    pub fn wrote(&mut self, key: FileNumber, at: &FilePath, extent: Extent) {
-        let Some(journal) = &mut self.journal else { return };
-        journal.durable(key, extent);
+    pub fn wrote(&mut self, key: FileNumber, name: &Name, at: &FilePath, extent: Extent) {
+        if self.journal.is_none() {
+            return;
+        }
         self.bytes += extent.length();
-        self.touched.insert(at.clone());
+        let new = || Touched { key, name: name.clone(), extents: ExtentSet::default() };
+        self.touched.entry(at.clone()).or_insert_with(new).extents.insert(extent);
     }
 
-    /// Nothing that was noted of a file holds any more, and it is to be written anew.
-    pub fn void(&mut self, key: FileNumber) {
-        if let Some(journal) = &mut self.journal {
-            journal.void(key);
-            self.urgent = true;
-        }
+    /// A file is to be written anew, or gone on with under a number: nothing that was noted of it under others holds any more.
+    pub fn void(&mut self, name: &Name, but: Option<FileNumber>) {
+        self.urgent |= self.void_all(name, but);
     }
 
     /// Whether files may be begun anew.
     pub fn is_clean(&self) -> bool {
-        self.journal.is_none() || !(self.urgent || self.needed)
+        let awaited = matches!(self.under_way, Some((_, UnderWay::Loss | UnderWay::Record(_, true))));
+        let pending = self.journal.is_some() && (self.urgent || self.needed);
+        !(self.lost || awaited || pending)
     }
 
     /// Files are to be begun beside their names, which another run must find: they are made of the identity in the
@@ -166,13 +195,12 @@ impl Notes {
     /// A file has its name: what was noted of it, now or before, is of no use.
     pub fn finished(&mut self, name: &Name, at: &FilePath) {
         self.touched.remove(at);
-        self.void_all(name);
+        self.void_all(name, None);
     }
 
-    fn void_all(&mut self, name: &Name) {
-        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_empty()) {
-            journal.void_all(all_of(name));
-        }
+    fn void_all(&mut self, name: &Name, but: Option<FileNumber>) -> bool {
+        let journal = self.journal.as_mut().filter(|journal| !journal.is_empty());
+        journal.is_some_and(|journal| journal.void_all(all_of(name), but))
     }
 
     /// A partial file is to be removed.
@@ -185,7 +213,7 @@ impl Notes {
     /// names of one file in another order.
     pub fn leave_none(&mut self, name: &Name) {
         if self.continues {
-            self.void_all(name);
+            self.void_all(name, None);
             self.unwanted.push(self.partial(name));
         }
     }
@@ -198,7 +226,7 @@ impl Notes {
     /// Whether there is nothing to do any more.
     pub fn is_over(&self) -> bool {
         let urgent = self.journal.is_some() && self.urgent;
-        !self.is_busy() && self.unwanted.is_empty() && !urgent
+        !self.is_busy() && self.unwanted.is_empty() && !urgent && !self.lost
     }
 
     /// What to do now, if it is time.
@@ -216,8 +244,11 @@ impl Notes {
         if self.is_busy() {
             return None;
         }
+        if std::mem::take(&mut self.lost) {
+            self.given = UnderWay::Loss;
+            return Some(Operation::Remove(vec![FilePath::new(0, JOURNAL)]));
+        }
         if self.journal.is_some() && (self.urgent || self.needed || self.bytes >= step) {
-            self.given = UnderWay::Record;
             return self.record();
         }
         self.given = UnderWay::Removal;
@@ -226,38 +257,54 @@ impl Notes {
 
     fn record<B>(&mut self) -> Option<Operation<B>> {
         let journal = self.journal.as_mut()?;
-        let mut bytes = self.anew.take().unwrap_or_default();
-        bytes.append(&mut journal.take_log());
-        self.bytes = 0;
         let synced = self.sync != Sync::None;
+        let (mut after, mut names) = (Vec::new(), Vec::new());
+        for (at, Touched { key, name, extents }) in std::mem::take(&mut self.touched) {
+            extents.iter().for_each(|extent| journal.durable(key, extent));
+            if synced {
+                after.push([at, FilePath::new(0, name.as_bytes())]);
+                names.push(name);
+            }
+        }
+        self.bytes = 0;
+        if self.anew.is_none() && journal.is_bloated() {
+            self.anew = Some(journal.compact());
+        }
+        let mut bytes = self.anew.take().inspect(|_| self.offset = 0).unwrap_or_default();
+        bytes.append(&mut journal.take_log());
         let offset = self.offset;
         self.offset += bytes.len() as u64;
-        let after = std::mem::take(&mut self.touched).into_iter().filter(|_| synced).collect();
-        self.on_disk = true;
-        let journal = FilePath::new(0, JOURNAL);
-        Some(Operation::Record(Record { journal, offset, bytes, after, sync: synced || self.urgent }))
+        let sync = synced || self.urgent;
+        self.given = UnderWay::Record(names, self.urgent || self.needed || !self.on_disk);
+        (self.urgent, self.needed, self.on_disk) = (false, false, true);
+        Some(Operation::Record(Record { journal: FilePath::new(0, JOURNAL), offset, bytes, after, sync }))
     }
 
     /// What [`Notes::next`] or [`Notes::last`] gave was submitted.
     pub fn began(&mut self, ticket: Ticket) {
-        self.under_way = Some((ticket, self.given));
+        self.under_way = Some((ticket, std::mem::replace(&mut self.given, UnderWay::Removal)));
     }
 
-    /// An operation ended; tells whether it was one of these.
-    pub fn done(&mut self, ticket: Ticket, results: &[Result<(), Fault>]) -> bool {
-        let Some((_, what)) = self.under_way.take_if(|(under_way, _)| *under_way == ticket) else {
-            return false;
-        };
-        if what == UnderWay::Record {
-            (self.urgent, self.needed) = (false, false);
-            if let Some(fault) = results.iter().find_map(|result| result.as_ref().err()) {
-                // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
-                self.journal = None;
-                // What could not be made is not removed in the end, nor another one's.
-                self.on_disk &= !matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
-            }
+    /// Whether an operation is one of these.
+    pub fn is_about(&self, ticket: Ticket) -> bool {
+        self.under_way.as_ref().is_some_and(|(under_way, _)| *under_way == ticket)
+    }
+
+    /// One of them ended; tells which files could not be made durable, and why.
+    pub fn done(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) -> Vec<(Name, Fault)> {
+        let ended = self.under_way.take_if(|(under_way, _)| *under_way == ticket);
+        let Some((_, UnderWay::Record(names, _))) = ended else { return Vec::new() };
+        let mut results = results;
+        let noted = results.pop().unwrap_or(Ok(()));
+        if let Err(fault) = noted {
+            // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
+            self.journal = None;
+            self.touched.clear();
+            // What could not be made is not removed, nor another one's.
+            self.on_disk &= !matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
+            self.lost = std::mem::take(&mut self.on_disk);
         }
-        true
+        names.into_iter().zip(results).filter_map(|(name, result)| Some((name, result.err()?))).collect()
     }
 
     /// At the end there is no use for the journal, unless it knows partial files of another transfer to the same place that is not
@@ -297,4 +344,97 @@ const HALF: u32 = 31;
 
 fn hash(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes) >> (u64::BITS - HALF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: TransferId = TransferId([7; 16]);
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes().to_vec()).expect("a name")
+    }
+
+    fn key(name: &Name) -> FileNumber {
+        FileNumber::new(all_of(name).start | 1).expect("a number")
+    }
+
+    /// What is to be done now, as it was submitted.
+    fn begun(notes: &mut Notes, ticket: Ticket) -> Option<Operation<()>> {
+        let operation = notes.next::<()>()?;
+        notes.began(ticket);
+        Some(operation)
+    }
+
+    /// The journal says that this much of a file is there.
+    fn noted(file: &str, sync: Sync) -> Notes {
+        let mut notes = Notes::new(ID, sync, Distrusts(false));
+        let (name, at) = (name(file), FilePath::new(0, file.as_bytes()));
+        notes.need();
+        assert!(!notes.is_clean() && begun(&mut notes, 1).is_some());
+        assert!(!notes.is_clean(), "it is not there yet");
+        assert!(notes.done(1, vec![Ok(())]).is_empty() && notes.is_clean());
+        notes.wrote(key(&name), &name, &at, Extent::between(0, STEP).expect("bytes"));
+        notes
+    }
+
+    #[test]
+    fn what_is_taken_back_is_on_disk_before_anything_is_begun() {
+        let mut notes = noted("a", Sync::None);
+        assert!(begun(&mut notes, 2).is_some());
+        assert!(notes.is_clean(), "nobody waits for what comes to be there");
+        notes.void(&name("b"), None);
+        assert!(notes.is_clean(), "nothing was said of it");
+        notes.void(&name("a"), Some(key(&name("a"))));
+        assert!(notes.is_clean(), "nothing was said of other versions");
+        notes.void(&name("a"), None);
+        notes.done(2, vec![Ok(())]);
+        assert!(!notes.is_clean(), "what was under way did not say so");
+        let Some(Operation::Record(record)) = begun(&mut notes, 3) else { panic!("it is to be noted") };
+        assert!(record.sync && !notes.is_clean());
+        notes.done(3, vec![Ok(())]);
+        assert!(notes.is_clean());
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_written_goes_before_anything_is_begun() {
+        let mut notes = noted("a", Sync::None);
+        assert!(begun(&mut notes, 2).is_some());
+        let full = Fault::new(Why::NoSpace, "full");
+        assert!(notes.done(2, vec![Err(full)]).is_empty());
+        assert!(!notes.is_clean() && !notes.is_over());
+        let Some(Operation::Remove(names)) = begun(&mut notes, 3) else { panic!("it is to go") };
+        assert_eq!(names, [FilePath::new(0, JOURNAL)]);
+        assert!(!notes.is_clean());
+        notes.done(3, vec![Ok(())]);
+        assert!(notes.is_clean() && notes.is_over() && matches!(notes.close(false), Close::Leave));
+    }
+
+    #[test]
+    fn what_cannot_be_made_durable_is_told_by_its_name() {
+        let mut notes = noted("a", Sync::File);
+        let rest = Extent::between(STEP, STEP_SYNCED).expect("bytes");
+        notes.wrote(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), rest);
+        let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
+        assert_eq!(record.after.len(), 1);
+        let broken = Fault::new(Why::Other, "broken");
+        let told = notes.done(2, vec![Err(broken.clone()), Err(broken.clone())]);
+        assert_eq!(told, [(name("a"), broken)]);
+    }
+
+    #[test]
+    fn a_long_journal_is_made_short() {
+        let mut notes = noted("a", Sync::None);
+        let (mut longest, mut offset) = (0, 0);
+        for step in 0..2_000 {
+            let next = Extent::at(step * STEP, STEP).expect("bytes");
+            notes.wrote(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), next);
+            let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
+            notes.done(2, vec![Ok(())]);
+            longest = longest.max(offset);
+            offset = record.offset + record.bytes.len() as u64;
+        }
+        assert!(longest < 40_000 && offset < longest, "{longest} {offset}");
+    }
 }

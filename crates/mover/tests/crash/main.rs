@@ -6,6 +6,7 @@ mod oracle;
 mod trees;
 mod world;
 
+use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
 use numaio_mover::sink::Sync;
 use numaio_sim::mover::{Chance, Disk, Kind, Object};
@@ -104,6 +105,40 @@ fn what_was_noted_is_not_sent_again() {
     });
     assert!(
         std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20,
+        "{resumed} bytes were taken up again"
+    );
+}
+
+#[test]
+fn versions_of_a_file_never_mix() {
+    let mut resumed = 0;
+    seeds(60, |seed| {
+        let mut chance = Chance::new(3_000_000 + seed);
+        let mut wish = Wish::random(&mut chance);
+        (wish.in_place, wish.hash) = (false, HashKind::Xxh3);
+        // Who compares no hashes tells versions apart by size and time.
+        let distrusts = wish.checksum || wish.ignore_times;
+        let versions = trees::versions(&mut chance, 2, distrusts);
+        let mut world = World::new(Disk::default(), Disk::default(), seed);
+        world.fails_records = chance.once_in(3).then_some(3);
+        for _ in 0..3 + chance.below(3) {
+            trees::choose(&mut chance, &versions, &mut world.source);
+            if chance.once_in(4) {
+                world.remove_parts();
+            }
+            let crash = if chance.once_in(2) { Crash::Kill } else { Crash::Cut };
+            let at = 10 + chance.below(60);
+            wish.unasked &= chance.once_in(2);
+            resumed += world.run(&wish, Some((at, crash))).totals.resumed;
+        }
+        trees::choose(&mut chance, &versions, &mut world.source);
+        let ended = world.run(&wish, None);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        resumed += ended.totals.resumed;
+        oracle::same(&world.source, &world.sink, &world.before, &wish, world.fails_records.is_some(), seed);
+    });
+    assert!(
+        std::env::var("NUMAIO_SEED").is_ok() || resumed > 40 << 20,
         "{resumed} bytes were taken up again"
     );
 }

@@ -176,3 +176,27 @@ pub fn many(count: usize) -> Disk {
     }
     disk
 }
+
+/// Some versions of some files each, the names of which are their numbers; if times tell nothing, all have one, and some one size.
+pub fn versions(chance: &mut Chance, files: u64, alike: bool) -> Vec<Vec<Inode>> {
+    let one = |chance: &mut Chance| {
+        let size = match chance.below(4) {
+            // Too small to be noted.
+            0 => 3 << 20,
+            1 => (8 << 20) + chance.below(2 << 20),
+            _ => 9 << 20,
+        };
+        let content = file(chance, size, false);
+        let seconds = if alike { 1 } else { chance.below(1_000_000) as i64 };
+        Inode { mtime: Stamp { seconds, nanoseconds: 0 }, ..inode(chance, content) }
+    };
+    (0..files).map(|_| (0..3).map(|_| one(chance)).collect()).collect()
+}
+
+/// Has the source hold one version of each file.
+pub fn choose(chance: &mut Chance, versions: &[Vec<Inode>], source: &mut Disk) {
+    for (number, versions) in versions.iter().enumerate() {
+        let version = &versions[chance.below(versions.len() as u64) as usize];
+        source.put(format!("f{number}").as_bytes(), version.clone());
+    }
+}

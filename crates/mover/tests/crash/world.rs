@@ -1,6 +1,6 @@
 //! Two sides, two disks, and a link between them.
 
-use numaio_machine::port::{Digest, Event, Operation, Packet, Ticket};
+use numaio_machine::port::{Digest, Event, Fault, FilePath, Operation, Outcome, Packet, Ticket, Why};
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -109,6 +109,8 @@ pub struct World {
     pub in_order: bool,
     /// The sink does not take packed data.
     pub takes_plain: bool,
+    /// One of so many writes to the journal fails, and leaves part of it.
+    pub fails_records: Option<u64>,
     /// What comes of data on its way: its first bytes are turned.
     pub spoils: bool,
     seed: u64,
@@ -163,6 +165,7 @@ impl World {
             change_at: None,
             in_order: false,
             takes_plain: false,
+            fails_records: None,
             spoils: false,
             seed,
             chance,
@@ -357,7 +360,8 @@ impl World {
             }
             1 => {
                 let (ticket, operation) = sink.pending.remove(pick);
-                sink.core.handle(Event::Done(ticket, self.sink.run(operation)));
+                let outcome = self.run_at_sink(operation);
+                sink.core.handle(Event::Done(ticket, outcome));
             }
             2 => source.inbox.pop_front().into_iter().for_each(|it| source.core.handle(Event::Received(it))),
             _ => sink.inbox.pop_front().into_iter().for_each(|mut it| {
@@ -370,6 +374,27 @@ impl World {
             }),
         }
         true
+    }
+
+    fn run_at_sink(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+        match (&operation, self.fails_records) {
+            (Operation::Record(record), Some(one_of)) if self.chance.once_in(one_of) => {
+                let fault = || Fault::new(Why::NoSpace, "the journal is full");
+                let mut results: Vec<_> = record.after.iter().map(|_| Ok(())).collect();
+                results.push(Err(fault()));
+                self.sink.run_in_part(operation, &mut self.chance);
+                Outcome::Each(results)
+            }
+            _ => self.sink.run(operation),
+        }
+    }
+
+    /// Somebody removes what was begun at the sink.
+    pub fn remove_parts(&mut self) {
+        let is_part = |name: &Vec<u8>| name.starts_with(b".numaio-part-");
+        let parts = self.sink.tree().into_keys().filter(is_part);
+        let parts = parts.map(|name| FilePath::new(0, &name[..])).collect();
+        self.sink.run(Operation::Remove(parts));
     }
 
     /// Bytes of the first file of the sink are turned, and nothing else tells of it.

@@ -76,7 +76,7 @@ impl Disk {
             }
             Operation::Remove(all) => Outcome::Each(all.iter().map(|at| self.remove(at)).collect()),
             Operation::Open { journal, most } => Outcome::Opened(self.open(&journal, most)),
-            Operation::Record(record) => Outcome::Each(vec![self.record(&record)]),
+            Operation::Record(record) => Outcome::Each(self.record(&record)),
             Operation::Sync { .. } => {
                 self.sync_all();
                 Outcome::Each(vec![Ok(())])
@@ -387,11 +387,18 @@ impl Disk {
         Ok(Journal::Ours(content))
     }
 
-    fn record(&mut self, record: &Record) -> Result<(), Fault> {
-        for at in &record.after {
-            let number = self.find(&at.name)?;
-            self.sync_one(number);
+    fn record(&mut self, record: &Record) -> Vec<Result<(), Fault>> {
+        let mut results: Vec<Result<(), Fault>> = Vec::new();
+        for [at, name] in &record.after {
+            let found = self.find(&at.name).or_else(|_| self.find(&name.name));
+            results.push(found.map(|number| self.sync_one(number)));
         }
+        let failed = results.iter().find_map(|result| result.as_ref().err()).cloned();
+        results.push(failed.map_or_else(|| self.write_record(record), Err));
+        results
+    }
+
+    fn write_record(&mut self, record: &Record) -> Result<(), Fault> {
         let number = match self.journal {
             Some(number) => number,
             None => {

@@ -13,7 +13,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::files::Base;
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::{accounts, random, Root};
+use numaio_linux::{accounts, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::port::Stamp;
 use numaio_mover::accounts::{Account, Lookup};
@@ -141,8 +141,7 @@ impl Order {
             sparing: args.net.is_sparing(),
             unasked: false,
             holes: true,
-            transfer: random::bytes()
-                .map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))?,
+            transfer: there::random_bytes()?,
             here: Some(Here {
                 common: common.clone(),
                 shown: args.shown,

@@ -4,12 +4,16 @@ use super::Order;
 use crate::commands::copy::path_of;
 use crate::failure::Failure;
 use numaio_linux::files::Base;
+use numaio_linux::random;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
-use numaio_mover::sink::JOURNAL;
+use numaio_mover::sink::{JOURNAL, SERIES};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Where an identity of a transfer tells one try from the next.
+const TRY: usize = SERIES.end;
 
 /// Where things go to.
 #[derive(Default)]
@@ -22,7 +26,20 @@ pub(super) struct Destination {
     pub made: bool,
 }
 
+/// For identities.
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], Failure> {
+    random::bytes().map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))
+}
+
 impl Order {
+    /// The same for another try. The one before may still be at work on the other host for a while, and what both write to is not
+    /// to have one name. The middle of the identity is that of all tries.
+    pub fn of_another_try(&self) -> Result<Self, Failure> {
+        let mut order = self.clone();
+        order.transfer[TRY..].copy_from_slice(&random_bytes::<{ 16 - TRY }>()?);
+        Ok(order)
+    }
+
     /// Finds the directory where things go to, or makes it.
     pub(super) fn destination(&self, one_file: bool) -> Result<Destination, Failure> {
         let path = path_of(&self.to);
