@@ -138,6 +138,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.settle_if_whole(number);
         }
         if let Some(Incoming { name, at, bytes, .. }) = self.incoming.remove(&number) {
+            self.taken.remove(&name);
             self.notes.finished(&name, &at);
             self.note_there(&name);
             self.did(name, Action::Copied, bytes);

@@ -47,6 +47,8 @@ pub(super) struct Finish {
     pub adorned: NameSet<6>,
     /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
     replaced: NameSet<6>,
+    /// Names of which something failed.
+    pub failed: NameSet<6>,
     /// Directories that were where further names of files are to be.
     cleared: HashSet<Name>,
     /// Work that waits for directories.
@@ -213,6 +215,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             if both.first().and_then(file).is_some_and(is_one) {
                 self.talk.totals.unchanged += 1;
                 self.note_linked(&name, &to, both.last());
+                continue;
+            }
+            // What the other name has may be as old as it was, and this one better.
+            if matches!(both.first(), Some(Ok(Some(_)))) && self.finish.failed.has(&to) {
+                let words = format!("{to}, of which it is a further name, failed, so it is left as it is");
+                self.talk.problem(About::Name(name), Reason::Other, &words);
                 continue;
             }
             // The file itself was left out by its size.

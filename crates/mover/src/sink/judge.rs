@@ -243,6 +243,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         in_place: bool,
         todo: &mut Todo,
     ) {
+        if self.taken.contains(&name) {
+            return self.fail(number, &name, &Fault::new(Why::Exists, "the source told of this name twice"));
+        }
         let end = FilePath::new(0, name.as_bytes());
         let at = match in_place {
             true => end.clone(),
@@ -254,12 +257,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let mut left = ExtentSet::default();
         in_blocks(content.extents(), size).for_each(|block| left.insert(block));
         if left.is_empty() || self.options.rehearse {
-            let bytes = bytes_of(&left);
-            self.talk.totals.size += bytes;
-            let settle = self.settle(size, attributes, end);
             if !self.options.rehearse {
                 self.forget_others(&name, in_place, None);
             }
+            let bytes = bytes_of(&left);
+            self.talk.totals.size += bytes;
+            let settle = self.settle(size, attributes, end);
             let errand = Errand { name, number: Some(number), action: Some(Action::Copied), bytes };
             let put =
                 Put { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: Some(settle) };
@@ -281,10 +284,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             done: None,
         };
         let resumed = self.resume(&mut file);
+        self.forget_others(&file.name, in_place, file.key.filter(|_| resumed));
         todo.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
             let begin = if resumed { Begin::Continue } else { begin };
-        self.forget_others(&file.name, in_place, file.key.filter(|_| resumed));
             todo.puts.push(Put {
                 at: file.at.clone(),
                 begin,
@@ -295,13 +298,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             });
             todo.prepared.files.push((number, begin));
         }
+        self.taken.insert(file.name.clone());
         self.incoming.insert(number.get(), file);
     }
 
-    /// Leaves out what the journal says is there; tells whether anything is.
-    fn resume(&mut self, file: &mut Incoming) -> bool {
-        let Some(key) = file.key else { return false };
-        let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
     /// Nothing is believed any more of what an earlier try left of other versions of a file, which is written over or goes.
     fn forget_others(&mut self, name: &Name, in_place: bool, resumed: Option<FileNumber>) {
         match in_place {
@@ -310,6 +310,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
+    /// Leaves out what the journal says is there; tells whether anything is.
+    fn resume(&mut self, file: &mut Incoming) -> bool {
+        let Some(key) = file.key else { return false };
+        let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
             None | Some(Left::Nothing) => return false,
             Some(Left::Verify) => ExtentSet::default(),
             Some(Left::Data(left)) => left,
@@ -317,9 +321,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if left == file.left {
             return false;
         }
+        // Else the source sends all, or cannot be told what to send.
         if self.options.unasked || left.intervals() > MAX_EXTENTS {
             return false;
-        // Else the source sends all, or cannot be told what to send.
         }
         file.left = left;
         true

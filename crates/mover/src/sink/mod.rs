@@ -31,7 +31,7 @@ use numaio_machine::port::{
     Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Operation, Outcome, Stamp, Ticket,
     Why,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use sums::Hashes;
@@ -172,6 +172,8 @@ pub struct Sink<B> {
     making: Option<Ticket>,
     preparing: BTreeMap<Ticket, judge::Prepared>,
     incoming: HashMap<u64, Incoming>,
+    /// Their names: what is written to is that of one of them.
+    taken: HashSet<Name>,
     early: Early<B>,
     writes: BTreeMap<Ticket, Vec<arrive::Written>>,
     errands: Errands,
@@ -204,6 +206,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             making: None,
             preparing: BTreeMap::new(),
             incoming: HashMap::new(),
+            taken: HashSet::new(),
             early: Early::new(),
             writes: BTreeMap::new(),
             there: 0,
@@ -312,7 +315,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             About::Transfer => {
                 self.stopping = true;
             }
-            About::File(number, _) => {
+            About::File(number, name) => {
+                self.finish.failed.add(name);
                 self.hashes.fail(*number);
                 self.drop_file(*number);
             }
@@ -323,6 +327,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// A file failed here: the source hears of it, and the others go on.
     fn fail(&mut self, number: FileNumber, name: &Name, fault: &Fault) {
+        self.finish.failed.add(name);
         self.talk.problem(About::File(number, name.clone()), reason(fault.why), &fault.text);
         self.drop_file(number);
     }
@@ -330,6 +335,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Forgets what came of a file.
     fn drop_file(&mut self, number: FileNumber) {
         let Some(file) = self.incoming.remove(&number.get()) else { return };
+        self.taken.remove(&file.name);
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
             self.notes.forget(&file.name, file.at);
@@ -413,12 +419,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    fn opened(&mut self, outcome: Outcome<B>) {
-        match outcome {
-            Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
-            Outcome::Opened(Ok(Opened::Absent)) => {}
-            Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
-            // An absent root and the like are told by what cannot be made there.
     /// Partial files were noted, or are gone.
     fn noted(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) {
         for (name, fault) in self.notes.done(ticket, results) {
@@ -433,6 +433,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
+    fn opened(&mut self, outcome: Outcome<B>) {
+        match outcome {
+            Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
+            Outcome::Opened(Ok(Opened::Absent)) => {}
+            Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
+            // An absent root and the like are told by what cannot be made there.
             _ => self.notes.go_without(),
         }
     }

@@ -216,13 +216,14 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
             return;
         }
-        if let Some(object) = self.as_link(&name, &found) {
-            return self.tell(Entry { name, object });
-        }
         let inode = match inode(&found, self.options.devices, &mut self.accounts) {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),
         };
+        // Only of what is told once further names are links to it.
+        if let Some(object) = self.as_link(&name, &found) {
+            return self.tell(Entry { name, object });
+        }
         if is_directory && enter {
             self.scan.enter(path.clone(), name.clone());
         }
@@ -455,7 +456,7 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Lists more if there is room for what will be met.
     fn scan_on(&mut self) {
-        while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) < WINDOW {
+        while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) <= WINDOW {
             let Some((operation, begun)) = self.scan.next() else { return };
             let ticket = self.talk.submit(operation);
             self.scan.began(ticket, begun);

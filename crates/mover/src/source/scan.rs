@@ -69,9 +69,9 @@ impl Scan {
         self.stack.is_empty() && self.under_way.is_empty()
     }
 
-    /// Names that listings under way may give.
+    /// Names that listings under way may give, and one more.
     pub fn expected(&self) -> usize {
-        self.under_way.len() * NAMES
+        (self.under_way.len() + 1) * NAMES
     }
 
     /// What to do next; it is to be told by [`Scan::began`].

@@ -1,0 +1,117 @@
+//! Files of several names, and names that are told twice.
+
+mod sides;
+
+use numaio_machine::port::{Event, Operation, Outcome, Packet, Stamp};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::report::Report;
+use numaio_mover::wire::About;
+use numaio_sim::mover::{Disk, Inode, Kind, Object};
+use sides::{sink, source};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+type Outcomes = Outcome<Vec<u8>>;
+
+fn work<C: Core<Vec<u8>>>(
+    core: &mut C,
+    disk: &mut Disk,
+    seen: impl Fn(Outcomes) -> Outcomes,
+) -> Vec<Packet<Vec<u8>>> {
+    let mut said = Vec::new();
+    while let Some(command) = core.poll(Duration::ZERO) {
+        match command {
+            Command::Submit(ticket, operation) => {
+                let is_listing = matches!(operation, Operation::List { .. });
+                let outcome = disk.run(operation);
+                core.handle(Event::Done(ticket, if is_listing { seen(outcome) } else { outcome }));
+            }
+            Command::Send(packet) => said.push(packet),
+        }
+    }
+    said
+}
+
+/// Copies all; the names of which something was told to be wrong. What the source lists it sees in some way.
+fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
+    let (mut source, mut sink) = (source(false), sink());
+    while sink.ended().is_none() || source.ended().is_none() {
+        let said = work(&mut source, from, &seen);
+        said.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+        let said = work(&mut sink, to, |outcome| outcome);
+        said.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+    }
+    let name = |report| match report {
+        Report::Problem(problem) => match problem.about {
+            About::File(_, name) | About::Name(name) => Some(name.to_string()),
+            About::Transfer => panic!("{:?}", problem.text),
+        },
+        _ => None,
+    };
+    sink.reports().into_iter().filter_map(name).collect()
+}
+
+fn file(content: &[u8]) -> Inode {
+    let object = Object::File(content.to_vec(), BTreeSet::from([0]));
+    let mtime = Stamp { seconds: content.len() as i64, nanoseconds: 0 };
+    Inode { object, mode: 0o640, user: 0, group: 0, mtime, xattrs: Vec::new() }
+}
+
+fn content(disk: &Disk, name: &str) -> Option<Vec<u8>> {
+    match disk.tree().remove(name.as_bytes())?.1.object {
+        Object::File(content, _) => Some(content),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_name_that_is_told_twice_fails_once_and_is_whole() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    let large = vec![7; 3 << 20];
+    from.put(b"f", Inode { object: Object::File(large.clone(), (0..768).collect()), ..file(b"") });
+    let twice = |outcome| match outcome {
+        Outcome::Listed(Ok(mut listing)) => {
+            let again = listing.found.clone();
+            listing.found.extend(again);
+            Outcome::Listed(Ok(listing))
+        }
+        outcome => outcome,
+    };
+    assert_eq!(copy(&mut from, &mut to, twice), BTreeSet::from(["f".to_owned()]));
+    assert!(content(&to, "f") == Some(large));
+}
+
+#[test]
+fn a_further_name_of_a_file_that_failed_keeps_what_it_has() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"a", file(&[9; 900]));
+    from.link(b"a", b"b");
+    to.put(b"a", file(b"old"));
+    to.put(b"b", file(&[9; 900]));
+    to.room = 10;
+    let both = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+    let by_name = |outcome| match outcome {
+        Outcome::Listed(Ok(mut listing)) => {
+            listing.found.sort_by(|one, other| one.0.cmp(&other.0));
+            Outcome::Listed(Ok(listing))
+        }
+        outcome => outcome,
+    };
+    assert_eq!(copy(&mut from, &mut to, by_name), both);
+    assert_eq!(content(&to, "a"), Some(b"old".to_vec()));
+    assert_eq!(content(&to, "b"), Some(vec![9; 900]));
+    to.room = u64::MAX;
+    assert_eq!(copy(&mut from, &mut to, by_name), BTreeSet::new());
+    assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "one file of two names");
+}
+
+#[test]
+fn nothing_is_a_further_name_of_what_was_not_told() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"a", Inode { object: Object::Special(Kind::CharacterDevice(1, 3)), ..file(b"") });
+    from.link(b"a", b"b");
+    to.put(b"a", file(b"old"));
+    let told = copy(&mut from, &mut to, |outcome| outcome);
+    assert_eq!(told, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+    assert_eq!(content(&to, "b"), None, "devices are not asked for");
+}
