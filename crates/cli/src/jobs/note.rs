@@ -79,6 +79,14 @@ impl Note {
         });
     }
 
+    /// What went wrong so far is met again, if it still is wrong.
+    pub fn begin_anew(&self) {
+        self.change(|noted| {
+            noted.job.problems.clear();
+            false
+        });
+    }
+
     /// Notes what went wrong.
     pub fn problem(&self, problem: JobProblem) {
         self.change(|noted| {

@@ -55,25 +55,34 @@ impl Again {
 
     /// What all tries did together, the last of which did `last`.
     pub fn sum(&self, last: Totals) -> Totals {
-        let Some(earlier) = self.earlier else { return last };
-        Totals {
-            entries: last.entries.max(earlier.entries),
-            size: earlier.bytes + last.size,
-            moved: earlier.moved + last.moved,
-            // What an earlier try moved is as it should be in the next one.
-            unchanged: last.unchanged.saturating_sub(earlier.moved),
-            removed: earlier.removed + last.removed,
-            failed: last.failed,
-            bytes: earlier.bytes + last.bytes,
-            sent: earlier.sent + last.sent,
-            // What was there before the first one; the rest is counted above.
-            resumed: earlier.resumed,
-        }
+        self.earlier.map_or(last, |earlier| sum(earlier, last))
     }
 
     /// What the tries did that were lost.
     pub fn total(&self) -> Totals {
         self.earlier.unwrap_or_default()
+    }
+
+    /// The same, if there were any.
+    pub fn so_far(&self) -> Option<Totals> {
+        self.earlier
+    }
+}
+
+/// What tries did together, the last of which did `last`.
+pub fn sum(earlier: Totals, last: Totals) -> Totals {
+    Totals {
+        entries: last.entries.max(earlier.entries),
+        size: earlier.bytes + last.size,
+        moved: earlier.moved + last.moved,
+        // What an earlier try moved is as it should be in the next one.
+        unchanged: last.unchanged.saturating_sub(earlier.moved),
+        removed: earlier.removed + last.removed,
+        failed: last.failed,
+        bytes: earlier.bytes + last.bytes,
+        sent: earlier.sent + last.sent,
+        // What was there before the first one; the rest is counted above.
+        resumed: earlier.resumed,
     }
 }
 

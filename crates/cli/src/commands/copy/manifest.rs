@@ -5,7 +5,7 @@ use crate::store::{self, Place};
 use numaio_linux::random;
 use numaio_mover::wire::There;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,15 @@ impl Manifest {
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
         Ok(Self { path, part, to: BufWriter::new(to) })
+    }
+
+    /// Takes back all that was said. What was written to a pipe stays.
+    pub fn begin_anew(&mut self) -> Result<(), Failure> {
+        let emptied = self.to.flush().and_then(|()| match &self.part {
+            Some(_) => self.to.get_ref().set_len(0).and_then(|()| self.to.rewind()),
+            None => Ok(()),
+        });
+        emptied.map_err(|error| failure::unwritten(&self.path, &error))
     }
 
     pub fn add(&mut self, there: &There) -> Result<(), Failure> {

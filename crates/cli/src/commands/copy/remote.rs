@@ -75,7 +75,15 @@ impl Remote<'_> {
         let mut show = Show::new(self.common, self.args);
         let mut again = Again::new(self.args.net.retry());
         loop {
-            let why = match self.attempt(&mut show, &way)? {
+            let tried = match self.attempt(&mut show, &way, again.so_far()) {
+                // It is over, and what came before it was moved all the same.
+                Err(failure) if !again.is_first() => {
+                    show.give_up(&failure.message);
+                    return end(show, &again.total());
+                }
+                tried => tried?,
+            };
+            let why = match tried {
                 Tried::Over(totals) => return end(show, &again.sum(totals)),
                 Tried::Lost(totals, reached) => {
                     again.lost(totals, reached);
@@ -93,8 +101,8 @@ impl Remote<'_> {
     }
 
     /// Tries once. Of what was interrupted before it began just that is told, whatever else came of it.
-    fn attempt(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
-        match self.begin(show, way) {
+    fn attempt(&self, show: &mut Show, way: &Way<'_>, earlier: Option<Totals>) -> Result<Tried, Failure> {
+        match self.begin(show, way, earlier) {
             Err(_) | Ok(Tried::Unreachable(_)) if interrupted() => {
                 Ok(Tried::Unreachable(cut_short(&self.host.shown())))
             }
@@ -103,19 +111,20 @@ impl Remote<'_> {
     }
 
     /// Reaches the other side, and moves all if that is ready.
-    fn begin(&self, show: &mut Show, way: &Way<'_>) -> Result<Tried, Failure> {
+    fn begin(&self, show: &mut Show, way: &Way<'_>, earlier: Option<Totals>) -> Result<Tried, Failure> {
+        let mut order = self.order.of_another_try()?;
         if !self.is_source {
-            let mut order = self.order.clone();
             order.look_there();
             let far = match self.start(show, way, Ask::Source(order.clone()))? {
                 Ok(far) => far,
                 Err(failure) => return Ok(Tried::Unreachable(failure)),
             };
             let (site, options) = order.sink(far.one_file)?;
+            show.begin(earlier);
             return self.through(show, Sink::new(options), site, far);
         }
-        let (site, mut options) = self.order.source()?;
-        let far = match self.start(show, way, Ask::Sink(self.order.clone(), self.order.is_one_file()))? {
+        let (site, mut options) = order.source()?;
+        let far = match self.start(show, way, Ask::Sink(order.clone(), order.is_one_file()))? {
             Ok(far) => far,
             Err(failure) => return Ok(Tried::Unreachable(failure)),
         };
@@ -123,6 +132,7 @@ impl Remote<'_> {
             options.compress = Compress::None;
         }
         (options.unasked, options.holes) = (far.unasked, far.holes);
+        show.begin(earlier);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
@@ -133,7 +143,6 @@ impl Remote<'_> {
         site: Site<'_>,
         far: Far,
     ) -> Result<Tried, Failure> {
-        show.begin();
         let (port, streams) = match far.link {
             Link::Tunnel(ends) => (FilePort::over(site.setting(None)?, ends), None),
             Link::Lanes(lanes, to, from) => {

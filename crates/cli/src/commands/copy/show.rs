@@ -1,5 +1,6 @@
 //! What a transfer says while it runs, and at its end.
 
+use super::again::sum;
 use super::event::{self, Change, End, Event};
 use super::manifest::Manifest;
 use super::{CopyArgs, ShownArgs};
@@ -34,6 +35,8 @@ pub struct Show {
     began: Instant,
     shown: Option<Instant>,
     failed: u64,
+    /// What tries did before the one that is shown.
+    earlier: Option<Totals>,
     manifest: Option<Manifest>,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
@@ -58,6 +61,7 @@ impl Show {
             began: Instant::now(),
             shown: None,
             failed: 0,
+            earlier: None,
             given_up: None,
             manifest: None,
             note: args.note.clone(),
@@ -85,12 +89,13 @@ impl Show {
             let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
             self.print(&text);
         }
-        self.progress(&core.totals());
+        self.progress(core.totals());
     }
 
     /// Shows and notes how far it is.
-    pub fn progress(&mut self, totals: &Totals) {
-        self.note.look(*totals);
+    fn progress(&mut self, totals: Totals) {
+        let totals = self.earlier.map_or(totals, |earlier| sum(earlier, totals));
+        self.note.look(totals);
         let now = Instant::now();
         let each = if self.json { EACH_EVENT } else { EACH };
         if !self.progress || self.shown.is_some_and(|shown| now.duration_since(shown) < each) {
@@ -98,9 +103,9 @@ impl Show {
         }
         self.shown = Some(now);
         if self.json {
-            return self.print(&Event::Progress(*totals).line());
+            return self.print(&Event::Progress(totals).line());
         }
-        let line = progress_text(totals, self.began.elapsed().as_secs_f64());
+        let line = progress_text(&totals, self.began.elapsed().as_secs_f64());
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
@@ -112,7 +117,7 @@ impl Show {
         let text = match event {
             Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
             Event::Problem(problem) => self.problem(&event::heard(&problem), problem.name),
-            Event::Progress(totals) => return self.progress(&totals),
+            Event::Progress(totals) => return self.progress(totals),
             Event::End(_) | Event::Other => None,
         };
         self.print(&text.unwrap_or_default());
@@ -134,10 +139,14 @@ impl Show {
         }
     }
 
-    /// A try begins: what went wrong in the one before is met again, if it still is wrong.
-    pub fn begin(&mut self) {
-        self.given_up = None;
-        self.failed = 0;
+    /// A try begins after others that did so much: what went wrong in the one before is met again, if it still is wrong, and what
+    /// is there is told again.
+    pub fn begin(&mut self, earlier: Option<Totals>) {
+        (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
+        self.note.begin_anew();
+        if let Some(Err(failure)) = self.manifest.as_mut().map(Manifest::begin_anew) {
+            self.failure.get_or_insert(failure);
+        }
     }
 
     /// The other numaio is lost, which was to tell why the transfer ended.

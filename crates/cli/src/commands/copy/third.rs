@@ -56,8 +56,15 @@ pub fn run(
     let mut show = Show::new(common, args);
     let mut again = Again::new(args.net.retry());
     loop {
-        show.begin();
-        let why = match attempt(ssh::shell(&program, host, &line, agent), host, &mut show)? {
+        show.begin(again.so_far());
+        let tried = match attempt(ssh::shell(&program, host, &line, agent), host, &mut show) {
+            Err(failure) if !again.is_first() => {
+                show.give_up(&failure.message);
+                return over(show, &again.total(), host);
+            }
+            tried => tried?,
+        };
+        let why = match tried {
             Tried::Over(end) => return over(show, &again.sum(end.totals), host),
             Tried::Lost(totals) => {
                 again.lost(totals, totals.bytes + totals.resumed + totals.moved + totals.unchanged);
