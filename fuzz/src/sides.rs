@@ -104,7 +104,7 @@ fn check(operation: &Operation<Vec<u8>>) {
         Operation::Make(all) => all.iter().for_each(|making| good(&making.at)),
         Operation::Adorn(all) => all.iter().for_each(|(at, _)| good(at)),
         Operation::Open { journal, .. } => good(journal),
-        Operation::Record(record) => record.after.iter().chain([&record.journal]).for_each(good),
+        Operation::Record(record) => record.after.iter().flatten().chain([&record.journal]).for_each(good),
         Operation::More { .. } | Operation::Sync { .. } => {}
     }
 }
