@@ -1,8 +1,8 @@
 //! What of a transfer is durable at the sink: an append-only log, and what a new start may believe of it.
 //!
-//! The driver writes what [`Journal::take_log`] gives to the end of a file, in order, and syncs when it likes.
-//! It tells the journal of bytes only after these were synced themselves. Then whatever a crash leaves of the
-//! log is true, and less than the truth at worst.
+//! The driver writes what [`Journal::take_log`] gives to the end of a file, in order, and syncs when it likes. Whatever a crash
+//! leaves of the log is true, and less than the truth at worst, if bytes that it speaks of were synced before. Where they were not, it is to be
+//! believed only as long as the machine runs.
 //!
 //! # The file
 //!
@@ -12,8 +12,7 @@
 //!
 //! | kind | numbers | meaning |
 //! |---|---|---|
-//! | 1 | file, offset, length | these bytes of the file are durable |
-//! | 2 | file, count | these files are finished: whole, verified, durable under their final names |
+//! | 1 | file, offset, length | these bytes of the file are there |
 //! | 3 | file | nothing that was said of the file before holds any more |
 //!
 //! The CRC (ISO 3309, as in zlib) of a record goes on from the one before it, so that it speaks for all of
@@ -36,7 +35,6 @@ const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
 const MAX_RECORD: usize = 1 + 3 * 10 + CHECKSUM;
 
 const DURABLE: u8 = 1;
-const FINISHED: u8 = 2;
 const VOID: u8 = 3;
 
 /// Why a file is not the journal of this transfer. It must be left alone, or replaced by a new one.
@@ -59,25 +57,14 @@ pub enum JournalError {
     OtherTransfer(TransferId),
 }
 
-/// What is still to be done for a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Left {
-    /// Nothing: it is finished.
-    Nothing,
-    /// All its data is durable; it is to be verified and given its name.
-    Verify,
-    /// These bytes are to be moved.
-    Data(ExtentSet),
-}
-
 /// What is durable of one transfer.
 ///
-/// Files have the numbers of one scan. A scan that numbers other files so must have another [`TransferId`].
-/// Memory grows with the gaps between finished files and between durable ranges of unfinished ones.
+/// Memory grows with the gaps between durable ranges of files.
 #[derive(Debug, Clone)]
 pub struct Journal {
     transfer: TransferId,
-    state: State,
+    /// What of files is durable, by their numbers.
+    durable: BTreeMap<u64, ExtentSet>,
     /// The checksum of the last record.
     chain: u32,
     /// Records that the log has.
@@ -86,81 +73,47 @@ pub struct Journal {
     log: Vec<u8>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct State {
-    /// Numbers of files.
-    finished: ExtentSet,
-    /// What of files that are not finished is durable, by their numbers.
-    durable: BTreeMap<u64, ExtentSet>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Record {
     Durable(u64, Extent),
-    /// Numbers of files.
-    Finished(Extent),
-    Void(FileNumber),
+    Void(u64),
 }
 
 impl Journal {
     /// The journal of a transfer that begins.
     pub fn new(transfer: TransferId) -> Self {
         let log = header(transfer);
-        Self { transfer, state: State::default(), chain: last_checksum(&log), records: 0, log }
+        Self { transfer, durable: BTreeMap::new(), chain: last_checksum(&log), records: 0, log }
     }
 
-    /// These bytes of a file are durable. Of a finished file it says nothing new, and nothing is logged.
+    /// These bytes of a file are durable.
     pub fn durable(&mut self, file: FileNumber, extent: Extent) {
-        if !self.state.finished.contains(file.get()) {
-            self.append(Record::Durable(file.get(), extent));
-        }
+        self.append(Record::Durable(file.get(), extent));
     }
 
-    /// A file is whole, verified, and durable under its final name.
-    pub fn finished(&mut self, file: FileNumber) {
-        if !self.state.finished.contains(file.get()) {
-            self.append(Record::Finished(file.into()));
-        }
-    }
-
-    /// Nothing that was said of a file holds any more: its hash was wrong, or it changed at the source. This
-    /// must be on disk before its bytes are overwritten.
-    pub fn void(&mut self, file: FileNumber) {
-        if self.state.finished.contains(file.get()) || self.state.durable.contains_key(&file.get()) {
-            self.append(Record::Void(file));
-        }
-    }
-
-    /// Nothing of the unfinished files is to be believed whose numbers are in a range, but of one; tells whether anything was
-    /// said of them.
+    /// Nothing is to be believed of the files whose numbers are in a range, but of one; tells whether anything was said of them. This
+    /// must be on disk before their bytes are overwritten.
     pub fn void_all(&mut self, files: Range<u64>, but: Option<FileNumber>) -> bool {
-        let numbers = self.state.durable.range(files).filter_map(|(&file, _)| FileNumber::new(file).ok());
-        let told: Vec<FileNumber> = numbers.filter(|file| Some(*file) != but).collect();
+        let but = but.map(FileNumber::get);
+        let told = self.durable.range(files).map(|(&file, _)| file).filter(|&file| Some(file) != but);
+        let told: Vec<u64> = told.collect();
         told.iter().for_each(|&file| self.append(Record::Void(file)));
         !told.is_empty()
     }
 
     /// Whether nothing is known of any file.
     pub fn is_empty(&self) -> bool {
-        self.state.finished.intervals() == 0 && self.state.durable.is_empty()
+        self.durable.is_empty()
     }
 
-    /// What is left to do for a file.
-    pub fn left(&self, file: FileNumber, content: &Content) -> Left {
-        if self.state.finished.contains(file.get()) {
-            return Left::Nothing;
-        }
+    /// What of the data of a file is not durable.
+    pub fn left(&self, file: FileNumber, content: &Content) -> ExtentSet {
         let nothing = ExtentSet::default();
-        let durable = self.state.durable.get(&file.get()).unwrap_or(&nothing);
+        let durable = self.durable.get(&file.get()).unwrap_or(&nothing);
         let mut left = ExtentSet::default();
-        for extent in content.extents() {
-            durable.missing_in(extent).for_each(|missing| left.insert(missing));
-        }
-        if left.is_empty() {
-            Left::Verify
-        } else {
-            Left::Data(left)
-        }
+        let missing = content.extents().flat_map(|extent| durable.missing_in(extent).collect::<Vec<_>>());
+        missing.for_each(|missing| left.insert(missing));
+        left
     }
 
     /// Bytes to write behind those that were given before; at first they begin with the header.
@@ -175,16 +128,16 @@ impl Journal {
 
     /// Whether a compact journal would be much shorter.
     pub fn is_bloated(&self) -> bool {
-        self.records > 1_000 + 4 * self.state.intervals()
+        let intervals: usize = self.durable.values().map(ExtentSet::intervals).sum();
+        self.records > 1_000 + 4 * intervals
     }
 
-    /// The whole journal anew, as short as can be, with all that was logged so far. It is to replace the old
-    /// file at once (written, synced, renamed); what follows is written behind it.
+    /// The whole journal anew, as short as can be, with all that was logged so far. It is written over the old one; what follows
+    /// is written behind it. What a crash leaves of both does not fit together, and ends where the new one does.
     pub fn compact(&mut self) -> Vec<u8> {
-        let state = std::mem::take(&mut self.state);
+        let durable = std::mem::take(&mut self.durable);
         *self = Self::new(self.transfer);
-        state.finished.iter().for_each(|files| self.append(Record::Finished(files)));
-        for (&file, extents) in &state.durable {
+        for (&file, extents) in &durable {
             extents.iter().for_each(|extent| self.append(Record::Durable(file, extent)));
         }
         self.take_log()
@@ -195,30 +148,15 @@ impl Journal {
         record.put(&mut self.log);
         self.chain = checksum(self.chain, &self.log[start..]);
         self.log.extend_from_slice(&self.chain.to_be_bytes());
-        self.state.apply(record);
+        self.apply(record);
         self.records += 1;
     }
-}
 
-impl State {
     fn apply(&mut self, record: Record) {
         match record {
             Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
-            Record::Finished(files) => {
-                self.finished.insert(files);
-                while let Some((&file, _)) = self.durable.range(files.start()..files.end()).next() {
-                    self.durable.remove(&file);
-                }
-            }
-            Record::Void(file) => {
-                self.finished.remove(file.into());
-                self.durable.remove(&file.get());
-            }
+            Record::Void(file) => drop(self.durable.remove(&file)),
         }
-    }
-
-    fn intervals(&self) -> usize {
-        self.finished.intervals() + self.durable.values().map(ExtentSet::intervals).sum::<usize>()
     }
 }
 
@@ -226,8 +164,7 @@ impl Record {
     fn put(self, out: &mut Vec<u8>) {
         let (kind, numbers) = match self {
             Self::Durable(file, extent) => (DURABLE, vec![file, extent.start(), extent.length()]),
-            Self::Finished(files) => (FINISHED, vec![files.start(), files.length()]),
-            Self::Void(file) => (VOID, vec![file.get()]),
+            Self::Void(file) => (VOID, vec![file]),
         };
         out.push(kind);
         numbers.iter().for_each(|&number| put_number(out, number));
@@ -242,11 +179,7 @@ impl Record {
                 let extent = Extent::at(reader.number(what)?, reader.number(what)?);
                 Self::Durable(file.get(), extent.ok_or(WireError::Value(what))?)
             }
-            FINISHED => {
-                let files = Extent::at(file.get(), reader.number(what)?);
-                Self::Finished(files.ok_or(WireError::Value(what))?)
-            }
-            VOID => Self::Void(file),
+            VOID => Self::Void(file.get()),
             kind => return Err(WireError::Kind(kind)),
         })
     }
@@ -316,7 +249,7 @@ impl Replay {
                 self.ended = rest.len() >= MAX_RECORD;
                 return Ok(used);
             };
-            self.journal.state.apply(record);
+            self.journal.apply(record);
             self.journal.chain = chain;
             self.journal.records += 1;
             used += length;

@@ -3,14 +3,12 @@
 use super::*;
 use crate::testing;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
 
 const ID: TransferId = TransferId([1; 16]);
 
 #[derive(Debug, Clone, Copy)]
 enum Said {
     Durable(u64, u64, u64),
-    Finished(u64),
     Void(u64),
     Compact,
 }
@@ -18,26 +16,17 @@ enum Said {
 /// What was said, bit by bit: files below 6, bytes below 64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Truth {
-    finished: BTreeSet<u64>,
     durable: BTreeMap<u64, u64>,
 }
 
 impl Truth {
     fn hear(&mut self, said: Said) {
         match said {
-            Said::Durable(file, ..) if self.finished.contains(&file) => {}
             Said::Durable(file, start, end) => {
                 let bits = (start..end).fold(0, |bits, bit| bits | 1 << bit);
                 *self.durable.entry(file).or_default() |= bits;
             }
-            Said::Finished(file) => {
-                self.finished.insert(file);
-                self.durable.remove(&file);
-            }
-            Said::Void(file) => {
-                self.finished.remove(&file);
-                self.durable.remove(&file);
-            }
+            Said::Void(file) => _ = self.durable.remove(&file),
             Said::Compact => {}
         }
     }
@@ -46,16 +35,11 @@ impl Truth {
     fn of(journal: &Journal) -> Self {
         let mut truth = Self::default();
         for file in 0..6 {
-            match journal.left(number(file), &Content::dense(64).expect("a size")) {
-                Left::Nothing => _ = truth.finished.insert(file),
-                Left::Verify => _ = truth.durable.insert(file, u64::MAX),
-                Left::Data(left) => {
-                    let left = left.iter().flat_map(|extent| extent.start()..extent.end());
-                    let bits = !left.fold(0, |bits, bit| bits | 1 << bit);
-                    if bits != 0 {
-                        truth.durable.insert(file, bits);
-                    }
-                }
+            let left = journal.left(number(file), &Content::dense(64).expect("a size"));
+            let left = left.iter().flat_map(|extent| extent.start()..extent.end());
+            let bits = !left.fold(0, |bits, bit| bits | 1 << bit);
+            if bits != 0 {
+                truth.durable.insert(file, bits);
             }
         }
         truth
@@ -75,8 +59,7 @@ fn said() -> impl Strategy<Value = Vec<Said>> {
         (0u64..6, 0u64..64, 1u64..40).prop_map(|(file, at, n)| Said::Durable(file, at, (at + n).min(64)));
     let one = prop_oneof![
         12 => durable,
-        3 => (0u64..6).prop_map(Said::Finished),
-        2 => (0u64..6).prop_map(Said::Void),
+        3 => (0u64..6).prop_map(Said::Void),
     ];
     proptest::collection::vec(one, 0..30)
 }
@@ -89,8 +72,7 @@ fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[Said]) -> Vec<(usize,
     for &said in all {
         match said {
             Said::Durable(n, start, end) => journal.durable(number(n), extent(start, end)),
-            Said::Finished(n) => journal.finished(number(n)),
-            Said::Void(n) => journal.void(number(n)),
+            Said::Void(n) => _ = journal.void_all(n..n + 1, None),
             Said::Compact => *file = journal.compact(),
         }
         file.extend(journal.take_log());
@@ -131,10 +113,9 @@ fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Truth)]) -> Result<()
 fn what_is_left_is_data_without_holes() {
     let mut journal = Journal::new(ID);
     let content = Content::sparse(100, vec![extent(10, 30), extent(50, 60)]).expect("a file");
-    let left = |journal: &Journal| match journal.left(number(7), &content) {
-        Left::Data(left) => left.iter().map(|extent| (extent.start(), extent.end())).collect(),
-        Left::Verify => vec![(0, 0)],
-        Left::Nothing => vec![],
+    let left = |journal: &Journal| {
+        let left = journal.left(number(7), &content);
+        left.iter().map(|extent| (extent.start(), extent.end())).collect::<Vec<_>>()
     };
     assert_eq!(left(&journal), [(10, 30), (50, 60)]);
     journal.durable(number(7), extent(0, 15));
@@ -142,13 +123,9 @@ fn what_is_left_is_data_without_holes() {
     journal.durable(number(7), extent(20, 55));
     assert_eq!(left(&journal), [(15, 20), (55, 60)]);
     journal.durable(number(7), extent(0, 70));
-    assert_eq!(left(&journal), [(0, 0)]);
-    journal.finished(number(7));
     assert_eq!(left(&journal), []);
-    journal.void(number(7));
+    journal.void_all(7..8, None);
     assert_eq!(left(&journal), [(10, 30), (50, 60)]);
-    let empty = Content::dense(0).expect("a size");
-    assert_eq!(journal.left(number(9), &empty), Left::Verify, "a file without data is to be made");
 }
 
 #[test]
@@ -160,7 +137,7 @@ fn files_are_void_together() {
     assert!(journal.void_all(3..8, FileNumber::new(6).ok()) && !journal.void_all(3..6, None));
     let left = |journal: &Journal, file| journal.left(number(file), &Content::dense(64).expect("a size"));
     let known =
-        |journal: &Journal| (0..10).filter(|&file| left(journal, file) == Left::Verify).collect::<Vec<_>>();
+        |journal: &Journal| (0..10).filter(|&file| left(journal, file).is_empty()).collect::<Vec<_>>();
     assert_eq!(known(&journal), [2, 8]);
     let (mut journal, _) = replay(&journal.take_log()).expect("a journal");
     assert_eq!(known(&journal), [2, 8]);
@@ -190,50 +167,43 @@ fn another_journal_is_refused() {
 fn the_format_is_as_it_says() {
     let mut journal = Journal::new(TransferId(*b"0123456789abcdef"));
     journal.durable(number(300), extent(4_096, 8_192));
-    journal.finished(number(300));
+    journal.void_all(300..301, None);
     let log = journal.take_log();
     assert_eq!(log[..26], *b"numaioJ\n\x00\x010123456789abcdef");
     assert_eq!(log[30..37], [1, 0xac, 2, 0x80, 0x20, 0x80, 0x20]);
-    assert_eq!(log[41..45], [2, 0xac, 2, 1]);
-    assert_eq!(log.len(), 49);
+    assert_eq!(log[41..44], [3, 0xac, 2]);
+    assert_eq!(log.len(), 48);
     // Checksums as another program finds them: zlib's crc32 of all before, without the checksums between.
-    let sums = [&log[26..30], &log[37..41], &log[45..49]].map(|sum| sum.to_vec());
-    assert_eq!(sums, [[0x22, 0xe9, 0xf2, 0xdc], [0xe1, 0x3a, 0x0d, 0x5f], [0x77, 0x0c, 0x61, 0xb7]]);
+    let sums = [&log[26..30], &log[37..41], &log[44..48]].map(|sum| sum.to_vec());
+    assert_eq!(sums, [[0x22, 0xe9, 0xf2, 0xdc], [0xe1, 0x3a, 0x0d, 0x5f], [0x05, 0xf9, 0x3b, 0x11]]);
 }
 
 #[test]
-fn finished_files_in_a_row_are_one_record() {
+fn blocks_in_a_row_are_one_record_in_the_end() {
     let mut journal = Journal::new(ID);
-    for n in 0..10_000 {
-        journal.durable(number(n), extent(0, 10));
-        journal.finished(number(n));
-    }
+    (0..10_000).for_each(|n| journal.durable(number(1), extent(10 * n, 10 * n + 10)));
     assert!(journal.is_bloated());
     journal.take_log();
     let compact = journal.compact();
     assert!(compact.len() < 50, "{}", compact.len());
     assert!(!journal.is_bloated());
     let (again, _) = replay(&compact).expect("a journal");
-    assert_eq!(again.left(number(9_999), &Content::dense(10).expect("a size")), Left::Nothing);
-    assert_ne!(again.left(number(10_000), &Content::dense(10).expect("a size")), Left::Nothing);
+    assert!(again.left(number(1), &Content::dense(100_000).expect("a size")).is_empty());
 }
 
 #[test]
-fn what_is_known_is_not_logged_again() {
+fn what_is_void_is_not_logged_again() {
     let mut journal = Journal::new(ID);
-    journal.finished(number(1));
-    journal.take_log();
-    journal.finished(number(1));
     journal.durable(number(1), extent(0, 5));
-    journal.void(number(2));
-    assert!(journal.take_log().is_empty());
+    journal.take_log();
+    assert!(!journal.void_all(2..9, None) && journal.take_log().is_empty());
 }
 
 /// Blocks of zeros or of an older journal, which never reached the disk in order, and a long tail of them.
 #[test]
 fn a_long_tail_is_not_kept_in_memory() {
     let mut journal = Journal::new(ID);
-    journal.finished(number(1));
+    journal.durable(number(1), extent(0, 5));
     let mut replay = Replay::new(ID);
     let log = journal.take_log();
     replay.push(&log).expect("a journal");

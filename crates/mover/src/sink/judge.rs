@@ -4,7 +4,6 @@ use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
-use crate::journal::Left;
 use crate::name::Name;
 use crate::ours::is_ours;
 use crate::report::Action;
@@ -313,11 +312,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Leaves out what the journal says is there; tells whether anything is.
     fn resume(&mut self, file: &mut Incoming) -> bool {
         let Some(key) = file.key else { return false };
-        let left = match self.notes.left(key, &in_whole_blocks(&file.content)) {
-            None | Some(Left::Nothing) => return false,
-            Some(Left::Verify) => ExtentSet::default(),
-            Some(Left::Data(left)) => left,
-        };
+        let Some(left) = self.notes.left(key, &in_whole_blocks(&file.content)) else { return false };
         if left == file.left {
             return false;
         }

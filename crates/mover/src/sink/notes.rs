@@ -6,7 +6,7 @@
 use super::Sync;
 use crate::entry::{Content, FileNumber, Inode};
 use crate::extent::{Extent, ExtentSet};
-use crate::journal::{Journal, Left, Replay};
+use crate::journal::{Journal, Replay};
 use crate::name::Name;
 use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
@@ -160,7 +160,7 @@ impl Notes {
     }
 
     /// What of a file is not durable.
-    pub fn left(&self, key: FileNumber, content: &Content) -> Option<Left> {
+    pub fn left(&self, key: FileNumber, content: &Content) -> Option<ExtentSet> {
         self.journal.as_ref().map(|journal| journal.left(key, content))
     }
 

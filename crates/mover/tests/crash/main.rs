@@ -112,7 +112,7 @@ fn what_was_noted_is_not_sent_again() {
 #[test]
 fn versions_of_a_file_never_mix() {
     let mut resumed = 0;
-    seeds(60, |seed| {
+    seeds(40, |seed| {
         let mut chance = Chance::new(3_000_000 + seed);
         let mut wish = Wish::random(&mut chance);
         (wish.in_place, wish.hash) = (false, HashKind::Xxh3);
