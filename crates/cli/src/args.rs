@@ -1,11 +1,12 @@
 //! What was typed.
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -21,6 +22,22 @@ pub struct Args {
     pub common: Common,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// What was typed. `numaio copy -h` asks for help; with anything else -h is what rsync means by it, so that a script that moves
+    /// files moves them.
+    pub fn typed() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut command = Self::command();
+        if matches!(&words[..], [_, copy, h] if copy == "copy" && h == "-h") {
+            let help =
+                |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
+            command = command.mut_subcommand("copy", help);
+        }
+        let matches = command.get_matches_from(words);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
+    }
 }
 
 /// `numaio run` and its options alone. Those of all commands take longer to make than the kernel takes to start a program,

@@ -35,7 +35,7 @@ use crate::jobs::Note;
 use crate::output;
 pub use address::PORT as DAEMON_PORT;
 pub use channel::Street;
-use clap::Args as ClapArgs;
+use clap::{ArgAction, Args as ClapArgs};
 use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
@@ -58,7 +58,7 @@ pub const SOME_FAILED: u8 = 3;
 /// numaio://HOST/ROOT/PATH, where numaio serve runs. A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
 /// its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, disable_help_flag = true)]
 pub struct CopyArgs {
     /// It comes first: what follows takes its options away
     #[command(flatten)]
@@ -143,6 +143,12 @@ pub struct CopyArgs {
     /// Do not note this transfer among the jobs of numaio jobs
     #[arg(long)]
     pub no_job: bool,
+    /// Print help; -h alone does too
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// What rsync means by -h: figures are readable
+    #[arg(long, short = 'h', hide = true)]
+    human_readable: bool,
     /// Where this transfer notes itself
     #[arg(skip)]
     pub note: Note,

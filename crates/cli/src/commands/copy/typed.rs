@@ -6,7 +6,8 @@ use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
 /// What another numaio is not told: it shows nothing, notes nothing, and its own options are added.
-const OURS: [&str; 6] = ["json", "verbose", "progress", "no_job", "attached", "forward_agent"];
+const OURS: [&str; 7] =
+    ["json", "verbose", "progress", "no_job", "attached", "forward_agent", "human_readable"];
 
 /// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
 /// are among them.
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn options_come_in_their_order_and_without_ours() {
-        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -n a b";
+        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -hn a b";
         let command = CopyArgs::augment_args(Command::new("copy"));
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").typed;

@@ -1,0 +1,35 @@
+//! What is typed for `numaio copy`, much of it as for rsync.
+
+mod support;
+
+use std::fs;
+use support::{Home, Said};
+
+fn copy(home: &Home, args: &[&str]) -> Said {
+    home.run(&[&["copy"], args].concat())
+}
+
+/// A home with a directory `s` that holds a file.
+fn home() -> Home {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("s")).expect("a folder");
+    home.file("s/f", "content");
+    home
+}
+
+#[test]
+fn a_letter_for_readable_figures_moves_files() {
+    let home = home();
+    copy(&home, &["-avhP", "s/", "d"]).ok();
+    assert_eq!(fs::read_to_string(home.0.join("d/f")).expect("a file"), "content");
+    copy(&home, &["-h", "s/f", "g"]).ok();
+    assert!(home.0.join("g").exists());
+    copy(&home, &["--human-readable", "s/f", "i"]).ok();
+    // Nothing is left for it to move: no help, which would be a success.
+    copy(&home, &["-avhP"]).failed(2, &["<PATH>"]);
+    copy(&home, &["-ah"]).failed(2, &["<PATH>"]);
+    let short = copy(&home, &["-h"]).ok();
+    let long = copy(&home, &["s/", "d", "--help"]).ok();
+    assert!(short.contains("--archive") && long.contains("--archive") && short.len() < long.len());
+    assert!(!long.contains("--human-readable"));
+}
