@@ -33,3 +33,9 @@ fn a_letter_for_readable_figures_moves_files() {
     assert!(short.contains("--archive") && long.contains("--archive") && short.len() < long.len());
     assert!(!long.contains("--human-readable"));
 }
+
+#[test]
+fn who_leaves_out_the_letter_for_directories_is_told_of_it() {
+    let home = home();
+    copy(&home, &["s", "d"]).failed(3, &["it is a directory: add -r or -a"]);
+}
