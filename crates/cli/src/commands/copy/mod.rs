@@ -58,7 +58,7 @@ pub const SOME_FAILED: u8 = 3;
 /// numaio://HOST/ROOT/PATH, where numaio serve runs. A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
 /// its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = AFTER_HELP, disable_help_flag = true)]
+#[command(after_help = AFTER_HELP, args_override_self = true, disable_help_flag = true)]
 pub struct CopyArgs {
     /// It comes first: what follows takes its options away
     #[command(flatten)]

@@ -86,6 +86,18 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_several_counts_and_lists_grow() {
+        let words = "copy -avv -aP --progress --bwlimit 1M --exclude x --bwlimit 2M --exclude y --via a,b --via c a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+        let args = CopyArgs::from_arg_matches(&matches).expect("options");
+        let wanted =
+            ["--archive", "--exclude=x", "--bwlimit=2M", "--exclude=y", "--via=a", "--via=b", "--via=c"];
+        assert_eq!(args.typed.options, wanted.map(OsString::from));
+        assert_eq!((args.how.bwlimit, args.filters.rules.len()), (Some(2 << 20), 2));
+    }
+
+    #[test]
     fn files_of_this_host_are_known() {
         let command = Command::new("copy").arg(Arg::new("list").long("list").value_name("FILE"));
         let matches = command.clone().try_get_matches_from(["copy", "--list=names"]).expect("options");
