@@ -24,7 +24,8 @@ impl Typed {
         let mut files = Vec::new();
         for arg in command.get_arguments() {
             let id = arg.get_id().as_str();
-            let Some(long) = arg.get_long().filter(|_| !OURS.contains(&id)) else { continue };
+            let long = if id == "compress_auto" { Some("compress=auto") } else { arg.get_long() };
+            let Some(long) = long.filter(|_| !OURS.contains(&id)) else { continue };
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
             }
@@ -71,6 +72,7 @@ impl FromArgMatches for Typed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::how::Compress;
     use super::*;
     use clap::Arg;
 
@@ -95,6 +97,20 @@ mod tests {
             ["--archive", "--exclude=x", "--bwlimit=2M", "--exclude=y", "--via=a", "--via=b", "--via=c"];
         assert_eq!(args.typed.options, wanted.map(OsString::from));
         assert_eq!((args.how.bwlimit, args.filters.rules.len()), (Some(2 << 20), 2));
+    }
+
+    #[test]
+    fn a_letter_for_packing_is_handed_on_in_words() {
+        let compress = |words: &str| {
+            let command = CopyArgs::augment_args(Command::new("copy"));
+            let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+            let args = CopyArgs::from_arg_matches(&matches).expect("options");
+            (args.how.compress(), args.typed.options)
+        };
+        let said = |how: &str| vec![OsString::from(format!("--compress={how}"))];
+        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, said("auto")));
+        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, said("zstd")));
+        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, said("auto")));
     }
 
     #[test]
