@@ -117,6 +117,7 @@ pub enum Color {
     Never,
 }
 
+/// What is said of one here is all that its help says; of those without a word their arguments say more.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
@@ -129,13 +130,9 @@ pub enum Command {
     Latency(crate::commands::latency::LatencyArgs),
     /// Measure real I/O of a device from every node
     Bench(crate::commands::bench::BenchArgs),
-    /// Move files, near their devices, checked by hashes; also to and from other hosts
     Copy(crate::commands::copy::CopyArgs),
-    /// Show transfers that run and ran, end them, and go on with those that were cut
     Jobs(crate::commands::jobs::JobsArgs),
-    /// Run a daemon: named directories that others copy to and from, without ssh
     Serve(crate::commands::serve::ServeArgs),
-    /// Make a key by which daemons know you, or by which a daemon is known
     Keygen(crate::commands::keygen::KeygenArgs),
     /// Be the side of a transfer on another host
     #[command(hide = true)]
@@ -150,7 +147,6 @@ pub enum Command {
     Predict(crate::commands::predict::PredictArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
-    /// Show near which devices and nodes a file, host, interface, disk or process is
     Near(crate::commands::near::NearArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
     Report(crate::commands::report::ReportArgs),
@@ -166,7 +162,6 @@ pub enum Command {
     Doctor(crate::commands::doctor::DoctorArgs),
     /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
-    /// Take back what numaio changed on this machine
     Undo(crate::commands::undo::UndoArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]

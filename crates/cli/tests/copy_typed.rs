@@ -39,3 +39,16 @@ fn who_leaves_out_the_letter_for_directories_is_told_of_it() {
     let home = home();
     copy(&home, &["s", "d"]).failed(3, &["it is a directory: add -r or -a"]);
 }
+
+#[test]
+fn help_says_how_hosts_daemons_and_slashes_are_written() {
+    let home = home();
+    home.run(&["generate", "man", "man"]).ok();
+    let page = fs::read_to_string(home.0.join("man/numaio-copy.1")).expect("a man page");
+    let page = page.replace("\\-", "-").replace('\n', " ");
+    let long = copy(&home, &["--help"]).ok().split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["USER@HOST:PATH", "numaio://HOST/ROOT/PATH", "SRC/ with a slash at its end"] {
+        assert!(long.contains(part) && page.contains(part), "{part}: {long}");
+    }
+    assert!(copy(&home, &["-h"]).ok().contains("HOST:PATH by ssh"));
+}

@@ -51,19 +51,23 @@ use typed::Typed;
 /// Exit status if some files could not be moved, and the others were.
 pub const SOME_FAILED: u8 = 3;
 
-/// Move files: bulk, small and mixed, near their devices, checked by hashes.
+/// Move files, near their devices, checked by hashes; also to and from other hosts.
 ///
-/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync. Either side may be
-/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
-/// numaio://HOST/ROOT/PATH, where numaio serve runs. A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
-/// its name when it is whole. A run that was cut is continued by the same command.
+/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync: -r a to makes to/a, -r a/ to
+/// fills to. Of DST the last directory is made if it is not there.
+///
+/// Either side may be HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
+/// numaio://HOST/ROOT/PATH, where numaio serve runs. What has a colon before its first slash is such a one: write ./a:b for a file.
+///
+/// A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of
+/// each part, and gets its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP, args_override_self = true, disable_help_flag = true)]
 pub struct CopyArgs {
     /// It comes first: what follows takes its options away
     #[command(flatten)]
     pub typed: Typed,
-    /// From where, and last to where
+    /// From where, and last to where: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH at a daemon; SRC/ is what is in SRC
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     pub paths: Vec<OsString>,
     /// Directories with all that they hold
