@@ -3,10 +3,20 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use support::{Home, Said};
 
 fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy"], args].concat())
+}
+
+/// Copies to and from other hosts, all of which are this one.
+fn copy_far(home: &Home, args: &[&str]) -> Said {
+    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
+    let ssh = home.file("ssh", script);
+    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
+    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
+    Said::of(home.command_by(&[], &args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
 }
 
 /// A home with a directory `s` that holds a file.
@@ -51,4 +61,19 @@ fn help_says_how_hosts_daemons_and_slashes_are_written() {
         assert!(long.contains(part) && page.contains(part), "{part}: {long}");
     }
     assert!(copy(&home, &["-h"]).ok().contains("HOST:PATH by ssh"));
+}
+
+#[test]
+fn directories_above_the_last_one_are_not_made() {
+    let home = home();
+    let words = ["new/deep/x: there is no directory new/deep, and only the last one is made"];
+    for args in [&["-r", "s"][..], &["s/f"], &["-rn", "s"], &["-n", "s/f"]] {
+        copy(&home, &[args, &["new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
+        copy_far(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &words);
+    }
+    assert!(!home.0.join("new").exists());
+    copy(&home, &["-r", "s", "s/f/x"]).failed(1, &["s/f: Not a directory"]);
+    copy(&home, &["-rn", "s", "new"]).ok();
+    copy(&home, &["-r", "s", "new/"]).ok();
+    assert!(home.0.join("new/s/f").exists());
 }
