@@ -77,3 +77,20 @@ fn directories_above_the_last_one_are_not_made() {
     copy(&home, &["-r", "s", "new/"]).ok();
     assert!(home.0.join("new/s/f").exists());
 }
+
+#[test]
+fn wildcards_on_another_host_are_names_and_rules_stand_for_them() {
+    let home = home();
+    home.file("s/a.csv", "1");
+    let words = ["names on other hosts are taken as they are written", "--include='*.csv'"];
+    copy_far(&home, &["host:s/*.csv", "."]).failed(3, &words);
+    copy_far(&home, &["-r", "host:?/x", "host:s", "d"]).failed(1, &words);
+    let said = copy(&home, &["s/*.csv", "."]);
+    assert!(said.code == Some(3) && !said.err.contains(words[0]), "{}", said.err);
+    copy_far(&home, &["-r", "--include=*.csv", "--exclude=*", "host:s/", "."]).ok();
+    assert!(home.0.join("a.csv").exists() && !home.0.join("f").exists());
+    home.file("s/[x]", "a name");
+    let said = copy_far(&home, &["host:s/[x]", "."]);
+    assert!(!said.err.contains(words[0]), "{}", said.err);
+    said.ok();
+}

@@ -237,6 +237,9 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     }
     let ended = carry_out(common, args, &order, (&from, &to));
     args.note.end(&ended);
+    if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
+        End::wildcards(&from).into_iter().for_each(|words| output::remark(common, words));
+    }
     ended
 }
 
