@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{symlink, PermissionsExt};
 use support::{Home, Said};
 
 fn copy(home: &Home, args: &[&str]) -> Said {
@@ -16,7 +16,12 @@ fn copy_far(home: &Home, args: &[&str]) -> Said {
     let ssh = home.file("ssh", script);
     fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    Said::of(home.command_by(&[], &args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
+    copy_by(home, &ssh, &args)
+}
+
+/// Copies by what stands in place of ssh.
+fn copy_by(home: &Home, ssh: &str, args: &[&str]) -> Said {
+    Said::of(home.command_by(&[], args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
 }
 
 /// A home with a directory `s` that holds a file.
@@ -93,4 +98,16 @@ fn wildcards_on_another_host_are_names_and_rules_stand_for_them() {
     let said = copy_far(&home, &["host:s/[x]", "."]);
     assert!(!said.err.contains(words[0]), "{}", said.err);
     said.ok();
+}
+
+#[test]
+fn the_way_to_another_host_may_have_options() {
+    let home = home();
+    copy_far(&home, &["s/f", "host:first"]).ok();
+    symlink(env!("CARGO_BIN_EXE_numaio"), home.0.join("own")).expect("a link");
+    let ssh = format!("{} -p  2222", home.path("ssh"));
+    copy_by(&home, &ssh, &["copy", "--remote-numaio", "~/own", "s/f", "host:second"]).ok();
+    assert!(home.0.join("second").exists());
+    copy_by(&home, "no-ssh -p 22", &["copy", "s/f", "host:third"])
+        .failed(1, &["cannot start no-ssh:", "NUMAIO_SSH names it"]);
 }

@@ -132,8 +132,8 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub shown: ShownArgs,
-    /// The numaio on the other host, if it is not on the PATH of an ssh session
-    #[arg(long, value_name = "PATH", default_value = "numaio")]
+    /// Where numaio is on the other host, if it is not on the PATH of an ssh session; a path, not a command
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::path_there)]
     pub remote_numaio: String,
     /// Where the other host has no numaio, copy this one to ~/.cache/numaio there
     #[arg(long)]
