@@ -279,6 +279,12 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     let (keep, skip) = (home.file("keep", "# kept\na.o\n"), home.file("skip", "*.o\n+ f.tmp\n\n- e\n"));
     let rules = ["-a", "--include-from", &keep, "--exclude-from", &skip, "--exclude", "*.tmp"];
     as_rsync_does(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
+    // Typed ones are read as those of files are, and an exclamation mark drops all that were there.
+    let typed = ["-a", "--exclude=+ a.o", "--include=- c", "--exclude=*.o", "--exclude=large"];
+    as_rsync_does(&home, &typed, &[], &["a.o", "d", "d/e", "d/f.tmp", "empty"]);
+    let dropped = home.file("dropped", "*.o\n!\nd\n");
+    let rules = ["-a", "--exclude=c", "--exclude-from", &dropped, "--exclude=large"];
+    as_rsync_does(&home, &rules, &[], &["a.o", "b.o", "c", "empty"]);
     let sizes = ["-a", "--max-size", "4K", "--min-size", "1"];
     as_rsync_does(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
     // What is left out by its size is not removed.

@@ -163,7 +163,7 @@ impl CopyArgs {
     pub fn inputs(&self) -> usize {
         let filters = self.filters.rules.iter().filter_map(|from| match from {
             filters::From::File(_, path) => Some(path),
-            filters::From::Typed(_) => None,
+            filters::From::Typed(..) => None,
         });
         let files = filters.chain(&self.files_from).chain(&self.how.plan);
         files.filter(|path| path.as_os_str() == "-").count()
