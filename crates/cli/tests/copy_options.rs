@@ -258,6 +258,10 @@ fn a_list_of_names_is_read_with_care() {
         .failed(1, &["\"../absent\" is no name below the source"]);
     let cut = home.file("cut", "d/./a\n");
     copy(&home, &["--files-from", &cut, "src", "dst"]).failed(1, &["d/./a"]);
+    let zeros = home.file("zeros", "a\0b\0");
+    for option in ["--files-from", "--exclude-from"] {
+        copy(&home, &["-r", option, &zeros, "src", "dst"]).failed(1, &["zero bytes", "add -0"]);
+    }
     copy(&home, &["--files-from", &absent, "src", "src", "dst"]).failed(2, &["one SRC and one DST"]);
     copy(&home, &["-r", "--delete", "--files-from", &absent, "src", "dst"]).failed(2, &["--delete"]);
     copy(&home, &["--files-from", "-", "--exclude-from", "-", "src", "dst"]).failed(2, &["can be read once"]);

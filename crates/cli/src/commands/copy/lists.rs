@@ -16,6 +16,10 @@ const LONGEST: usize = 15 << 20;
 /// those that begin with `#` or `;`.
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
     let content = input::bytes(path).map_err(|error| Failure::file(path, error))?;
+    if !zeros && content.contains(&0) {
+        return Err(Failure::file(path, "it has zero bytes, and no name has one")
+            .hint("add -0 if they are what ends its lines"));
+    }
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let counts = |line: &&[u8]| match line {
         [] | [b'#' | b';', ..] if !zeros => false,
