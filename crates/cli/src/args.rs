@@ -1,11 +1,12 @@
 //! What was typed.
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -21,6 +22,22 @@ pub struct Args {
     pub common: Common,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// What was typed. `numaio copy -h` asks for help; with anything else -h is what rsync means by it, so that a script that moves
+    /// files moves them.
+    pub fn typed() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut command = Self::command();
+        if matches!(&words[..], [_, copy, h] if copy == "copy" && h == "-h") {
+            let help =
+                |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
+            command = command.mut_subcommand("copy", help);
+        }
+        let matches = command.get_matches_from(words);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
+    }
 }
 
 /// `numaio run` and its options alone. Those of all commands take longer to make than the kernel takes to start a program,
@@ -100,6 +117,7 @@ pub enum Color {
     Never,
 }
 
+/// What is said of one here is all that its help says; of those without a word their arguments say more.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
@@ -112,13 +130,9 @@ pub enum Command {
     Latency(crate::commands::latency::LatencyArgs),
     /// Measure real I/O of a device from every node
     Bench(crate::commands::bench::BenchArgs),
-    /// Move files, near their devices, checked by hashes; also to and from other hosts
     Copy(crate::commands::copy::CopyArgs),
-    /// Show transfers that run and ran, end them, and go on with those that were cut
     Jobs(crate::commands::jobs::JobsArgs),
-    /// Run a daemon: named directories that others copy to and from, without ssh
     Serve(crate::commands::serve::ServeArgs),
-    /// Make a key by which daemons know you, or by which a daemon is known
     Keygen(crate::commands::keygen::KeygenArgs),
     /// Be the side of a transfer on another host
     #[command(hide = true)]
@@ -133,7 +147,6 @@ pub enum Command {
     Predict(crate::commands::predict::PredictArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
-    /// Show near which devices and nodes a file, host, interface, disk or process is
     Near(crate::commands::near::NearArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
     Report(crate::commands::report::ReportArgs),
@@ -149,7 +162,6 @@ pub enum Command {
     Doctor(crate::commands::doctor::DoctorArgs),
     /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
-    /// Take back what numaio changed on this machine
     Undo(crate::commands::undo::UndoArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]

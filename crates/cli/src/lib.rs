@@ -19,14 +19,13 @@ mod receipts;
 mod ssh;
 mod store;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Does what was typed, and gives the exit status.
 pub fn main() -> ExitCode {
     let done = match args::Start::typed() {
         Some(start) => commands::run::run(&start.common, start.run()),
-        None => commands::run(&args::Args::parse()),
+        None => commands::run(&args::Args::typed()),
     };
     match done {
         Ok(code) => code,

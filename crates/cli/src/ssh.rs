@@ -4,6 +4,7 @@ pub mod words;
 
 use crate::failure::Failure;
 use numaio_linux::apart::Apart;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -15,13 +16,37 @@ use words::Words;
 pub const SSH_FAILED: i32 = 255;
 /// Exit status of shells that found no such program.
 pub const NOT_FOUND: i32 = 127;
-/// What to do if there is no ssh.
-pub const INSTALL: &str = "it is Debian's openssh-client";
 const LOOK_EACH: Duration = Duration::from_millis(5);
 
-/// The program that gets to other hosts. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
+/// The variable that names another program than ssh.
+const OTHER: &str = "NUMAIO_SSH";
+
+/// The program that gets to other hosts, and options of it. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
 pub fn program() -> OsString {
-    std::env::var_os("NUMAIO_SSH").unwrap_or_else(|| "ssh".into())
+    std::env::var_os(OTHER).unwrap_or_else(|| "ssh".into())
+}
+
+/// That program with its options, which come after blanks; there are no quotes.
+pub fn begun(program: &OsStr) -> Command {
+    let words = program.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let mut words = words.map(OsStr::from_bytes);
+    let mut command = Command::new(words.next().unwrap_or("ssh".as_ref()));
+    command.args(words);
+    command
+}
+
+/// What to do if there is no such program.
+pub fn install() -> &'static str {
+    match std::env::var_os(OTHER) {
+        Some(_) => "NUMAIO_SSH names it: a program, and its options after blanks, without quotes",
+        None => "it is Debian's openssh-client",
+    }
+}
+
+/// The path of a program on another host, where no shell reads it: a session begins at home.
+pub fn path_there(typed: &str) -> Result<String, Infallible> {
+    let below = typed.strip_prefix("~/").map(|path| format!("./{}", path.trim_start_matches('/')));
+    Ok(below.unwrap_or_else(|| typed.to_owned()))
 }
 
 /// The numaio of another host with some arguments; `ssh` is the program that gets there.
@@ -43,7 +68,7 @@ pub enum Agent {
 
 /// A line for the shell of another host.
 pub fn shell(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: Agent) -> Command {
-    let mut command = Command::new(ssh);
+    let mut command = begun(ssh.as_ref());
     if agent == Agent::Forwarded {
         command.arg("-A");
     }
@@ -162,6 +187,27 @@ pub fn hinted(failure: Failure, host: &str, status: Option<i32>, instead: &str) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_the_program_come_after_blanks() {
+        let words = |program: &str| {
+            let command = shell(program, "h", "numaio".as_ref(), Agent::Here);
+            let args = command.get_args().map(OsStr::to_os_string).collect::<Vec<_>>();
+            [vec![command.get_program().to_os_string()], args].concat().join(OsStr::new(" "))
+        };
+        let rest = "-T -o ConnectTimeout=15 -- h numaio";
+        assert_eq!(words("ssh"), *format!("ssh {rest}"));
+        assert_eq!(words(" /bin/ssh  -p\t2222 "), *format!("/bin/ssh -p 2222 {rest}"));
+        assert_eq!(words(" "), *format!("ssh {rest}"));
+    }
+
+    #[test]
+    fn a_path_there_begins_at_home() {
+        let cases = [("~/bin/numaio", "./bin/numaio"), ("~//n", "./n"), ("numaio", "numaio"), ("/n", "/n")];
+        for (typed, wanted) in cases {
+            assert_eq!(path_there(typed).as_deref(), Ok(wanted));
+        }
+    }
 
     #[test]
     fn a_shell_takes_every_word_as_it_is() {

@@ -152,7 +152,13 @@ fn man_pages_and_completions_are_generated() {
     home.run(&["generate", "completions", &home.path("completions")]).ok();
     let page = fs::read_to_string(home.0.join("man/numaio-model.1")).expect("a man page");
     assert!(page.contains("\\-\\-classes"));
-    assert!(home.0.join("completions/numaio.bash").exists());
+    for file in ["numaio.bash", "numaio.fish", "_numaio"] {
+        let text = fs::read_to_string(home.0.join("completions").join(file)).expect("completions");
+        assert!(text.contains("no-job") && text.contains("keygen") && text.contains("machine"), "{file}");
+        for hidden in ["attached", "human-readable", "--session", "-l session", "generate"] {
+            assert!(!text.contains(hidden), "{file}: {hidden}");
+        }
+    }
 }
 
 #[test]

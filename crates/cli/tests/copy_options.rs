@@ -258,6 +258,10 @@ fn a_list_of_names_is_read_with_care() {
         .failed(1, &["\"../absent\" is no name below the source"]);
     let cut = home.file("cut", "d/./a\n");
     copy(&home, &["--files-from", &cut, "src", "dst"]).failed(1, &["d/./a"]);
+    let zeros = home.file("zeros", "a\0b\0");
+    for option in ["--files-from", "--exclude-from"] {
+        copy(&home, &["-r", option, &zeros, "src", "dst"]).failed(1, &["zero bytes", "add -0"]);
+    }
     copy(&home, &["--files-from", &absent, "src", "src", "dst"]).failed(2, &["one SRC and one DST"]);
     copy(&home, &["-r", "--delete", "--files-from", &absent, "src", "dst"]).failed(2, &["--delete"]);
     copy(&home, &["--files-from", "-", "--exclude-from", "-", "src", "dst"]).failed(2, &["can be read once"]);
@@ -279,6 +283,12 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     let (keep, skip) = (home.file("keep", "# kept\na.o\n"), home.file("skip", "*.o\n+ f.tmp\n\n- e\n"));
     let rules = ["-a", "--include-from", &keep, "--exclude-from", &skip, "--exclude", "*.tmp"];
     as_rsync_does(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
+    // Typed ones are read as those of files are, and an exclamation mark drops all that were there.
+    let typed = ["-a", "--exclude=+ a.o", "--include=- c", "--exclude=*.o", "--exclude=large"];
+    as_rsync_does(&home, &typed, &[], &["a.o", "d", "d/e", "d/f.tmp", "empty"]);
+    let dropped = home.file("dropped", "*.o\n!\nd\n");
+    let rules = ["-a", "--exclude=c", "--exclude-from", &dropped, "--exclude=large"];
+    as_rsync_does(&home, &rules, &[], &["a.o", "b.o", "c", "empty"]);
     let sizes = ["-a", "--max-size", "4K", "--min-size", "1"];
     as_rsync_does(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
     // What is left out by its size is not removed.

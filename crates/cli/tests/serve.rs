@@ -94,6 +94,10 @@ fn files_go_to_a_root_and_come_back() {
     same(&user.home, "src/d", &user.home.0.join("part/d"));
     user.copy(&[&daemon.url("data/d/block"), &daemon.url("data/small"), "part"]).ok();
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
+    for args in ["-r", "-rn"] {
+        let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
+        said.failed(1, &["new/deep/x: there is no directory new/deep, and only the last one is made"]);
+    }
     assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
     // A second time there is nothing to do; options are those of ssh.
     let out = user.copy(&["-a", "src/", &daemon.url("data/")]).ok();

@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make a key by which daemons know you, or by which a daemon is known; print its public half.
+/// Make a key by which daemons know you, or by which a daemon is known.
 ///
-/// The key is a file that only you can read: whoever has it is you. The line that is printed is for others. Who runs a
+/// The key is a file that only you can read: whoever has it is you. Its public half is printed, for others. Who runs a
 /// daemon writes that of each user into its file; users are told that of the daemon, and give it to numaio copy by --trust.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]

@@ -10,9 +10,9 @@ use numaio_machine::see::see;
 use std::fs;
 use std::process::ExitCode;
 
-/// Take back what numaio changed: interrupts and packet steering, interleave weights, NUMA balancing.
+/// Take back what numaio changed on this machine.
 ///
-/// Every change leaves a receipt before it is made, so this works also after numaio was killed. Nothing that numaio
+/// That is interrupts and packet steering, interleave weights, and NUMA balancing. Every change leaves a receipt before it is made, so this works also after numaio was killed. Nothing that numaio
 /// changes outlives a restart of the machine: then there is nothing to take back, and the receipt is dropped.
 #[derive(Debug, Args)]
 pub struct UndoArgs {

@@ -207,7 +207,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return;
         }
         if is_directory && !self.options.recursive && !self.options.listed {
-            return self.leave_out(name, "it is a directory, and is not entered without being told to");
+            return self.leave_out(name, "it is a directory: add -r or -a");
         }
         if !self.scan.is_new(&name) {
             // The directories of two origins are merged.

@@ -154,7 +154,7 @@ fn shell(
 ) -> Result<(String, Option<i32>), Failure> {
     let words = ["sh", "-c", script, "sh", words[0], words[1]];
     let command = ssh::shell(program, host, &ssh::joined(words.map(OsString::from)), Agent::Here);
-    let mut far = Started::begin(command, LAST, ssh::INSTALL)?;
+    let mut far = Started::begin(command, LAST, ssh::install())?;
     let (to, from, input) = (far.stdin.take(), far.stdout.take(), input.to_vec());
     let answer = patiently(Duration::MAX, move || {
         // Who does not take it says why.

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -221,7 +221,7 @@ pub struct Lookup(Option<Child>);
 
 impl Lookup {
     pub fn begin(ssh: &OsStr, host: &str) -> Self {
-        let mut command = Command::new(ssh);
+        let mut command = crate::ssh::begun(ssh);
         command.args(["-G", "--", host]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         // What stands in place of ssh may not know of -G; then there is only what the other side says.
         Self(command.spawn().ok())

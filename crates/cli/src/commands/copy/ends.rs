@@ -99,6 +99,15 @@ impl End {
         matches!(self.host, Some(Host::Daemon(_)))
     }
 
+    /// What to say of sources that were not all moved, if some are named by wildcards, which a shell here leaves to another host.
+    pub fn wildcards(ends: &[Self]) -> Option<&'static str> {
+        let has_some = |end: &Self| end.host.is_some() && end.path.iter().any(|byte| b"*?[".contains(byte));
+        ends.iter().any(has_some).then_some(
+            "names on other hosts are taken as they are written, * ? and [ too; what HOST:DIR/*.csv is to a shell is \
+             -r --include='*.csv' --exclude='*' HOST:DIR/",
+        )
+    }
+
     /// The host of all of them.
     pub fn same_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
         let host = ends.first().and_then(|end| end.host.clone());

@@ -95,7 +95,7 @@ impl<'a> Way<'a> {
         let program = ssh::program();
         let lookup = (!args.net.tunnel).then(|| Lookup::begin(&program, host));
         let command = ssh::command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = Started::begin(command, LAST, ssh::INSTALL)?;
+        let mut started = Started::begin(command, LAST, ssh::install())?;
         let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the other side has no streams"));
         };

@@ -20,8 +20,8 @@ pub struct Rule {
 /// Where rules stand.
 #[derive(Debug, Clone)]
 pub enum From {
-    /// On the command line.
-    Typed(Rule),
+    /// On the command line; whether it includes.
+    Typed(bool, Vec<u8>),
     /// In a file, a pattern a line; whether they include.
     File(bool, PathBuf),
 }
@@ -73,7 +73,7 @@ impl FromArgMatches for FilterArgs {
         for name in [INCLUDE, EXCLUDE, INCLUDE_FROM, EXCLUDE_FROM] {
             let values = matches.get_many::<OsString>(name).into_iter().flatten();
             for (index, value) in matches.indices_of(name).into_iter().flatten().zip(values) {
-                let typed = |include| From::Typed(Rule { include, pattern: value.as_bytes().to_vec() });
+                let typed = |include| From::Typed(include, value.as_bytes().to_vec());
                 let from = match name {
                     INCLUDE => typed(true),
                     EXCLUDE => typed(false),

@@ -29,7 +29,10 @@ pub struct HowArgs {
     /// Both sides must know of it; an older numaio there gets data as it is, which is said. --bwlimit counts what goes to the
     /// other side. Within a machine nothing is packed.
     #[arg(long, value_name = "HOW", default_value = "none")]
-    pub compress: Compress,
+    compress: Compress,
+    /// As --compress auto
+    #[arg(short = 'z', overrides_with = "compress")]
+    compress_auto: bool,
     /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
     /// leaves it to the kernel
     ///
@@ -49,6 +52,17 @@ pub struct HowArgs {
     /// threads is one by each thread
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub io: Io,
+}
+
+impl HowArgs {
+    /// Whether data is packed for its way, whichever way that was said.
+    pub fn compress(&self) -> Compress {
+        if self.compress_auto {
+            Compress::Auto
+        } else {
+            self.compress
+        }
+    }
 }
 
 /// How blocks are read and written past the page cache.

@@ -16,6 +16,10 @@ const LONGEST: usize = 15 << 20;
 /// those that begin with `#` or `;`.
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
     let content = input::bytes(path).map_err(|error| Failure::file(path, error))?;
+    if !zeros && content.contains(&0) {
+        return Err(Failure::file(path, "it has zero bytes, and no name has one")
+            .hint("add -0 if they are what ends its lines"));
+    }
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let counts = |line: &&[u8]| match line {
         [] | [b'#' | b';', ..] if !zeros => false,
@@ -29,25 +33,25 @@ pub fn rules(from: &[From], zeros: bool) -> Result<Vec<Rule>, Failure> {
     let mut rules = Vec::new();
     for one in from {
         match one {
-            From::Typed(rule) => rules.push(rule.clone()),
+            From::Typed(include, text) => add(&mut rules, *include, text.clone()),
             From::File(include, path) => {
-                rules.extend(lines(path, zeros)?.into_iter().map(|line| rule(*include, line)));
+                lines(path, zeros)?.into_iter().for_each(|line| add(&mut rules, *include, line));
             }
         }
     }
     Ok(rules)
 }
 
-/// A line of a file of patterns: `+ ` and `- ` before a pattern say what it does, whatever the option says.
-fn rule(include: bool, line: Vec<u8>) -> Rule {
-    match line
-        .strip_prefix(b"+ ")
-        .map(|rest| (true, rest))
-        .or_else(|| Some((false, line.strip_prefix(b"- ")?)))
-    {
-        Some((include, pattern)) => Rule { include, pattern: pattern.to_vec() },
-        None => Rule { include, pattern: line },
-    }
+/// Adds a rule as it is written, typed or on a line of a file, as rsync does: `+ ` and `- ` before a pattern say what it does, whatever the
+/// option says, and `!` alone drops all rules before it.
+fn add(rules: &mut Vec<Rule>, include: bool, text: Vec<u8>) {
+    let (include, pattern) = match &text[..] {
+        b"!" => return rules.clear(),
+        [b'+', b' ', pattern @ ..] => (true, pattern),
+        [b'-', b' ', pattern @ ..] => (false, pattern),
+        pattern => (include, pattern),
+    };
+    rules.push(Rule { include, pattern: pattern.to_vec() });
 }
 
 /// Names below the source that are moved, in the order of the list.
@@ -167,10 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_file_of_patterns_may_say_what_it_does() {
-        let of = |line: &str| rule(false, line.as_bytes().to_vec());
-        assert!(of("+ keep").include && of("+ keep").pattern == b"keep");
-        assert!(!of("- skip").include && of("- skip").pattern == b"skip");
-        assert!(!of("+x").include && of("+x").pattern == b"+x");
+    fn a_rule_may_say_what_it_does() {
+        let rules = |texts: &[&str]| {
+            let mut rules = Vec::new();
+            texts.iter().for_each(|text| add(&mut rules, false, text.as_bytes().to_vec()));
+            rules.into_iter().map(|rule| (rule.include, rule.pattern)).collect::<Vec<_>>()
+        };
+        let wanted = [(true, b"keep".to_vec()), (false, b"skip".to_vec()), (false, b"+x".to_vec())];
+        assert_eq!(rules(&["+ keep", "- skip", "+x"]), wanted);
+        assert_eq!(rules(&["a", "+ b", "!", "!c"]), [(false, b"!c".to_vec())]);
     }
 }

@@ -35,7 +35,7 @@ use crate::jobs::Note;
 use crate::output;
 pub use address::PORT as DAEMON_PORT;
 pub use channel::Street;
-use clap::Args as ClapArgs;
+use clap::{ArgAction, Args as ClapArgs};
 use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
@@ -51,19 +51,23 @@ use typed::Typed;
 /// Exit status if some files could not be moved, and the others were.
 pub const SOME_FAILED: u8 = 3;
 
-/// Move files: bulk, small and mixed, near their devices, checked by hashes.
+/// Move files, near their devices, checked by hashes; also to and from other hosts.
 ///
-/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync. Either side may be
-/// HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
-/// numaio://HOST/ROOT/PATH, where numaio serve runs. A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of each part, and gets
-/// its name when it is whole. A run that was cut is continued by the same command.
+/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync: -r a to makes to/a, -r a/ to
+/// fills to. Of DST the last directory is made if it is not there.
+///
+/// Either side may be HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
+/// numaio://HOST/ROOT/PATH, where numaio serve runs. What has a colon before its first slash is such a one: write ./a:b for a file.
+///
+/// A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of
+/// each part, and gets its name when it is whole. A run that was cut is continued by the same command.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_override_self = true, disable_help_flag = true)]
 pub struct CopyArgs {
     /// It comes first: what follows takes its options away
     #[command(flatten)]
     pub typed: Typed,
-    /// From where, and last to where
+    /// From where, and last to where: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH at a daemon; SRC/ is what is in SRC
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     pub paths: Vec<OsString>,
     /// Directories with all that they hold
@@ -128,8 +132,8 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub shown: ShownArgs,
-    /// The numaio on the other host, if it is not on the PATH of an ssh session
-    #[arg(long, value_name = "PATH", default_value = "numaio")]
+    /// Where numaio is on the other host, if it is not on the PATH of an ssh session; a path, not a command
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::path_there)]
     pub remote_numaio: String,
     /// Where the other host has no numaio, copy this one to ~/.cache/numaio there
     #[arg(long)]
@@ -143,6 +147,12 @@ pub struct CopyArgs {
     /// Do not note this transfer among the jobs of numaio jobs
     #[arg(long)]
     pub no_job: bool,
+    /// Print help; -h alone does too
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// What rsync means by -h: figures are readable
+    #[arg(long, short = 'h', hide = true)]
+    human_readable: bool,
     /// Where this transfer notes itself
     #[arg(skip)]
     pub note: Note,
@@ -153,7 +163,7 @@ impl CopyArgs {
     pub fn inputs(&self) -> usize {
         let filters = self.filters.rules.iter().filter_map(|from| match from {
             filters::From::File(_, path) => Some(path),
-            filters::From::Typed(_) => None,
+            filters::From::Typed(..) => None,
         });
         let files = filters.chain(&self.files_from).chain(&self.how.plan);
         files.filter(|path| path.as_os_str() == "-").count()
@@ -227,6 +237,9 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     }
     let ended = carry_out(common, args, &order, (&from, &to));
     args.note.end(&ended);
+    if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
+        End::wildcards(&from).into_iter().for_each(|words| output::remark(common, words));
+    }
     ended
 }
 

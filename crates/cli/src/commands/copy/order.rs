@@ -133,7 +133,7 @@ impl Order {
             hash: args.how.hash as u8,
             fsync: args.how.fsync as u8,
             limit: args.how.bwlimit.filter(|most| *most > 0),
-            compress: args.how.compress,
+            compress: args.how.compress(),
             placement: args.how.placement,
             io: args.how.io,
             threads: args.how.threads,

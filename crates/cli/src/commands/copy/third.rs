@@ -84,7 +84,7 @@ pub fn run(
 
 /// Runs the other numaio once, and shows what it tells.
 fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failure> {
-    let mut far = Started::begin_on(host, command, LAST, ssh::INSTALL)?;
+    let mut far = Started::begin_on(host, command, LAST, ssh::install())?;
     let Some(stdout) = far.stdout.take() else {
         return Err(Failure::new("the other side has no streams"));
     };

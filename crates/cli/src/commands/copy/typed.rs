@@ -6,7 +6,8 @@ use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
 /// What another numaio is not told: it shows nothing, notes nothing, and its own options are added.
-const OURS: [&str; 6] = ["json", "verbose", "progress", "no_job", "attached", "forward_agent"];
+const OURS: [&str; 7] =
+    ["json", "verbose", "progress", "no_job", "attached", "forward_agent", "human_readable"];
 
 /// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
 /// are among them.
@@ -23,7 +24,8 @@ impl Typed {
         let mut files = Vec::new();
         for arg in command.get_arguments() {
             let id = arg.get_id().as_str();
-            let Some(long) = arg.get_long().filter(|_| !OURS.contains(&id)) else { continue };
+            let long = if id == "compress_auto" { Some("compress=auto") } else { arg.get_long() };
+            let Some(long) = long.filter(|_| !OURS.contains(&id)) else { continue };
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
             }
@@ -70,18 +72,45 @@ impl FromArgMatches for Typed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::how::Compress;
     use super::*;
     use clap::Arg;
 
     #[test]
     fn options_come_in_their_order_and_without_ours() {
-        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -n a b";
+        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -hn a b";
         let command = CopyArgs::augment_args(Command::new("copy"));
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").typed;
         let wanted = ["--archive", "--exclude=x", "--bwlimit=10M", "--include=y", "--exclude=z", "--dry-run"];
         assert_eq!(typed.options, wanted.map(OsString::from));
         assert!(typed.files.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_several_counts_and_lists_grow() {
+        let words = "copy -avv -aP --progress --bwlimit 1M --exclude x --bwlimit 2M --exclude y --via a,b --via c a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+        let args = CopyArgs::from_arg_matches(&matches).expect("options");
+        let wanted =
+            ["--archive", "--exclude=x", "--bwlimit=2M", "--exclude=y", "--via=a", "--via=b", "--via=c"];
+        assert_eq!(args.typed.options, wanted.map(OsString::from));
+        assert_eq!((args.how.bwlimit, args.filters.rules.len()), (Some(2 << 20), 2));
+    }
+
+    #[test]
+    fn a_letter_for_packing_is_handed_on_in_words() {
+        let compress = |words: &str| {
+            let command = CopyArgs::augment_args(Command::new("copy"));
+            let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+            let args = CopyArgs::from_arg_matches(&matches).expect("options");
+            (args.how.compress(), args.typed.options)
+        };
+        let said = |how: &str| vec![OsString::from(format!("--compress={how}"))];
+        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, said("auto")));
+        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, said("zstd")));
+        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, said("auto")));
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub struct FarArgs {
     /// Address of the other host by which streams go, if it is not that of its name
     #[arg(long, value_name = "ADDRESS")]
     pub via: Option<IpAddr>,
-    /// The numaio there, if it is not on the PATH of an ssh session
-    #[arg(long, value_name = "PATH", default_value = "numaio")]
+    /// Where numaio is there, if it is not on the PATH of an ssh session; a path, not a command
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::path_there)]
     pub remote_numaio: String,
 }
 

@@ -8,6 +8,7 @@ use numaio_linux::random;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
 use numaio_mover::sink::{JOURNAL, SERIES};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -50,17 +51,31 @@ impl Order {
             let origin = Origin::of(&self.to).filter(|origin| origin.only.is_some());
             let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
             let root = Some(path_of(&origin.root));
+            self.look_above(&path)?;
             return Ok(Destination { root, alias: origin.only, made: false });
         }
         if self.base.is_there(&path) {
             return Err(Failure::new(format!("{} is no directory", path.display()))
                 .hint("name a directory, or one that is not there yet"));
         }
+        self.look_above(&path)?;
         if self.rehearse {
             return Ok(Destination::default());
         }
         self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
         Ok(Destination { root: Some(path), alias: None, made: true })
+    }
+
+    /// A failure if there is no directory above a path.
+    fn look_above(&self, path: &Path) -> Result<(), Failure> {
+        let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) else { return Ok(()) };
+        let Err((above, error)) = self.base.roots(&[above]) else { return Ok(()) };
+        if error.kind() != ErrorKind::NotFound {
+            return Err(Failure::file(&above, error));
+        }
+        // Another host is told the first sentence alone.
+        let why = format!("there is no directory {}, and only the last one is made", above.display());
+        Err(Failure::file(path, why).hint("make the others first, as by mkdir -p"))
     }
 
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.

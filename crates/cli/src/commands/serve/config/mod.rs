@@ -214,7 +214,11 @@ fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
     for (name, mut fields) in fields.tables("user") {
         is_name(name, &fields);
         let mut keys = Vec::new();
-        for Spot { value, line } in fields.texts("keys") {
+        let texts = fields.texts("keys");
+        if texts.is_empty() {
+            fields.fault(fields.line(), "keys is missing: what numaio keygen printed for this user");
+        }
+        for Spot { value, line } in texts {
             match value.parse::<PublicKey>() {
                 Err(error) => fields.fault(line, &format!("keys: {error}")),
                 Ok(key) => {
@@ -224,9 +228,6 @@ fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
                     keys.push(key);
                 }
             }
-        }
-        if keys.is_empty() {
-            fields.fault(fields.line(), "keys is missing: what numaio keygen printed for this user");
         }
         let size = fields.parsed("bytes_per_second", |text| match parse_size(text)? {
             0 => Err("0 would move nothing; leave it out for no limit".to_owned()),

@@ -89,6 +89,13 @@ sessions = 0x10
 }
 
 #[test]
+fn a_key_that_is_none_is_one_fault() {
+    let wanted = ["6: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits"];
+    let text = "key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"u\"\n[user.u]\nkeys = \"short\"\n";
+    assert_eq!(faults(text), wanted);
+}
+
+#[test]
 fn what_is_no_toml_is_told() {
     for (text, line) in
         [("key = \"/k\"\n[root\n", "2: "), ("key = \"/k\"\nkey = \"/l\"\n", "2: "), ("= 1\n", "1: ")]
