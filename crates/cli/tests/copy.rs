@@ -225,6 +225,7 @@ fn a_file_with_many_holes_keeps_them() {
     }
     file.set_len(330 << 20).expect("a hole at the end");
     copy(&home, &["sparse", "there"]).ok();
+    copy(&home, &["--inplace", "--update", "sparse", "in-place"]).failed(2, &["cannot be used with"]);
     copy(&home, &["--inplace", "sparse", "in-place"]).ok();
     let blocks = |name: &str| fs::metadata(home.0.join(name)).expect("a file").blocks();
     for name in ["there", "in-place"] {

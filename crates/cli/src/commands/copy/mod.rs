@@ -121,7 +121,9 @@ pub struct CopyArgs {
     #[arg(long)]
     pub delete: bool,
     /// Write to the files themselves, not beside them; they are emptied first
-    #[arg(long)]
+    ///
+    /// One that is cut is newer than the source's, so it would be left as it is by --update.
+    #[arg(long, conflicts_with = "update")]
     pub inplace: bool,
     /// Change nothing, and say what would be done
     #[arg(long, short = 'n')]
