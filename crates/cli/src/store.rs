@@ -41,7 +41,7 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
         Ok(Place::Stream) => Ok(()),
         Ok(Place::File(file)) => {
             let temporary = temporary(&file);
-            File::create(&temporary).and_then(|_| fs::remove_file(&temporary))
+            anew(&temporary).and_then(|_| fs::remove_file(&temporary))
         }
         Err(error) => Err(error),
     };
@@ -103,7 +103,7 @@ fn beside<T>(
     then: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     let temporary = temporary(path);
-    let written = File::create(&temporary).and_then(|mut file| {
+    let written = anew(&temporary).and_then(|mut file| {
         file.write_all(content)?;
         if durable.0 {
             file.sync_all()?;
@@ -113,6 +113,18 @@ fn beside<T>(
     written.and_then(|()| then(&temporary)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Makes a file instead of whatever has its name: what a killed process of the same number left, or a link that somebody put there.
+/// Neither is written to.
+fn anew(path: &Path) -> io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            File::create_new(path)
+        }
+        made => made,
+    }
 }
 
 /// A name beside the file that no other process uses.
@@ -222,4 +234,37 @@ pub fn receipts(fingerprint: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
         Some((what.to_owned(), entry.path()))
     });
     Ok(named.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_somebody_put_there() {
+        let dir = std::env::temp_dir().join(format!("numaio-store-{}", std::process::id()));
+        fs::create_dir(&dir).expect("a folder");
+        let (file, victim) = (dir.join("file"), dir.join("victim"));
+        fs::write(&victim, "its own").expect("a file");
+        let plant = || symlink(&victim, temporary(&file)).expect("a link");
+        plant();
+        check_file(&file).expect("it can be written");
+        plant();
+        note(&file, b"note").expect("written");
+        assert_eq!(fs::read(&file).expect("a file"), b"note");
+        plant();
+        write_file(&file, b"whole").expect("written");
+        assert!(!file.is_symlink());
+        assert_eq!(fs::read(&file).expect("a file"), b"whole");
+        plant();
+        assert!(!create(&file, b"second", Durable(false)).expect("there is one"));
+        // What a killed process of the same number left.
+        fs::write(temporary(&file), "a part of something long").expect("a file");
+        write_file(&file, b"new").expect("written");
+        assert_eq!(fs::read(&file).expect("a file"), b"new");
+        assert_eq!(fs::read(&victim).expect("a file"), b"its own");
+        assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 2, "nothing is left");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 }

@@ -217,14 +217,18 @@ impl Roots {
         }
     }
 
-    /// Tells whether anything was to be changed.
+    /// Tells whether anything was to be changed. Nothing is set if there is one that nobody sends who keeps to what is kept: others
+    /// change what the file system does with a file, or what a security module thinks of it.
     fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, Fault> {
+        let call = fault("set its extended attributes");
+        if wanted.iter().any(|(name, _)| !is_kept(name, true)) {
+            return Err(call(Errno::PERM));
+        }
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
             Target::Named(place) => path_of(place).map_err(fault("name it")).map(Ok)?,
         };
         let path = path.unwrap_or_default();
-        let call = fault("set its extended attributes");
         let mut names = Vec::new();
         let listed = fill(&mut names, |buffer| match target {
             Target::Open(file) => rustix::fs::flistxattr(file, buffer),

@@ -9,6 +9,7 @@ mod base;
 mod beneath;
 mod cache;
 mod case;
+mod close;
 mod direct;
 mod fault;
 mod journal;
@@ -22,6 +23,7 @@ mod sum;
 mod write;
 
 pub use base::{Base, Directory};
+pub use close::flush;
 
 pub(crate) use direct::{Block, Request};
 
@@ -42,6 +44,8 @@ pub struct Roots {
     roots: Vec<OwnedFd>,
     /// Which of them lie in memory.
     in_memory: Vec<bool>,
+    /// The volume of each, where nothing is said when a file is closed.
+    silent: Vec<Option<u64>>,
     cache: Cache,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
@@ -73,6 +77,7 @@ impl Roots {
     fn of(roots: Vec<OwnedFd>) -> Self {
         Self {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
+            silent: roots.iter().map(close::silent_volume).collect(),
             roots,
             cache: Cache::default(),
             listings: Listings::default(),

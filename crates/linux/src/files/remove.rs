@@ -2,10 +2,15 @@
 
 use super::beneath::Beneath;
 use super::fault::fault;
-use numaio_machine::port::{Fault, FilePath};
-use rustix::fd::{AsFd, BorrowedFd};
+use numaio_machine::port::{Fault, FilePath, Why};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
+
+/// Most names of directories of one directory that are kept at a time. Others are found when it is listed again.
+const BATCH: usize = 1_024;
+/// Most that are kept in all, but for one a level.
+const KEPT: usize = 65_536;
 
 /// Removes something with all that it holds.
 pub fn remove(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<(), Fault> {
@@ -14,26 +19,204 @@ pub fn remove(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<(), Fault> {
         place => place.map_err(fault("open the directory"))?,
     };
     place.not_the_root()?;
-    remove_name(place.directory, place.name).map_err(fault("remove it"))
-}
-
-fn remove_name(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => remove_directory(directory, name),
-        result => result,
+    match unlink(place.directory, place.name).map_err(fault("remove it"))? {
+        Unlinked::Gone => Ok(()),
+        Unlinked::Directory => remove_tree(place.directory, place.name),
     }
 }
 
-fn remove_directory(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(above, name, flags, Mode::empty())?;
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            remove_name(directory.as_fd(), name)?;
+/// What became of a name.
+enum Unlinked {
+    Gone,
+    /// Nothing: it is a directory.
+    Directory,
+}
+
+fn unlink(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Unlinked, Errno> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(Unlinked::Gone),
+        Err(Errno::ISDIR) => Ok(Unlinked::Directory),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A directory on the way down to the one that is emptied, and that one.
+struct Level {
+    name: Box<[u8]>,
+    /// Its volume and its inode.
+    which: (u64, u64),
+    /// Directories in it that are to be removed.
+    below: Vec<Box<[u8]>>,
+    /// Whether there may be others.
+    more: bool,
+}
+
+/// Removes a directory with all that it holds. Only the one at hand is open, so trees may be as deep as they like.
+fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
+    let failed = fault("remove it");
+    let Some((mut open, first)) = enter(above, name).map_err(&failed)? else { return Ok(()) };
+    let (mut levels, mut kept) = (vec![first], 0);
+    while let Some(level) = levels.last_mut() {
+        if level.below.is_empty() && level.more {
+            empty(&mut open, level, BATCH.min(KEPT - KEPT.min(kept)).max(1)).map_err(&failed)?;
+            kept += level.below.len();
+        }
+        if let Some(name) = level.below.pop() {
+            kept -= 1;
+            let at = open.fd().map_err(&failed)?;
+            if let Some((directory, level)) = enter(at, &name).map_err(&failed)? {
+                open = directory;
+                levels.push(level);
+            }
+            continue;
+        }
+        if level.more {
+            continue;
+        }
+        let name = std::mem::take(&mut level.name);
+        levels.pop();
+        match levels.last() {
+            Some(parent) => {
+                open = leave(&open, parent)?;
+                remove_empty(open.fd().map_err(&failed)?, &name).map_err(&failed)?;
+            }
+            None => remove_empty(above, &name).map_err(&failed)?,
         }
     }
-    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
+    Ok(())
+}
+
+/// Opens a directory to empty it; none if it is gone.
+fn enter(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Errno> {
+    let directory = match open(above, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        directory => directory?,
+    };
+    let which = which(&directory)?;
+    let level = Level { name: name.into(), which, below: Vec::new(), more: true };
+    Ok(Some((Dir::new(directory)?, level)))
+}
+
+/// Goes back up. The directory above may be another one if somebody moved this one.
+fn leave(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
+    let failed = fault("remove it");
+    let above = directory.fd().and_then(|directory| open(directory, b"..")).map_err(&failed)?;
+    match which(&above).map_err(&failed)? == parent.which {
+        true => Dir::new(above).map_err(failed),
+        false => Err(Fault::new(Why::Changed, "a directory was moved while it was removed")),
+    }
+}
+
+fn open(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(above, name, flags, Mode::empty())
+}
+
+fn which(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let stat = rustix::fs::fstat(directory.as_fd())?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Removes what is no directory, and notes as many directories.
+fn empty(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errno> {
+    directory.rewind();
+    level.more = false;
+    while let Some(entry) = directory.read() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        if level.below.len() == most {
+            level.more = true;
+            break;
+        }
+        if let Unlinked::Directory = unlink(directory.fd()?, name)? {
+            level.below.push(name.into());
+        }
+    }
+    Ok(())
+}
+
+fn remove_empty(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        folder
+    }
+
+    fn opened(path: &Path) -> OwnedFd {
+        File::open(path).expect("a directory").into()
+    }
+
+    fn remove_below(folder: &Path, name: &str) -> Result<(), Fault> {
+        let roots = [opened(folder)];
+        remove(&mut Beneath::new(&roots, false), &FilePath::new(0, name.as_bytes()))
+    }
+
+    #[test]
+    fn trees_may_be_deeper_than_descriptors_and_stacks_reach() {
+        let folder = folder("deep");
+        let depth = 3_000;
+        let mut at = opened(&folder);
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&at, "d", Mode::RWXU).expect("a directory");
+            rustix::fs::symlinkat("/", &at, "link").expect("a link");
+            at = open(at.as_fd(), b"d").expect("a directory");
+        }
+        drop(at);
+        let removed = std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(128 << 10);
+            let remove = || remove_below(&folder, "d");
+            small.spawn_scoped(scope, remove).expect("a thread").join().expect("its stack is enough")
+        });
+        removed.expect("removed");
+        assert!(!folder.join("d").exists() && Path::new("/").exists());
+        remove_below(&folder, "d").expect("nothing is there");
+        fs::remove_file(folder.join("link")).expect("a link");
+        fs::remove_dir(&folder).expect("nothing is left");
+    }
+
+    #[test]
+    fn directories_may_have_more_than_are_kept_at_a_time() {
+        let folder = folder("wide");
+        let outside = folder.join("outside");
+        fs::create_dir(&outside).expect("a directory");
+        for number in 0..BATCH + 17 {
+            let one = folder.join(format!("tree/{number}"));
+            fs::create_dir_all(one.join("below")).expect("directories");
+            fs::write(one.join("below/file"), "").expect("a file");
+            symlink(&outside, one.join("link")).expect("a link");
+        }
+        remove_below(&folder, "tree").expect("removed");
+        assert!(!folder.join("tree").exists() && outside.exists());
+        fs::remove_dir(&outside).expect("removed");
+        fs::remove_dir(&folder).expect("nothing is left");
+    }
+
+    #[test]
+    fn who_is_moved_away_does_not_lead_elsewhere() {
+        let folder = folder("moved");
+        fs::create_dir_all(folder.join("a/b")).expect("directories");
+        let root = opened(&folder);
+        let (a, level) = enter(root.as_fd(), b"a").expect("opened").expect("it is there");
+        let (b, _) = enter(a.fd().expect("open"), b"b").expect("opened").expect("it is there");
+        assert!(leave(&b, &level).is_ok());
+        fs::rename(folder.join("a/b"), folder.join("b")).expect("moved");
+        assert_eq!(leave(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(Why::Changed));
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

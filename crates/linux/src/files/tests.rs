@@ -1,7 +1,7 @@
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
-    Attributes, Begin, FilePath, Making, Object, Operation, Outcome, Put, Settle, BLOCK,
+    Attributes, Begin, FilePath, Making, Object, Operation, Outcome, Put, Settle, Why, BLOCK,
 };
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -74,6 +74,43 @@ fn new_things_get_what_a_default_acl_or_the_umask_leaves() {
         }
         Err(Errno::NOTSUP) => crate::tests::tell("skipped: the file system has no ACLs"),
         Err(errno) => panic!("{errno}"),
+    }
+    fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// The extended attributes that a file has after some were to be set, and why they were not.
+fn adorned(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
+    let roots = Roots::open(&[folder]).expect("a root");
+    let xattrs = names.iter().map(|name| (name.as_bytes().into(), (*b"x").into())).collect();
+    let attributes = Attributes { xattrs: Some(xattrs), ..Attributes::default() };
+    let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
+    let Outcome::Each(done) = roots.run(adorn, || vec![0; BLOCK]) else { panic!("results of each") };
+    let mut names = [0; 4096];
+    let length = rustix::fs::listxattr(folder.join("file"), &mut names).expect("names");
+    let text = String::from_utf8_lossy(&names[..length]).into_owned();
+    let there = text.split_terminator('\0').filter(|name| *name != "security.selinux").map(str::to_owned);
+    (there.collect(), done.into_iter().find_map(|done| done.err().map(|fault| fault.why)))
+}
+
+#[test]
+fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
+    let folder = std::env::temp_dir().join(format!("numaio-xattrs-{}", std::process::id()));
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("file"), "").expect("a file");
+    if rustix::fs::setxattr(folder.join("file"), "user.y", b"y", XattrFlags::empty()) == Err(Errno::NOTSUP) {
+        crate::tests::tell("skipped: the file system has no extended attributes");
+    } else {
+        let own = vec!["user.y".to_owned()];
+        for name in [
+            "security.ima",
+            "security.selinux",
+            "btrfs.compression",
+            "system.nfs4_acl",
+            "trusted.SGI_ACL_FILE",
+        ] {
+            assert_eq!(adorned(&folder, &["user.x", name]), (own.clone(), Some(Why::Permission)), "{name}");
+        }
+        assert_eq!(adorned(&folder, &["user.x"]), (vec!["user.x".to_owned()], None));
     }
     fs::remove_dir_all(&folder).expect("removed");
 }

@@ -2,6 +2,7 @@
 
 use super::attributes::Target;
 use super::beneath::{Beneath, Place};
+use super::close::flushed;
 use super::direct::{self, Block, Then};
 use super::fault::fault;
 use super::look::seen;
@@ -90,8 +91,8 @@ impl Roots {
         done: Result<(), Fault>,
     ) -> Result<(), Fault> {
         let done = done.and_then(|()| match &put.settle {
-            Some(settle) => self.settle(beneath, &put.at, file, settle),
-            None => Ok(()),
+            Some(settle) => self.settle(beneath, put, file, settle),
+            None => self.taken(put, file, None),
         });
         if done.is_err() && put.begin == Begin::Fresh {
             // Its room is needed; an error changes nothing in what is told.
@@ -140,11 +141,12 @@ impl Roots {
     fn settle(
         &self,
         beneath: &mut Beneath<'_>,
-        at: &FilePath,
+        put: &Put,
         file: &OwnedFd,
         settle: &Settle,
     ) -> Result<(), Fault> {
-        let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+        let (at, seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
+        self.taken(put, file, Some(seen.volume))?;
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
@@ -158,6 +160,17 @@ impl Roots {
         }
         // The content is right, and has its name: what is missing of its attributes is told all the same.
         adorned
+    }
+
+    /// Whether the file system has room for what was written, if it is one that says so when a file is closed. A volume that
+    /// is not that of the root lies below it, and may be such a one.
+    fn taken(&self, put: &Put, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
+        let silent = self.silent.get(put.at.root as usize).copied().flatten();
+        let is_silent = volume.is_some() && volume == silent;
+        match put.parts.is_empty() || is_silent {
+            true => Ok(()),
+            false => flushed(file.as_fd()).map_err(fault("write to it")),
+        }
     }
 
     pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {

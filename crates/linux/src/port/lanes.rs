@@ -5,15 +5,17 @@
 //! from one queue, and a thread for each reads. A packet that is not in turn yet is put aside, so that its connection does not
 //! stand still for a slower one; for that up to half of the buffers are used that connections leave. If there is no room a reader
 //! waits with its packet: so the pool must have more buffers than there are connections, or the packet that is in turn
-//! might get none. The queue has no limit of its own: what has data is bounded by the buffers of the pool, and entries
-//! and answers by how many of them a source may have under way.
+//! might get none. What is handed over and not taken has a limit (`room`), at which all readers wait. The queue of what goes out has none
+//! of its own: what has data is bounded by the buffers of the pool, and entries and answers by how many of them a source may have
+//! under way.
 
 use super::link::{read_packet, read_whole, write_packet, LinkError};
 use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane};
 use super::pool::{Pool, Slab};
+use super::room::Room;
 use super::settle;
 use crate::affinity::Mask;
-use numaio_machine::port::{Event, Packet};
+use numaio_machine::port::{Event, Packet, MOST_FRAMES};
 use numaio_machine::set::CpuSet;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +28,9 @@ use std::time::Duration;
 
 /// How long what was sent may take to go out when a side is at its end.
 const LAST: Duration = Duration::from_secs(10);
+
+/// Bytes of frames that are put aside at most.
+const MOST_ASIDE: usize = 4 * MOST_FRAMES;
 
 /// A round trip that is shorter is that of a machine room.
 const SHORT: Duration = Duration::from_millis(1);
@@ -67,6 +72,7 @@ impl fmt::Debug for LanesLink {
 struct Shared {
     sockets: Vec<TcpStream>,
     events: Sender<Event<Slab>>,
+    room: Arc<Room>,
     turns: Mutex<Turns>,
     changed: Condvar,
 }
@@ -95,6 +101,12 @@ impl Turns {
         waits && self.held.len() == self.open && !self.held.contains(&self.next)
     }
 
+    /// Whether a packet can be put aside.
+    fn have_room_for(&self, packet: &Packet<Slab>) -> bool {
+        let frames: usize = self.aside.values().map(|packet| packet.frames.len()).sum();
+        self.aside.len() < self.most && frames + packet.frames.len() <= MOST_ASIDE
+    }
+
     /// Whether a packet came before.
     fn had(&self, number: u64) -> bool {
         number < self.next || self.aside.contains_key(&number)
@@ -103,13 +115,13 @@ impl Turns {
 
 impl LanesLink {
     /// Connections of `lanes`, of which fewer are written to where that is better, if it is to be `sparing`. Their threads
-    /// take `places` in turn, or run anywhere if there are none.
+    /// take `places` in turn, or run anywhere if there are none. What comes is counted in `room`.
     pub fn new(
         lanes: Lanes,
-        sparing: bool,
-        places: &[CpuSet],
+        (sparing, places): (bool, &[CpuSet]),
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
+        room: &Arc<Room>,
     ) -> io::Result<Self> {
         let Lanes { from, mut to } = lanes;
         if from.is_empty() || to.is_empty() || from.len() >= pool.count() {
@@ -123,6 +135,7 @@ impl LanesLink {
         let shared = Arc::new(Shared {
             sockets: sockets.collect::<io::Result<_>>()?,
             events,
+            room: room.clone(),
             turns: Mutex::new(turns),
             changed: Condvar::new(),
         });
@@ -185,6 +198,7 @@ impl Shared {
     fn end(&self, why: &str) {
         let was_over = std::mem::replace(&mut self.turns().over, true);
         self.changed.notify_all();
+        self.room.end();
         // First, so that nothing more is sent by who hears of it: the other side is to see a lost connection, after
         // which it tries again, and not to hear that we lost it.
         self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
@@ -200,7 +214,7 @@ impl Shared {
             if turns.had(number) {
                 return Err(LinkError::Order(number));
             }
-            if turns.aside.len() < turns.most {
+            if turns.have_room_for(&packet) {
                 turns.aside.insert(number, packet);
                 return Ok(true);
             }
@@ -215,6 +229,7 @@ impl Shared {
         let mut heard = false;
         while let Some(packet) = in_turn {
             // Within the lock, so that the next one comes behind it.
+            self.room.add(packet.frames.len());
             heard = self.events.send(Event::Received(packet)).is_ok();
             turns.next += 1;
             let next = turns.next;
@@ -281,7 +296,8 @@ fn write_lane(
 }
 
 fn read_lane(lane: &mut dyn Lane, pool: &Arc<Pool>, shared: &Shared) -> Result<(), LinkError> {
-    loop {
+    // Whoever waits here has nothing that others could wait for.
+    while shared.room.wait() {
         let mut number = [0; 8];
         match read_whole(lane, &mut number, LinkError::Closed) {
             Err(LinkError::Closed) => {
@@ -295,6 +311,7 @@ fn read_lane(lane: &mut dyn Lane, pool: &Arc<Pool>, shared: &Shared) -> Result<(
             return Ok(());
         }
     }
+    Ok(())
 }
 
 fn words(error: &io::Error) -> String {

@@ -5,6 +5,7 @@
 
 use super::lanes::LanesLink;
 use super::pool::{Pool, Slab};
+use super::room::Room;
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -67,7 +68,13 @@ impl Link {
         Self::Memory(peer)
     }
 
-    pub fn streams(ends: Ends, events: Sender<Event<Slab>>, pool: &Arc<Pool>) -> io::Result<Self> {
+    /// What comes is counted in `room`, and waits while there is none.
+    pub fn streams(
+        ends: Ends,
+        events: Sender<Event<Slab>>,
+        pool: &Arc<Pool>,
+        room: &Arc<Room>,
+    ) -> io::Result<Self> {
         let ((packets, queue), (said, over)) = (channel(), channel());
         let told = events.clone();
         let write = move || {
@@ -76,20 +83,11 @@ impl Link {
             }
             drop(said);
         };
-        let pool = pool.clone();
+        let (pool, room) = (pool.clone(), room.clone());
         let read = move || {
-            let mut from = ends.from;
-            let why = loop {
-                match read_packet(&mut *from, &pool, LinkError::Closed) {
-                    Ok(packet) => {
-                        if events.send(Event::Received(packet)).is_err() {
-                            return;
-                        }
-                    }
-                    Err(why) => break why,
-                }
-            };
-            drop(events.send(Event::Closed(why.to_string())));
+            if let Some(why) = read_packets(ends.from, &pool, &room, &events) {
+                drop(events.send(Event::Closed(why.to_string())));
+            }
         };
         Builder::new().name("link out".to_owned()).spawn(write)?;
         Builder::new().name("link in".to_owned()).spawn(read)?;
@@ -131,6 +129,24 @@ fn write_packets(
         write_packet(&mut *to, &[], packet, events)?;
     }
     Ok(())
+}
+
+/// Why no more comes; none if nobody takes it.
+fn read_packets(
+    mut from: Box<dyn Read + Send>,
+    pool: &Arc<Pool>,
+    room: &Room,
+    events: &Sender<Event<Slab>>,
+) -> Option<LinkError> {
+    while room.wait() {
+        let packet = match read_packet(&mut *from, pool, LinkError::Closed) {
+            Ok(packet) => packet,
+            Err(why) => return Some(why),
+        };
+        room.add(packet.frames.len());
+        events.send(Event::Received(packet)).ok()?;
+    }
+    None
 }
 
 /// Writes a packet, with something in front of it, and tells when its data is on its way.

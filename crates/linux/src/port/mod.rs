@@ -7,6 +7,7 @@ pub mod net;
 mod own;
 mod pool;
 mod ring;
+mod room;
 mod work;
 mod worker;
 
@@ -23,6 +24,7 @@ use lanes::LanesLink;
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
+use room::Room;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub struct FilePort {
     work: Arc<Work>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
+    /// What came over the link and was not taken yet.
+    room: Arc<Room>,
     crews: Vec<Crew>,
     rings: bool,
     done: Sender<Event<Slab>>,
@@ -84,8 +88,10 @@ impl FilePort {
     /// The kernel's, if threads cannot be started.
     pub fn pair(one: Setting, other: Setting) -> io::Result<(Self, Self)> {
         let ((to_one, from_one), (to_other, from_other)) = (channel(), channel());
-        let one = Self::new(one, (to_one.clone(), from_one), Link::memory(to_other.clone()))?;
-        let other = Self::new(other, (to_other, from_other), Link::memory(to_one))?;
+        // Who sends is of this process, and does not fill it: nothing is counted.
+        let one =
+            Self::new(one, (to_one.clone(), from_one), (Link::memory(to_other.clone()), Arc::default()))?;
+        let other = Self::new(other, (to_other, from_other), (Link::memory(to_one), Arc::default()))?;
         Ok((one, other))
     }
 
@@ -94,9 +100,9 @@ impl FilePort {
     /// # Errors
     /// The kernel's, if threads cannot be started.
     pub fn over(setting: Setting, ends: Ends) -> io::Result<Self> {
-        let (to_us, from_us) = channel();
-        let link = Link::streams(ends, to_us.clone(), &setting.pool)?;
-        Self::new(setting, (to_us, from_us), link)
+        let ((to_us, from_us), room) = (channel(), Arc::default());
+        let link = Link::streams(ends, to_us.clone(), &setting.pool, &room)?;
+        Self::new(setting, (to_us, from_us), (link, room))
     }
 
     /// A port whose link is several connections to another process.
@@ -104,21 +110,23 @@ impl FilePort {
     /// # Errors
     /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
     pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
-        let (to_us, from_us) = channel();
-        let link = LanesLink::new(lanes, setting.sparing, &setting.network, to_us.clone(), &setting.pool)?;
-        Self::new(setting, (to_us, from_us), Link::Lanes(link))
+        let ((to_us, from_us), room) = (channel(), Arc::default());
+        let way = (setting.sparing, &setting.network[..]);
+        let link = LanesLink::new(lanes, way, to_us.clone(), &setting.pool, &room)?;
+        Self::new(setting, (to_us, from_us), (Link::Lanes(link), room))
     }
 
     fn new(
         setting: Setting,
         (done, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
-        link: Link,
+        (link, room): (Link, Arc<Room>),
     ) -> io::Result<Self> {
         let mut port = Self {
             roots: Arc::new(setting.roots),
             work: Arc::new(Work::new(&setting.crews, setting.share)),
             events,
             link: Some(link),
+            room,
             crews: setting.crews,
             rings: setting.rings,
             done,
@@ -196,12 +204,22 @@ impl Port for FilePort {
 
     fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
         self.grow();
+        let before = events.len();
         match self.events.recv_timeout(most) {
             Ok(event) => events.push(event),
             // Our own workers hold the other end.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
         }
         events.extend(self.events.try_iter());
+        // Not one by one: what comes meanwhile would be taken, too, without an end.
+        let frames = events[before..].iter().filter_map(|event| match event {
+            Event::Received(packet) => Some(packet.frames.len()),
+            _ => None,
+        });
+        let (packets, bytes) = frames.fold((0, 0), |(packets, bytes), frames| (packets + 1, bytes + frames));
+        if packets > 0 {
+            self.room.take(packets, bytes);
+        }
     }
 }
 
@@ -209,6 +227,7 @@ impl Drop for FilePort {
     fn drop(&mut self) {
         // What was sent goes out before the link is closed.
         self.link.take();
+        self.room.end();
         self.work.close();
         // Buffers that wait to be heard of may be what a worker waits for.
         while self.workers.iter().any(|worker| !worker.is_finished()) {

@@ -1,11 +1,12 @@
 //! `--manifest`: what is at the destination in the end, as `b3sum` writes it.
 
 use crate::failure::{self, Failure};
+use crate::output::harmless;
 use crate::store::{self, Place};
-use numaio_linux::random;
+use numaio_linux::{files, random};
 use numaio_mover::wire::There;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Seek, Write};
+use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -15,13 +16,15 @@ pub struct Manifest {
     path: PathBuf,
     /// Where it is until then; none once it has its name, or if it is no file.
     part: Option<PathBuf>,
+    /// Whether a terminal shows it, which would obey what is in names.
+    is_shown: bool,
     to: BufWriter<File>,
 }
 
 impl Manifest {
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
-        Ok(Self { path, part, to: BufWriter::new(to) })
+        Ok(Self { path, part, is_shown: to.is_terminal(), to: BufWriter::new(to) })
     }
 
     /// Takes back all that was said. What was written to a pipe stays.
@@ -34,14 +37,15 @@ impl Manifest {
     }
 
     pub fn add(&mut self, there: &There) -> Result<(), Failure> {
-        let written = self.to.write_all(line(there).as_bytes());
+        let written = self.to.write_all(line(there, self.is_shown).as_bytes());
         written.map_err(|error| failure::unwritten(&self.path, &error))
     }
 
-    /// Gives it its name.
+    /// Gives it its name, if the file system took it.
     pub fn end(mut self) -> Result<(), Failure> {
         let name = |part: PathBuf| fs::rename(part, &self.path);
-        let named = self.to.flush().and_then(|()| self.part.take().map_or(Ok(()), name));
+        let written = self.to.flush().and_then(|()| files::flush(self.to.get_ref()));
+        let named = written.and_then(|()| self.part.take().map_or(Ok(()), name));
         named.map_err(|error| failure::unwritten(&self.path, &error))
     }
 }
@@ -71,13 +75,21 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
 }
 
 /// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
-fn line(there: &There) -> String {
+fn line(there: &There, is_shown: bool) -> String {
     let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = String::from_utf8_lossy(there.name.as_bytes());
-    match name.contains(['\\', '\n']) {
-        true => format!("\\{hash}  {}\n", name.replace('\\', "\\\\").replace('\n', "\\n")),
-        false => format!("{hash}  {name}\n"),
-    }
+    let (mark, name) = match name.contains(['\\', '\n']) {
+        true => ("\\", name.replace('\\', "\\\\").replace('\n', "\\n")),
+        false => ("", name.into_owned()),
+    };
+    let name = if is_shown { shown(&name) } else { name };
+    format!("{mark}{hash}  {name}\n")
+}
+
+/// As a terminal may have it. Words are cut where they are long, and names are not.
+fn shown(name: &str) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    chars.chunks(256).map(|some| harmless(&some.iter().collect::<String>())).collect()
 }
 
 #[cfg(test)]
@@ -88,10 +100,27 @@ mod tests {
 
     #[test]
     fn names_are_escaped_as_b3sum_does() {
-        let line =
-            |name: &[u8]| line(&There { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) });
+        let line = |name: &[u8]| {
+            line(&There { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) }, false)
+        };
         let hash = "ab".repeat(32);
         assert_eq!(line(b"a b"), format!("{hash}  a b\n"));
         assert_eq!(line(b"a\\b\nc"), format!("\\{hash}  a\\\\b\\nc\n"));
+    }
+    #[test]
+    fn names_do_nothing_to_a_terminal_and_are_whole() {
+        let line = |name: &[u8], is_shown| {
+            let there = There { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
+            line(&there, is_shown).split_off(64)
+        };
+        let evil = b"a\x1b]0;title\x07\r\xc2\x9b2Jz";
+        assert_eq!(line(evil, true), "  a\u{fffd}]0;title\u{fffd}\u{fffd}\u{fffd}2Jz\n");
+        assert_eq!(line(evil, false).as_bytes(), [&b"  "[..], evil, b"\n"].concat());
+        // As long as names can be, of characters of four bytes and of those that become longer.
+        for one in ["\u{1f4be}", "\u{1b}"] {
+            let name = vec![one.repeat(240 / one.len()); 16].join("/");
+            let expected = format!("  {}\n", name.replace('\u{1b}', "\u{fffd}"));
+            assert_eq!(line(name.as_bytes(), true), expected);
+        }
     }
 }

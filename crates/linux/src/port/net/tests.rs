@@ -1,7 +1,7 @@
 use super::*;
 use crate::port::lanes::{Lanes, LanesLink};
 use crate::port::{Pool, Slab};
-use numaio_machine::port::{Event, Packet, BLOCK};
+use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
@@ -214,7 +214,7 @@ fn links(
     [one, other].map(|lanes| {
         let (events, heard) = channel();
         let pool = Pool::new(slabs);
-        (LanesLink::new(lanes, sparing, &[], events, &pool).expect("a link"), heard, pool)
+        (LanesLink::new(lanes, (sparing, &[]), events, &pool, &Arc::default()).expect("a link"), heard, pool)
     })
 }
 
@@ -264,7 +264,8 @@ fn a_connection_that_is_cut_ends_the_link_once() {
         let (mut called, mut answered) = open(locks, 3);
         let other = Lanes { to: answered.split_off(2), from: answered };
         let (events, heard) = channel();
-        let link = LanesLink::new(other, false, &[], events, &Pool::new(8)).expect("a link");
+        let link =
+            LanesLink::new(other, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
         // In the midst of a packet.
         called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
@@ -295,7 +296,8 @@ fn numbers_that_are_wrong_end_the_link() {
         let (mut called, mut answered) = open(plain(), 3);
         let lanes = Lanes { to: answered.split_off(2), from: answered };
         let (events, heard) = channel();
-        let _link = LanesLink::new(lanes, false, &[], events, &Pool::new(8)).expect("a link");
+        let _link =
+            LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
         for (lane, numbers) in called.iter_mut().zip([first, second]) {
             numbers.iter().for_each(|number| drop(lane.write_all(&packet(*number))));
         }
@@ -315,10 +317,43 @@ fn numbers_that_are_wrong_end_the_link() {
 }
 
 #[test]
+fn frames_that_nobody_takes_do_not_pile_up() {
+    let (mut called, mut answered) = open(plain(), 3);
+    let lanes = Lanes { to: answered.split_off(2), from: answered };
+    let ((events, heard), room) = (channel(), Arc::default());
+    let link = LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &room).expect("a link");
+    // Of two connections in turn, each packet as large as there may be one, until nothing is taken any more.
+    let frames = vec![7; MOST_FRAMES];
+    let head = [(MOST_FRAMES as u32).to_be_bytes(), [0; 4]].concat();
+    let mut sender = called.drain(..2).collect::<Vec<_>>();
+    let sent = std::thread::spawn(move || {
+        for number in 0..40u64 {
+            let packet = [&number.to_be_bytes()[..], &head, &frames].concat();
+            if sender[number as usize % 2].write_all(&packet).is_err() {
+                return number;
+            }
+        }
+        40
+    });
+    let came = || heard.recv_timeout(Duration::from_millis(500)).is_ok();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut first = 0;
+    while came() {
+        first += 1;
+    }
+    // 64 MiB, the packet that goes beyond, and one of the other connection.
+    assert!((16..=18).contains(&first), "{first} packets");
+    room.take(first, first * MOST_FRAMES);
+    assert!(came(), "there is room again");
+    drop(link);
+    assert!(sent.join().expect("ended") < 40, "nobody waits for what comes no more");
+}
+
+#[test]
 fn a_link_needs_more_buffers_than_connections() {
     let (_called, mut answered) = open(plain(), 4);
     let lanes = Lanes { to: answered.split_off(3), from: answered };
-    assert!(LanesLink::new(lanes, false, &[], channel().0, &Pool::new(3)).is_err());
+    assert!(LanesLink::new(lanes, (false, &[]), channel().0, &Pool::new(3), &Arc::default()).is_err());
 }
 
 #[test]
