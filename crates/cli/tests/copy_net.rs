@@ -5,6 +5,7 @@ mod support;
 
 use numaio_linux::port::net::{Door, Keys, Lock};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -319,11 +320,14 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
         &home,
         "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | dd bs=64k count=60 status=none",
     );
-    let said = copy(&home, &["--tunnel", "host:src/", "back"]);
+    let said = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("trying again"), "{}", said.err);
     assert_eq!((calls(&home), said.out.lines().count()), (2, 1), "{}", said.out);
     same(&home, "back");
+    let sums = fs::read_to_string(home.0.join("sums")).expect("a manifest");
+    let names: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").expect("a name").1).collect();
+    assert_eq!(names.len(), sums.lines().count(), "each name once: {sums}");
     // ssh itself fails from the second time on: this is tried for as long as was asked for.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
@@ -331,6 +335,15 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("no numaio answers on host; trying again"), "{}", said.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
+    // A try that is refused ends what others before it began.
+    fs::remove_file(home.0.join("calls")).expect("calls");
+    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src gone\nsh -c \"$*\" | dd bs=64k count=60 status=none");
+    let said = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
+    assert!(said.code != Some(0) && calls(&home) == 2, "{}", said.err);
+    let end: Value = serde_json::from_str(said.out.lines().last().expect("an end")).expect("JSON");
+    assert_eq!((&end["event"], &end["done"]), (&"end".into(), &false.into()), "{end}");
+    assert!(end["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{end}");
+    fs::rename(home.0.join("gone"), home.0.join("src")).expect("a name");
     // What the other side refuses it would refuse again, and who was never reached may not be there.
     for (body, args) in [
         (PLAIN, ["src/", "host:no/such/folder"]),

@@ -93,7 +93,7 @@ fn sync_one_of(beneath: &mut Beneath<'_>, names: &[FilePath]) -> Result<(), Faul
     let mut last = Errno::NOENT;
     for name in names {
         let opened = beneath.place(name)?.open(OFlags::RDONLY, Mode::empty());
-        match opened.and_then(|file| rustix::fs::fdatasync(file)) {
+        match opened.and_then(rustix::fs::fdatasync) {
             Err(Errno::NOENT) => {}
             Err(errno) => {
                 last = errno;
