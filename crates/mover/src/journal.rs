@@ -133,7 +133,8 @@ impl Journal {
     }
 
     /// The whole journal anew, as short as can be, with all that was logged so far. It is written over the old one; what follows
-    /// is written behind it. What a crash leaves of both does not fit together, and ends where the new one does.
+    /// is written behind it. What a kill leaves of both does not fit together, and ends where the new one does; a crash of the
+    /// machine may leave the old one, with less behind it.
     pub fn compact(&mut self) -> Vec<u8> {
         let durable = std::mem::take(&mut self.durable);
         *self = Self::new(self.transfer);

@@ -2,7 +2,7 @@
 
 mod sides;
 
-use numaio_machine::port::{Event, Operation, Outcome, Packet, Stamp};
+use numaio_machine::port::{Event, Fault, Operation, Outcome, Packet, Stamp, Why};
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::report::Report;
 use numaio_mover::wire::About;
@@ -16,15 +16,14 @@ type Outcomes = Outcome<Vec<u8>>;
 fn work<C: Core<Vec<u8>>>(
     core: &mut C,
     disk: &mut Disk,
-    seen: impl Fn(Outcomes) -> Outcomes,
+    seen: impl Fn(bool, Outcomes) -> Outcomes,
 ) -> Vec<Packet<Vec<u8>>> {
     let mut said = Vec::new();
     while let Some(command) = core.poll(Duration::ZERO) {
         match command {
             Command::Submit(ticket, operation) => {
-                let is_listing = matches!(operation, Operation::List { .. });
-                let outcome = disk.run(operation);
-                core.handle(Event::Done(ticket, if is_listing { seen(outcome) } else { outcome }));
+                let is_write = matches!(operation, Operation::Write { .. });
+                core.handle(Event::Done(ticket, seen(is_write, disk.run(operation))));
             }
             Command::Send(packet) => said.push(packet),
         }
@@ -34,11 +33,21 @@ fn work<C: Core<Vec<u8>>>(
 
 /// Copies all; the names of which something was told to be wrong. What the source lists it sees in some way.
 fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
+    copy_with(from, to, |_, outcome| seen(outcome), |_, outcome| outcome)
+}
+
+/// The same; each side hears of its operations, and whether they are writes, in some way.
+fn copy_with(
+    from: &mut Disk,
+    to: &mut Disk,
+    at_source: impl Fn(bool, Outcomes) -> Outcomes,
+    at_sink: impl Fn(bool, Outcomes) -> Outcomes,
+) -> BTreeSet<String> {
     let (mut source, mut sink) = (source(false), sink());
     while sink.ended().is_none() || source.ended().is_none() {
-        let said = work(&mut source, from, &seen);
+        let said = work(&mut source, from, &at_source);
         said.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
-        let said = work(&mut sink, to, |outcome| outcome);
+        let said = work(&mut sink, to, &at_sink);
         said.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
     }
     let name = |report| match report {
@@ -49,6 +58,17 @@ fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> 
         _ => None,
     };
     sink.reports().into_iter().filter_map(name).collect()
+}
+
+/// What is listed, in the order of names.
+fn by_name(outcome: Outcomes) -> Outcomes {
+    match outcome {
+        Outcome::Listed(Ok(mut listing)) => {
+            listing.found.sort_by(|one, other| one.0.cmp(&other.0));
+            Outcome::Listed(Ok(listing))
+        }
+        outcome => outcome,
+    }
 }
 
 fn file(content: &[u8]) -> Inode {
@@ -90,19 +110,31 @@ fn a_further_name_of_a_file_that_failed_keeps_what_it_has() {
     to.put(b"b", file(&[9; 900]));
     to.room = 10;
     let both = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-    let by_name = |outcome| match outcome {
-        Outcome::Listed(Ok(mut listing)) => {
-            listing.found.sort_by(|one, other| one.0.cmp(&other.0));
-            Outcome::Listed(Ok(listing))
-        }
-        outcome => outcome,
-    };
     assert_eq!(copy(&mut from, &mut to, by_name), both);
     assert_eq!(content(&to, "a"), Some(b"old".to_vec()));
     assert_eq!(content(&to, "b"), Some(vec![9; 900]));
     to.room = u64::MAX;
     assert_eq!(copy(&mut from, &mut to, by_name), BTreeSet::new());
     assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "one file of two names");
+}
+
+#[test]
+fn a_further_name_of_a_file_that_lacks_an_attribute_is_made() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"a", file(&[9; 900]));
+    from.link(b"a", b"b");
+    to.put(b"a", file(b"old"));
+    to.put(b"b", file(b"older"));
+    let no_owner = |is_write, outcome| match outcome {
+        Outcome::Each(results) if is_write => {
+            let fault = |_| Err(Fault::new(Why::Permission, "set its owner"));
+            Outcome::Each(results.into_iter().map(fault).collect())
+        }
+        outcome => outcome,
+    };
+    let told = copy_with(&mut from, &mut to, |_, outcome| by_name(outcome), no_owner);
+    assert_eq!(told, BTreeSet::from(["a".to_owned()]));
+    assert_eq!(content(&to, "b"), Some(vec![9; 900]));
 }
 
 #[test]

@@ -92,8 +92,11 @@ impl Roots {
 fn sync_one_of(beneath: &mut Beneath<'_>, names: &[FilePath]) -> Result<(), Fault> {
     let mut last = Errno::NOENT;
     for name in names {
-        let opened = beneath.place(name)?.open(OFlags::RDONLY, Mode::empty());
-        match opened.and_then(rustix::fs::fdatasync) {
+        let open = |place: Place<'_>| match place.open(OFlags::RDONLY, Mode::empty()) {
+            Err(Errno::ACCESS) => place.open(OFlags::WRONLY, Mode::empty()),
+            opened => opened,
+        };
+        match open(beneath.place(name)?).and_then(rustix::fs::fdatasync) {
             Err(Errno::NOENT) => {}
             Err(errno) => {
                 last = errno;

@@ -4,7 +4,7 @@ use super::cases::Cases;
 use super::errands::Errand;
 use super::judge::Held;
 use super::notes::Close;
-use super::{Sink, Sync};
+use super::{Incoming, Sink, Sync, MOST};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
@@ -12,9 +12,10 @@ use crate::ours::{is_ours, JOURNAL};
 use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
-    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Ticket,
+    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Seen,
+    Stamp, Ticket,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Names of one listing of a directory in which things may be removed.
 const NAMES: usize = 512;
@@ -47,8 +48,8 @@ pub(super) struct Finish {
     pub adorned: NameSet<6>,
     /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
     replaced: NameSet<6>,
-    /// Names of which something failed.
-    pub failed: NameSet<6>,
+    /// Files that failed, the first of them, with the size and the time that they were to have.
+    failed: HashMap<Name, (u64, Option<Stamp>)>,
     /// Directories that were where further names of files are to be.
     cleared: HashSet<Name>,
     /// Work that waits for directories.
@@ -118,6 +119,20 @@ impl Finish {
         if rehearse {
             self.replaced.add(name);
         }
+    }
+
+    /// A file failed.
+    pub fn failed(&mut self, file: &Incoming) {
+        if self.failed.len() < MOST {
+            self.failed.insert(file.name.clone(), (file.content.size(), file.attributes.mtime));
+        }
+    }
+
+    /// Whether a name has what it was to have; if it failed, perhaps only an attribute is missing.
+    fn is_right(&self, name: &Name, found: Option<&Result<Option<Found>, Fault>>) -> bool {
+        let Some((size, mtime)) = self.failed.get(name) else { return true };
+        let is_it = |seen: &Seen| seen.size == *size && Some(seen.mtime) == *mtime;
+        matches!(found, Some(Ok(Some(found))) if is_it(&found.seen))
     }
 
     /// The source told of a directory.
@@ -218,7 +233,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             }
             // What the other name has may be as old as it was, and this one better.
-            if matches!(both.first(), Some(Ok(Some(_)))) && self.finish.failed.has(&to) {
+            if matches!(both.first(), Some(Ok(Some(_)))) && !self.finish.is_right(&to, both.last()) {
                 let words = format!("{to}, of which it is a further name, failed, so it is left as it is");
                 self.talk.problem(About::Name(name), Reason::Other, &words);
                 continue;

@@ -315,8 +315,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             About::Transfer => {
                 self.stopping = true;
             }
-            About::File(number, name) => {
-                self.finish.failed.add(name);
+            About::File(number, _) => {
                 self.hashes.fail(*number);
                 self.drop_file(*number);
             }
@@ -327,7 +326,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// A file failed here: the source hears of it, and the others go on.
     fn fail(&mut self, number: FileNumber, name: &Name, fault: &Fault) {
-        self.finish.failed.add(name);
         self.talk.problem(About::File(number, name.clone()), reason(fault.why), &fault.text);
         self.drop_file(number);
     }
@@ -336,6 +334,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn drop_file(&mut self, number: FileNumber) {
         let Some(file) = self.incoming.remove(&number.get()) else { return };
         self.taken.remove(&file.name);
+        self.finish.failed(&file);
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
             self.notes.forget(&file.name, file.at);
@@ -425,9 +424,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let is_it = |(_, file): &(&u64, &Incoming)| file.name == name;
             let number = self.incoming.iter().find(is_it).map(|(&number, _)| number);
             match number.and_then(|number| FileNumber::new(number).ok()) {
+                // It has its name, and its mode is not for us to read; or it failed already, and is gone.
+                _ if matches!(fault.why, Why::NotFound | Why::Permission) => {}
                 Some(number) => self.fail(number, &name, &fault),
-                // It failed already, and is gone.
-                None if fault.why == Why::NotFound => {}
                 None => self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
             }
         }

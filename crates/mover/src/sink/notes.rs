@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::ours::{partial, JOURNAL};
 use crate::wire::TransferId;
 use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket, Why};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
@@ -62,6 +62,8 @@ pub(super) struct Notes {
     needed: bool,
     /// It could not be written. What is on disk may not hold any more, and goes.
     lost: bool,
+    /// Files of which nothing is believed any more, though what is on disk still says so.
+    taken_back: HashSet<u64>,
     /// Nothing more comes to be noted.
     is_last: bool,
     unwanted: Vec<FilePath>,
@@ -79,8 +81,13 @@ struct Touched {
 
 #[derive(Debug)]
 enum UnderWay {
-    /// The journal is written to, after files of these names were made durable; whether files wait for it that are to be begun.
-    Record(Vec<Name>, bool),
+    /// The journal is written to, after files of these names were made durable; whether files wait for it that are to be begun, and
+    /// whether it is made.
+    Record {
+        names: Vec<Name>,
+        awaited: bool,
+        is_new: bool,
+    },
     /// The journal goes.
     Loss,
     Removal,
@@ -107,6 +114,7 @@ impl Notes {
             urgent: false,
             needed: false,
             lost: false,
+            taken_back: HashSet::new(),
             is_last: false,
             unwanted: Vec::new(),
             under_way: None,
@@ -126,19 +134,24 @@ impl Notes {
         self.on_disk = true;
         let id = bytes.get(ID).and_then(|id| id.first_chunk::<16>()).copied().map(TransferId);
         let mut replay = Replay::new(id.unwrap_or(self.transfer));
-        let journal = replay.push(bytes).and_then(|()| replay.finish()).ok().map(|(journal, _)| journal);
+        let read = replay.push(bytes).and_then(|()| replay.finish()).ok();
         // The partial files of that transfer get written over, whether or not what was noted holds.
-        if let (Some(id), Some(_)) = (id, &journal) {
+        if let (Some(id), Some(_)) = (id, &read) {
             self.transfer.0[EPOCH..].copy_from_slice(&id.0[EPOCH..]);
             self.continues = true;
         }
         let holds = |id: TransferId| id.0[..EPOCH] == FOR_EVER || id.0[..EPOCH] == self.transfer.0[..EPOCH];
         // One that was read in part may lack what took something back.
-        let held = journal.filter(|_| id.is_some_and(holds) && bytes.len() < MOST);
-        self.urgent = held.is_none();
-        let mut journal = held.unwrap_or_else(|| Journal::new(self.transfer));
-        journal.continue_as(self.transfer);
-        self.anew = Some(journal.compact());
+        let held = read.filter(|_| id.is_some_and(holds) && bytes.len() < MOST);
+        let (mut journal, valid) = held.unwrap_or_else(|| (Journal::new(self.transfer), 0));
+        if valid > 0 && id == Some(self.transfer) {
+            // It goes on where it ended: what is written over may come back after a crash.
+            self.offset = valid;
+        } else {
+            journal.continue_as(self.transfer);
+            self.anew = Some(journal.compact());
+            self.urgent = true;
+        }
         self.journal = Some(journal);
     }
 
@@ -176,12 +189,13 @@ impl Notes {
 
     /// A file is to be written anew, or gone on with under a number: nothing that was noted of it under others holds any more.
     pub fn void(&mut self, name: &Name, but: Option<FileNumber>) {
-        self.urgent |= self.void_all(name, but);
+        self.urgent |= self.void_all(name, but) || self.taken_back.contains(&all_of(name).start);
     }
 
     /// Whether files may be begun anew.
     pub fn is_clean(&self) -> bool {
-        let awaited = matches!(self.under_way, Some((_, UnderWay::Loss | UnderWay::Record(_, true))));
+        let awaited =
+            matches!(self.under_way, Some((_, UnderWay::Loss | UnderWay::Record { awaited: true, .. })));
         let pending = self.journal.is_some() && (self.urgent || self.needed);
         !(self.lost || awaited || pending)
     }
@@ -200,7 +214,11 @@ impl Notes {
 
     fn void_all(&mut self, name: &Name, but: Option<FileNumber>) -> bool {
         let journal = self.journal.as_mut().filter(|journal| !journal.is_empty());
-        journal.is_some_and(|journal| journal.void_all(all_of(name), but))
+        let any = journal.is_some_and(|journal| journal.void_all(all_of(name), but));
+        if any {
+            self.taken_back.insert(all_of(name).start);
+        }
+        any
     }
 
     /// A partial file is to be removed.
@@ -267,7 +285,8 @@ impl Notes {
             }
         }
         self.bytes = 0;
-        if self.anew.is_none() && journal.is_bloated() {
+        // A crash of the machine in the midst of that would bring back what was taken back.
+        if self.anew.is_none() && !synced && journal.is_bloated() {
             self.anew = Some(journal.compact());
         }
         let mut bytes = self.anew.take().inspect(|_| self.offset = 0).unwrap_or_default();
@@ -275,7 +294,9 @@ impl Notes {
         let offset = self.offset;
         self.offset += bytes.len() as u64;
         let sync = synced || self.urgent;
-        self.given = UnderWay::Record(names, self.urgent || self.needed || !self.on_disk);
+        self.taken_back.clear();
+        let awaited = self.urgent || self.needed || !self.on_disk;
+        self.given = UnderWay::Record { names, awaited, is_new: !self.on_disk };
         (self.urgent, self.needed, self.on_disk) = (false, false, true);
         Some(Operation::Record(Record { journal: FilePath::new(0, JOURNAL), offset, bytes, after, sync }))
     }
@@ -293,7 +314,7 @@ impl Notes {
     /// One of them ended; tells which files could not be made durable, and why.
     pub fn done(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) -> Vec<(Name, Fault)> {
         let ended = self.under_way.take_if(|(under_way, _)| *under_way == ticket);
-        let Some((_, UnderWay::Record(names, _))) = ended else { return Vec::new() };
+        let Some((_, UnderWay::Record { names, is_new, .. })) = ended else { return Vec::new() };
         let mut results = results;
         let noted = results.pop().unwrap_or(Ok(()));
         if let Err(fault) = noted {
@@ -301,8 +322,8 @@ impl Notes {
             self.journal = None;
             self.touched.clear();
             // What could not be made is not removed, nor another one's.
-            self.on_disk &= !matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
-            self.lost = std::mem::take(&mut self.on_disk);
+            let is_none = is_new && matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
+            (self.lost, self.on_disk) = (!is_none, false);
         }
         names.into_iter().zip(results).filter_map(|(name, result)| Some((name, result.err()?))).collect()
     }
@@ -379,6 +400,14 @@ mod tests {
         notes
     }
 
+    impl Notes {
+        /// Whether all of a file is still to be moved, of which the journal says something.
+        fn key_is_left(&self, file: &str) -> bool {
+            let content = Content::dense(STEP).expect("a size");
+            self.left(key(&name(file)), &content).is_none_or(|left| !left.is_empty())
+        }
+    }
+
     #[test]
     fn what_is_taken_back_is_on_disk_before_anything_is_begun() {
         let mut notes = noted("a", Sync::None);
@@ -395,6 +424,38 @@ mod tests {
         assert!(record.sync && !notes.is_clean());
         notes.done(3, vec![Ok(())]);
         assert!(notes.is_clean());
+    }
+
+    #[test]
+    fn a_name_that_failed_is_not_begun_again_before_that_is_noted() {
+        let mut notes = noted("a", Sync::None);
+        assert!(begun(&mut notes, 2).is_some());
+        notes.done(2, vec![Ok(())]);
+        notes.forget(&name("a"), FilePath::new(0, *b"a"));
+        assert!(notes.is_clean());
+        notes.void(&name("a"), None);
+        assert!(!notes.is_clean());
+    }
+
+    #[test]
+    fn a_journal_of_this_time_is_gone_on_with_where_it_ended_and_another_is_made_anew_at_once() {
+        let mut notes = noted("a", Sync::File);
+        let Some(Operation::Record(first)) = notes.last::<()>() else { panic!("it is to be noted") };
+        let mut before = Journal::new(TransferId([&FOR_EVER[..], &[7; 8]].concat().try_into().expect("16")));
+        before.durable(key(&name("a")), Extent::between(0, STEP).expect("bytes"));
+        let bytes = before.take_log();
+        assert_eq!((first.offset, first.offset + first.bytes.len() as u64), (30, bytes.len() as u64));
+        let mut again = Notes::new(TransferId([9; 16]), Sync::File, Distrusts(false));
+        again.found(&bytes);
+        assert!(again.is_clean() && !again.key_is_left("a"));
+        again.void(&name("a"), None);
+        let Some(Operation::Record(record)) = begun(&mut again, 1) else { panic!("it is to be noted") };
+        assert_eq!(record.offset, bytes.len() as u64);
+        let mut plain = Notes::new(TransferId([9; 16]), Sync::None, Distrusts(false));
+        plain.found(&bytes);
+        assert!(!plain.is_clean() && !plain.key_is_left("a"));
+        let Some(Operation::Record(record)) = begun(&mut plain, 1) else { panic!("it is to be noted") };
+        assert!(record.offset == 0 && record.sync);
     }
 
     #[test]

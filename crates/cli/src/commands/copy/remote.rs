@@ -93,7 +93,12 @@ impl Remote<'_> {
                 Tried::Unreachable(failure) => failure.message,
             };
             let pause = again.pause().filter(|_| !interrupted());
-            let Some(pause) = pause else { return end(show, &again.total()) };
+            let Some(pause) = pause else {
+                if show.given_up.is_none() {
+                    show.give_up(&why);
+                }
+                return end(show, &again.total());
+            };
             let seconds = pause.as_secs_f64();
             show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host.shown()));
             wait(pause);

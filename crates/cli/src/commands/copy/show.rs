@@ -34,7 +34,7 @@ pub struct Show {
     rehearse: bool,
     began: Instant,
     shown: Option<Instant>,
-    failed: u64,
+    pub failed: u64,
     /// What tries did before the one that is shown.
     earlier: Option<Totals>,
     manifest: Option<Manifest>,

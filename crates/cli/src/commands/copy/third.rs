@@ -65,7 +65,11 @@ pub fn run(
             tried => tried?,
         };
         let why = match tried {
-            Tried::Over(end) => return over(show, &again.sum(end.totals), host),
+            Tried::Over(end) => {
+                // Of tries that it made itself the last one counts.
+                show.failed = end.totals.failed;
+                return over(show, &again.sum(end.totals), host);
+            }
             Tried::Lost(totals) => {
                 again.lost(totals, totals.bytes + totals.resumed + totals.moved + totals.unchanged);
                 "the numaio there was lost".to_owned()
