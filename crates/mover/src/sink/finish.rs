@@ -392,7 +392,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             if !self.options.filter.takes(&name, is_directory) {
                 self.keep(Some(directory.clone()));
-            } else if is_directory && !self.options.filter.is_empty() {
+            } else if is_directory {
+                // What it holds is named, too.
                 steps.extend([Step::Leave(name.clone()), Step::List(name, None)]);
             } else {
                 remove.push(name);
