@@ -2,14 +2,13 @@
 
 mod sides;
 
-use numaio_machine::port::{Event, Found, Operation, Outcome, Packet, Put, Stamp, BLOCK};
-use numaio_mover::drive::{Command, Core};
+use numaio_machine::port::{Found, Operation, Outcome, Put, Stamp, BLOCK};
+use numaio_mover::drive::Core;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::report::Ended;
 use numaio_sim::mover::{Disk, Inode, Object};
-use sides::{sink, source};
+use sides::{run, sink, source};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// Pages with data, each in a block of its own; the holes between them are of two blocks and more.
 const PAGES: u64 = MAX_EXTENTS as u64 + 500;
@@ -51,17 +50,6 @@ impl Done {
             },
         }
     }
-
-    fn work<C: Core<Vec<u8>>>(&mut self, core: &mut C) -> Vec<Packet<Vec<u8>>> {
-        let mut said = Vec::new();
-        while let Some(command) = core.poll(Duration::ZERO) {
-            match command {
-                Command::Submit(ticket, operation) => core.handle(Event::Done(ticket, self.run(operation))),
-                Command::Send(packet) => said.push(packet),
-            }
-        }
-        said
-    }
 }
 
 /// The file is as large, and has as many holes.
@@ -77,10 +65,7 @@ fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let object = Object::File(vec![1], BTreeSet::from([0]));
     from.disk.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
-    while sink.ended().is_none() || source.ended().is_none() {
-        from.work(&mut source).into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
-        to.work(&mut sink).into_iter().for_each(|packet| source.handle(Event::Received(packet)));
-    }
+    run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
     assert_eq!((source.ended(), sink.ended()), (Some(&Ended::Done), Some(&Ended::Done)));
     assert_eq!(from.bytes_read, PAGES * BLOCK as u64);
     let totals = sink.totals();

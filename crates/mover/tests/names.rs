@@ -2,34 +2,15 @@
 
 mod sides;
 
-use numaio_machine::port::{Event, Fault, Operation, Outcome, Packet, Stamp, Why};
-use numaio_mover::drive::{Command, Core};
+use numaio_machine::port::{Fault, Operation, Outcome, Stamp, Why};
+use numaio_mover::drive::Core;
 use numaio_mover::report::Report;
 use numaio_mover::wire::About;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
-use sides::{sink, source};
+use sides::{run, sink, source};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
-
-fn work<C: Core<Vec<u8>>>(
-    core: &mut C,
-    disk: &mut Disk,
-    seen: impl Fn(bool, Outcomes) -> Outcomes,
-) -> Vec<Packet<Vec<u8>>> {
-    let mut said = Vec::new();
-    while let Some(command) = core.poll(Duration::ZERO) {
-        match command {
-            Command::Submit(ticket, operation) => {
-                let is_write = matches!(operation, Operation::Write { .. });
-                core.handle(Event::Done(ticket, seen(is_write, disk.run(operation))));
-            }
-            Command::Send(packet) => said.push(packet),
-        }
-    }
-    said
-}
 
 /// Copies all; the names of which something was told to be wrong. What the source lists it sees in some way.
 fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
@@ -44,12 +25,15 @@ fn copy_with(
     at_sink: impl Fn(bool, Outcomes) -> Outcomes,
 ) -> BTreeSet<String> {
     let (mut source, mut sink) = (source(false), sink());
-    while sink.ended().is_none() || source.ended().is_none() {
-        let said = work(&mut source, from, &at_source);
-        said.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
-        let said = work(&mut sink, to, &at_sink);
-        said.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
-    }
+    let hear = |disk: &mut Disk, operation: Operation<_>, heard: &dyn Fn(bool, Outcomes) -> Outcomes| {
+        let is_write = matches!(operation, Operation::Write { .. });
+        heard(is_write, disk.run(operation))
+    };
+    run(
+        (&mut source, &mut sink),
+        |operation| hear(from, operation, &at_source),
+        |operation| hear(to, operation, &at_sink),
+    );
     let name = |report| match report {
         Report::Problem(problem) => match problem.about {
             About::File(_, name) | About::Name(name) => Some(name.to_string()),

@@ -2,29 +2,10 @@
 
 mod sides;
 
-use numaio_machine::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
-use numaio_mover::drive::{Command, Core};
+use numaio_machine::port::{Details, Operation, Outcome, Stamp};
 use numaio_sim::mover::{Disk, Inode, Object};
-use sides::{sink, source};
+use sides::{run, sink, source};
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// Does what a side wants; gives what it sends, and notes what it reads.
-fn work<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk, read: &mut Vec<FilePath>) -> Vec<Packet<Vec<u8>>> {
-    let mut said = Vec::new();
-    while let Some(command) = core.poll(Duration::ZERO) {
-        match command {
-            Command::Submit(ticket, operation) => {
-                if let Operation::Read { pieces, .. } = &operation {
-                    read.extend(pieces.iter().map(|piece| piece.at.clone()));
-                }
-                core.handle(Event::Done(ticket, disk.run(operation)));
-            }
-            Command::Send(packet) => said.push(packet),
-        }
-    }
-    said
-}
 
 /// Copies a hundred files; gives inode and address of each in the order in which they were read.
 fn order(by_address: bool) -> Vec<(u64, u64)> {
@@ -38,12 +19,13 @@ fn order(by_address: bool) -> Vec<(u64, u64)> {
         from.put(format!("{number}").as_bytes(), inode);
     }
     let mut read = Vec::new();
-    while sink.ended().is_none() || source.ended().is_none() {
-        let said = work(&mut source, &mut from, &mut read);
-        said.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
-        let said = work(&mut sink, &mut to, &mut Vec::new());
-        said.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
-    }
+    let at_source = |operation| {
+        if let Operation::Read { pieces, .. } = &operation {
+            read.extend(pieces.iter().map(|piece| piece.at.clone()));
+        }
+        from.run(operation)
+    };
+    run((&mut source, &mut sink), at_source, |operation| to.run(operation));
     let details = Details { address: true, ..Details::default() };
     let Outcome::Looked(found) = from.run(Operation::Look { at: read, details }) else { panic!("a look") };
     let found = found.into_iter().map(|found| found.expect("a file").expect("a file"));

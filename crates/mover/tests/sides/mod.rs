@@ -1,13 +1,15 @@
 //! Two sides of a transfer with plain wishes.
 
-use numaio_machine::port::Stamp;
+use numaio_machine::port::{Event, Operation, Outcome, Packet, Stamp};
 use numaio_mover::chunk::Policy;
+use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
 use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
+use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
@@ -61,4 +63,31 @@ pub fn sink() -> Sink<Vec<u8>> {
         unasked: false,
         transfer: TRANSFER,
     })
+}
+
+/// Moves all; what a side wants of its disk is done by a function, at once and in order.
+pub fn run(
+    (source, sink): (&mut Source<Vec<u8>>, &mut Sink<Vec<u8>>),
+    mut at_source: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+    mut at_sink: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+) {
+    while sink.ended().is_none() || source.ended().is_none() {
+        work(source, &mut at_source).into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+        work(sink, &mut at_sink).into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+    }
+}
+
+/// Does what a side wants; gives what it sends.
+fn work<C: Core<Vec<u8>>>(
+    core: &mut C,
+    mut done: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+) -> Vec<Packet<Vec<u8>>> {
+    let mut said = Vec::new();
+    while let Some(command) = core.poll(Duration::ZERO) {
+        match command {
+            Command::Submit(ticket, operation) => core.handle(Event::Done(ticket, done(operation))),
+            Command::Send(packet) => said.push(packet),
+        }
+    }
+    said
 }
