@@ -111,8 +111,9 @@ impl Journal {
         let nothing = ExtentSet::default();
         let durable = self.durable.get(&file.get()).unwrap_or(&nothing);
         let mut left = ExtentSet::default();
-        let missing = content.extents().flat_map(|extent| durable.missing_in(extent).collect::<Vec<_>>());
-        missing.for_each(|missing| left.insert(missing));
+        for extent in content.extents() {
+            durable.missing_in(extent).for_each(|missing| left.insert(missing));
+        }
         left
     }
 

@@ -137,8 +137,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !item.settled {
             return self.settle_if_whole(number);
         }
-        if let Some(Incoming { name, at, bytes, .. }) = self.incoming.remove(&number) {
-            self.taken.remove(&name);
+        if let Some(Incoming { name, at, bytes, .. }) = self.no_longer_awaited(number) {
             self.notes.finished(&name, &at);
             self.note_there(&name);
             self.did(name, Action::Copied, bytes);

@@ -330,10 +330,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.drop_file(number);
     }
 
+    /// A file is whole, or failed: its name is free.
+    fn no_longer_awaited(&mut self, number: u64) -> Option<Incoming> {
+        self.incoming.remove(&number).inspect(|file| _ = self.taken.remove(&file.name))
+    }
+
     /// Forgets what came of a file.
     fn drop_file(&mut self, number: FileNumber) {
-        let Some(file) = self.incoming.remove(&number.get()) else { return };
-        self.taken.remove(&file.name);
+        let Some(file) = self.no_longer_awaited(number.get()) else { return };
         self.finish.failed(&file);
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
@@ -410,17 +414,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(written) = self.writes.remove(&ticket) {
             return written.into_iter().zip(results).for_each(|(item, result)| self.written(item, result));
         }
-        if self.notes.is_about(ticket) {
-            return self.noted(ticket, results);
+        if let Some(failed) = self.notes.done(ticket, &results) {
+            return self.not_durable(failed);
         }
         for (errand, result) in self.errands.done(ticket, results) {
             self.errand_done(errand, result);
         }
     }
 
-    /// Partial files were noted, or are gone.
-    fn noted(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) {
-        for (name, fault) in self.notes.done(ticket, results) {
+    /// Data of these files could not be made durable before it was to be noted.
+    fn not_durable(&mut self, failed: Vec<(Name, Fault)>) {
+        for (name, fault) in failed {
             let is_it = |(_, file): &(&u64, &Incoming)| file.name == name;
             let number = self.incoming.iter().find(is_it).map(|(&number, _)| number);
             match number.and_then(|number| FileNumber::new(number).ok()) {

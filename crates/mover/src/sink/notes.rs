@@ -306,17 +306,11 @@ impl Notes {
         self.under_way = Some((ticket, std::mem::replace(&mut self.given, UnderWay::Removal)));
     }
 
-    /// Whether an operation is one of these.
-    pub fn is_about(&self, ticket: Ticket) -> bool {
-        self.under_way.as_ref().is_some_and(|(under_way, _)| *under_way == ticket)
-    }
-
-    /// One of them ended; tells which files could not be made durable, and why.
-    pub fn done(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) -> Vec<(Name, Fault)> {
-        let ended = self.under_way.take_if(|(under_way, _)| *under_way == ticket);
-        let Some((_, UnderWay::Record { names, is_new, .. })) = ended else { return Vec::new() };
-        let mut results = results;
-        let noted = results.pop().unwrap_or(Ok(()));
+    /// An operation ended. If it was one of these, tells which files could not be made durable, and why.
+    pub fn done(&mut self, ticket: Ticket, results: &[Result<(), Fault>]) -> Option<Vec<(Name, Fault)>> {
+        let (_, ended) = self.under_way.take_if(|(under_way, _)| *under_way == ticket)?;
+        let UnderWay::Record { names, is_new, .. } = ended else { return Some(Vec::new()) };
+        let (noted, durable) = results.split_last()?;
         if let Err(fault) = noted {
             // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
             self.journal = None;
@@ -325,7 +319,9 @@ impl Notes {
             let is_none = is_new && matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
             (self.lost, self.on_disk) = (!is_none, false);
         }
-        names.into_iter().zip(results).filter_map(|(name, result)| Some((name, result.err()?))).collect()
+        let failed =
+            |(name, result): (Name, &Result<(), Fault>)| Some((name, result.as_ref().err()?.clone()));
+        Some(names.into_iter().zip(durable).filter_map(failed).collect())
     }
 
     /// At the end there is no use for the journal, unless it knows partial files of another transfer to the same place that is not
@@ -395,7 +391,7 @@ mod tests {
         notes.need();
         assert!(!notes.is_clean() && begun(&mut notes, 1).is_some());
         assert!(!notes.is_clean(), "it is not there yet");
-        assert!(notes.done(1, vec![Ok(())]).is_empty() && notes.is_clean());
+        assert!(notes.done(1, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && notes.is_clean());
         notes.wrote(key(&name), &name, &at, Extent::between(0, STEP).expect("bytes"));
         notes
     }
@@ -418,11 +414,11 @@ mod tests {
         notes.void(&name("a"), Some(key(&name("a"))));
         assert!(notes.is_clean(), "nothing was said of other versions");
         notes.void(&name("a"), None);
-        notes.done(2, vec![Ok(())]);
+        notes.done(2, &[Ok(())]);
         assert!(!notes.is_clean(), "what was under way did not say so");
         let Some(Operation::Record(record)) = begun(&mut notes, 3) else { panic!("it is to be noted") };
         assert!(record.sync && !notes.is_clean());
-        notes.done(3, vec![Ok(())]);
+        notes.done(3, &[Ok(())]);
         assert!(notes.is_clean());
     }
 
@@ -430,7 +426,7 @@ mod tests {
     fn a_name_that_failed_is_not_begun_again_before_that_is_noted() {
         let mut notes = noted("a", Sync::None);
         assert!(begun(&mut notes, 2).is_some());
-        notes.done(2, vec![Ok(())]);
+        notes.done(2, &[Ok(())]);
         notes.forget(&name("a"), FilePath::new(0, *b"a"));
         assert!(notes.is_clean());
         notes.void(&name("a"), None);
@@ -463,12 +459,12 @@ mod tests {
         let mut notes = noted("a", Sync::None);
         assert!(begun(&mut notes, 2).is_some());
         let full = Fault::new(Why::NoSpace, "full");
-        assert!(notes.done(2, vec![Err(full)]).is_empty());
+        assert_eq!(notes.done(2, &[Err(full)]), Some(Vec::new()));
         assert!(!notes.is_clean() && !notes.is_over());
         let Some(Operation::Remove(names)) = begun(&mut notes, 3) else { panic!("it is to go") };
         assert_eq!(names, [FilePath::new(0, JOURNAL)]);
         assert!(!notes.is_clean());
-        notes.done(3, vec![Ok(())]);
+        notes.done(3, &[Ok(())]);
         assert!(notes.is_clean() && notes.is_over() && matches!(notes.close(false), Close::Leave));
     }
 
@@ -480,8 +476,8 @@ mod tests {
         let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
         assert_eq!(record.after.len(), 1);
         let broken = Fault::new(Why::Other, "broken");
-        let told = notes.done(2, vec![Err(broken.clone()), Err(broken.clone())]);
-        assert_eq!(told, [(name("a"), broken)]);
+        let told = notes.done(2, &[Err(broken.clone()), Err(broken.clone())]);
+        assert_eq!(told, Some(vec![(name("a"), broken)]));
     }
 
     #[test]
@@ -492,7 +488,7 @@ mod tests {
             let next = Extent::at(step * STEP, STEP).expect("bytes");
             notes.wrote(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), next);
             let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
-            notes.done(2, vec![Ok(())]);
+            notes.done(2, &[Ok(())]);
             longest = longest.max(offset);
             offset = record.offset + record.bytes.len() as u64;
         }
