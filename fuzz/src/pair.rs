@@ -7,7 +7,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
@@ -44,6 +44,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
 pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep { modes: true, users: true, groups: true, xattrs: true },
+        own: Own::default(),
         devices: true,
         update: false,
         ignore_times: false,

@@ -71,7 +71,12 @@ pub fn make(path: &Path) -> Result<PublicKey, Failure> {
     let text =
         format!("# Whoever has this is you. The public half, for others:\n# {public}\n{}\n", key.text());
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    made.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all())).map_err(
+    let written = made.and_then(|mut file| {
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        // Half a key is none, and would be in the way of another.
+        written.inspect_err(|_| drop(std::fs::remove_file(path)))
+    });
+    written.map_err(
         |error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::file(path, "it is there already").hint(
                 "numaio keygen --public prints its public half; a key that is lost to others is known nowhere any more",
@@ -93,11 +98,15 @@ impl Known {
     /// What is known; nothing if there is no file.
     pub fn read() -> Result<Self, Failure> {
         let path = folder()?.join("known_hosts");
-        let text = match File::open(&path).and_then(|mut file| text(&mut file, LONGEST_KNOWN)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text.map_err(|error| Failure::file(&path, error))?,
-        };
+        let text = Self::there(&path)?;
         Ok(Self { path, text })
+    }
+
+    fn there(path: &Path) -> Result<String, Failure> {
+        match File::open(path).and_then(|mut file| text(&mut file, LONGEST_KNOWN)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(|error| Failure::file(path, error)),
+        }
     }
 
     /// What a text says that stands in a file.
@@ -126,13 +135,17 @@ impl Known {
         format!("{}{end}{host} {key}\n", self.text)
     }
 
-    /// From now on this is a key of that host.
+    /// From now on this is a key of that host. What others wrote to the file since it was read stays.
     pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Failure> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        make_private(folder)?;
+        // One at a time, where the file system has locks (flock(2)).
+        let turn = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
+        self.text = Self::there(&self.path)?;
         self.text = self.with(host, key);
-        if let Some(folder) = self.path.parent() {
-            make_private(folder)?;
-        }
-        store::write_file(&self.path, self.text.as_bytes())
+        let written = store::write_file(&self.path, self.text.as_bytes());
+        drop(turn);
+        written
     }
 }
 

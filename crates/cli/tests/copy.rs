@@ -235,6 +235,17 @@ fn a_file_with_many_holes_keeps_them() {
     }
 }
 
+/// As they are typed by who comes from rsync.
+#[test]
+fn options_stand_anywhere_and_what_is_kept_anyway_may_be_asked_for() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    home.file("src/file", "content");
+    copy(&home, &["src/", "-aHAXS", "dst", "-v"]).ok();
+    assert!(home.0.join("dst/file").exists());
+    copy(&home, &["-rX", "src/", "dst"]).failed(2, &["--archive"]);
+}
+
 #[test]
 fn wrong_usage_is_said() {
     let home = Home::new();
@@ -287,6 +298,35 @@ fn as_an_ordinary_user(home: &Home, args: &[&str]) -> Command {
         drop(std::os::unix::fs::lchown(home.0.join(path), Some(65_534), Some(65_534)));
     }
     home.command_by(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], args)
+}
+
+/// Who is not root gives files the groups that he is in.
+#[test]
+fn a_group_that_changed_is_set_by_who_is_in_it() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    home.file("src/file", "content");
+    copy(&home, &["-r", "src/", "dst"]).ok();
+    let mut command = as_an_ordinary_user(&home, &["copy", "-a", "src/", "dst"]);
+    let again: Vec<_> = command
+        .get_args()
+        .map(|arg| match arg.to_str() {
+            Some("--clear-groups") => "--groups=65534,65533".into(),
+            _ => arg.to_owned(),
+        })
+        .collect();
+    let program = command.get_program().to_owned();
+    if !again.iter().any(|arg| arg == "--groups=65534,65533") || command.output().is_err() {
+        return skipped("no setpriv to be somebody else");
+    }
+    std::os::unix::fs::chown(home.0.join("src/file"), None, Some(65_533)).expect("a group");
+    let again = again.iter().map(|arg| arg.to_str().expect("text")).collect::<Vec<_>>();
+    let said = Said::of(home.command(program.to_str().expect("text"), &again).output().expect("numaio"));
+    if said.err.contains("dst: ") {
+        return skipped("another user does not reach the test's folder");
+    }
+    said.ok();
+    assert_eq!(fs::metadata(home.0.join("dst/file")).expect("a file").gid(), 65_533);
 }
 
 #[test]

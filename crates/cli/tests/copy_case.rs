@@ -1,4 +1,5 @@
-//! `numaio copy` to a file system that does not tell names apart which differ in case alone, as those of other systems.
+//! `numaio copy` to and from a file system of other systems: it does not tell names apart which differ in case alone, knows no owners,
+//! and has no numbers of its own for files.
 
 mod support;
 
@@ -9,7 +10,7 @@ use support::{Home, Said};
 const EXFAT: &str = "
 truncate -s 64M image && mkfs.exfat image && mkdir to && device=$(losetup --find --show image) || exit 99
 trap 'umount to; losetup --detach $device' EXIT
-mount.exfat-fuse $device to || exit 99
+mount.exfat-fuse -o uid=1234 $device to || exit 99
 eval \"$0\"
 ";
 
@@ -19,6 +20,10 @@ fn on_exfat(home: &Home, script: &str) -> Option<Said> {
     let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).output().ok()?;
     let said = Said::of(output);
     (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+}
+
+fn skipped() {
+    println!("skipped: exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
 }
 
 #[test]
@@ -45,8 +50,7 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
         (cd to/b && find . -type f && cat Dir/x)
     ";
     let Some(said) = on_exfat(&home, script) else {
-        println!("skipped: exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
-        return;
+        return skipped();
     };
     let told: Vec<&str> = said.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
     let [code, x, y, file, content, rehearsal, last, kept, of_it] = told[..] else { panic!("{}", said.out) };
@@ -56,4 +60,42 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
     assert_eq!(rehearsal, "code 3");
     assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", said.out);
     assert_eq!(said.err.matches("differs in case alone").count(), 4, "{}", said.err);
+}
+
+/// What is written there in several parts belongs to somebody else, and so does a journal that an earlier run left.
+#[test]
+fn large_files_arrive_where_all_files_have_one_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 40 << 20]).expect("a file");
+    let script = "
+        $NUMAIO copy -r --bwlimit 20M from/ to/a & running=$!
+        until [ $(du -k to/a | cut -f1) -ge 24000 ]; do kill -0 $running && sleep 0.02 || exit 1; done
+        kill -KILL $running; wait $running
+        $NUMAIO copy -r from/ to/a; echo code $?; cmp from/large to/a/large && ls -A to/a
+    ";
+    let Some(said) = on_exfat(&home, script) else { return skipped() };
+    assert!(
+        said.out.contains("were there from before") && said.out.ends_with("code 0\nlarge\n"),
+        "{}\n{}",
+        said.out,
+        said.err
+    );
+}
+
+/// The kernel forgets files of a mount that is mounted again, as it does when it needs memory.
+#[test]
+fn files_that_get_another_number_meanwhile_have_not_changed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    (0..2_000)
+        .for_each(|index| fs::write(home.0.join(format!("from/{index}")), vec![7; 5_000]).expect("a file"));
+    let script = "
+        cp -r from to/there
+        (while sleep 0.02; do mount -o remount to; done) & forgets=$!
+        $NUMAIO copy -r --bwlimit 5M to/there/ back; echo code $?
+        kill $forgets; diff -r from back && echo same
+    ";
+    let Some(said) = on_exfat(&home, script) else { return skipped() };
+    assert!(said.out.contains("code 0\nsame\n"), "{}\n{}", said.out, said.err);
 }

@@ -14,7 +14,7 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::report::{Ended, Report};
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
 use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, Done, End, Frame, Hello, Side, TransferId};
 use std::fs;
 use std::io::{Read, Write};
@@ -28,6 +28,7 @@ type Sent = (Vec<u8>, Vec<u8>);
 fn options() -> SinkOptions {
     SinkOptions {
         keep: Keep::default(),
+        own: Own::default(),
         devices: false,
         update: false,
         ignore_times: false,
@@ -54,6 +55,10 @@ fn options() -> SinkOptions {
 
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
 fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
+    sink_with(home, options(), packets)
+}
+
+fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let pool = Pool::new(4);
@@ -70,7 +75,7 @@ fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     let from = theirs.try_clone().expect("a socket");
     let ends = Ends { from: Box::new(from), to: Box::new(theirs) };
     let mut port = FilePort::over(setting, ends).expect("a port");
-    let mut core = Sink::new(options());
+    let mut core = Sink::new(options);
     let mut problems = String::new();
     let began = Instant::now();
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
@@ -212,6 +217,38 @@ fn names_that_lead_out_end_the_transfer() {
         assert_eq!(ended, Ended::Failed, "{name}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
         untouched(&home);
+    }
+}
+
+/// Then the root is the directory above what the user named.
+#[test]
+fn who_told_of_one_file_sends_no_more_than_that() {
+    let directory = || Entry { name: Name::root(), ..entry(b"d", Kind::Directory) };
+    for entries in [
+        vec![directory()],
+        vec![entry(b"d", Kind::Directory)],
+        vec![file(b"d/evil", 0)],
+        vec![file(b"one", 0), file(b"evil", 0)],
+        vec![directory(), file(b"one", 0)],
+    ] {
+        let home = home();
+        home.file("dst/there", "precious");
+        let alias = Some(Name::new(&b"named"[..]).expect("a name"));
+        let options = || SinkOptions { alias: alias.clone(), delete: true, ..options() };
+        let packets = [plain(hello()), plain(batch(0, &entries)), plain(end())];
+        let (ended, problems) = sink_with(&home, options(), &packets);
+        assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{entries:?}: {problems}");
+        let second = [
+            plain(hello()),
+            plain(batch(0, &[file(b"one", 0)])),
+            plain(batch(1, &[file(b"evil", 0)])),
+            plain(end()),
+        ];
+        let (ended, problems) = sink_with(&home, options(), &second);
+        assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{problems}");
+        let names = fs::read_dir(home.0.join("dst")).expect("a folder").flatten().map(|it| it.file_name());
+        assert!(names.into_iter().all(|name| name == "there" || name == "named"), "{entries:?}");
+        assert!(home.0.join("dst/there").exists());
     }
 }
 

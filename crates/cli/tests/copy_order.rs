@@ -1,13 +1,15 @@
 //! The order in which `numaio copy` reads, on a real ext4 on a loop device, which says that it has a head or that it has none.
 
+#[path = "support/image.rs"]
+mod image;
 mod support;
 
+use image::{tell, Image};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use support::Home;
 
 /// Files; fewer than are told of at once.
@@ -17,44 +19,12 @@ fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// Runs a command; none if it fails or is not there.
-fn tell(program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(args).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// An ext4 of its own, unmounted and detached at the end.
-struct Image {
-    device: String,
-    at: PathBuf,
-}
-
-impl Image {
-    fn new(home: &Home) -> Option<Self> {
-        let image = home.path("image");
-        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("an image");
-        tell("mkfs.ext4", &["-q", &image])?;
-        let device = tell("losetup", &["--find", "--show", &image])?;
-        let image = Self { device, at: home.0.join("mount") };
-        fs::create_dir(&image.at).expect("a folder");
-        tell("mount", &[&image.device, image.at.to_str()?])?;
-        Some(image)
-    }
-
-    /// Lets the device say that it has a head, or none.
-    fn rotates(&self, rotates: bool) -> bool {
-        let name = self.device.trim_start_matches("/dev/");
-        let file = format!("/sys/block/{name}/queue/rotational");
-        let wanted = if rotates { "1" } else { "0" };
-        fs::write(&file, wanted).is_ok() && fs::read_to_string(&file).is_ok_and(|text| text.trim() == wanted)
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        drop(tell("umount", &[&self.at.to_string_lossy()]));
-        drop(tell("losetup", &["--detach", &self.device]));
-    }
+/// Lets the device say that it has a head, or none.
+fn rotates(image: &Image, rotates: bool) -> bool {
+    let name = image.device.trim_start_matches("/dev/");
+    let file = format!("/sys/block/{name}/queue/rotational");
+    let wanted = if rotates { "1" } else { "0" };
+    fs::write(&file, wanted).is_ok() && fs::read_to_string(&file).is_ok_and(|text| text.trim() == wanted)
 }
 
 /// Files whose inodes follow each other, and whose data was written in another order.
@@ -100,7 +70,7 @@ fn reads_follow_the_disk_where_it_has_a_head_and_inodes_where_it_has_none() {
     let Some(_) = first_block(&folder.join("0")) else {
         return skipped("no filefrag to say where files lie");
     };
-    if !image.rotates(true) {
+    if !rotates(&image, true) {
         return skipped("a loop device that cannot be told to have a head");
     }
     let block = |path: &Path| first_block(path).expect("a block");
@@ -110,7 +80,7 @@ fn reads_follow_the_disk_where_it_has_a_head_and_inodes_where_it_has_none() {
     let blocks = keys(&block, &names);
     assert!(blocks.is_sorted(), "{blocks:?}");
     assert!(!keys(&inode, &names).is_sorted(), "inodes lie as the data does, and this tells nothing");
-    if !image.rotates(false) {
+    if !rotates(&image, false) {
         return skipped("a loop device that cannot be told to have no head");
     }
     let names = order(&home, "two");

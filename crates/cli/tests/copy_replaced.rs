@@ -152,6 +152,56 @@ fn nothing_is_written_over_itself() {
     copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
 }
 
+/// Of a file with further names these would be written to, too: here they are what is copied, and a snapshot.
+#[test]
+fn in_place_nothing_is_written_to_names_outside_the_destination() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old", "live/log"]);
+    fs::hard_link(home.0.join("from/file"), home.0.join("to/file")).expect("a link");
+    copy(&home, &["-r", "-I", "--inplace", "from/", "to/"]).ok();
+    let content = |name: &str| fs::read_to_string(home.0.join(name)).expect("a file");
+    assert_eq!(["from/file", "to/file"].map(content), ["from/file"; 2]);
+    fs::create_dir(home.0.join("snapshot")).expect("a folder");
+    fs::hard_link(home.0.join("live/log"), home.0.join("snapshot/log")).expect("a link");
+    fs::rename(home.0.join("live/log"), home.0.join("live/log.1")).expect("turned");
+    home.file("live/log", "new");
+    copy(&home, &["-r", "--inplace", "live/", "snapshot/"]).ok();
+    let names = ["live/log", "live/log.1", "snapshot/log", "snapshot/log.1"];
+    assert_eq!(names.map(content), ["new", "live/log", "new", "live/log"]);
+}
+
+/// A set-ID bit is about the owner of what it stands on, and what is new has another one.
+#[test]
+fn what_replaces_a_file_does_not_get_its_set_id_bits() {
+    let home = Home::new();
+    files(&home, &["from/tool", "to/tool"]);
+    set_mode(&home, "to/tool", 0o6755);
+    home.file("from/tool", "new");
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert_eq!(mode(&home, "to/tool"), 0o755);
+}
+
+#[test]
+fn a_destination_that_is_made_has_the_mode_of_what_it_is_made_from() {
+    let home = Home::new();
+    files(&home, &["private/file"]);
+    set_mode(&home, "private", 0o700);
+    copy(&home, &["-r", "private/", "new"]).ok();
+    assert_eq!(mode(&home, "new"), 0o700);
+}
+
+/// `numaio copy FILE /dev/null` would leave a machine without one.
+#[test]
+fn what_is_named_as_the_destination_and_is_no_file_is_not_replaced() {
+    let home = Home::new();
+    files(&home, &["from"]);
+    fifo(&home, "pipe");
+    copy(&home, &["from", "pipe"]).failed(3, &["pipe: a pipe is in its place"]);
+    let socket = UnixListener::bind(home.0.join("socket")).expect("a socket");
+    copy(&home, &["from", "socket"]).failed(3, &["socket: a socket is in its place"]);
+    drop(socket);
+}
+
 #[test]
 fn a_destination_is_not_moved_into_itself() {
     let home = Home::new();

@@ -1,15 +1,16 @@
 //! A program of ours that Ctrl-C does not reach, and that is ended with whatever it started.
 
-use crate::process::Running;
-use rustix::process::{kill_process_group, Pid, Signal};
+use rustix::io::retry_on_intr;
+use rustix::process::{kill_process, kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long it may take to set right what it changed, as the echo of a terminal, when it is asked to end.
 const LAST: Duration = Duration::from_secs(1);
+const LOOK_EACH: Duration = Duration::from_millis(5);
 
 /// A program that runs so.
 #[derive(Debug)]
@@ -52,17 +53,25 @@ impl Apart {
         if let Some(status) = self.ended()? {
             return Ok(status);
         }
-        let running = Running::child(&self.child)?;
-        running.interrupt()?;
-        if !running.ended_within(LAST)? {
-            running.kill()?;
+        // It was not waited for yet, so nobody else has its number, nor that of its group. An error: it has just ended.
+        let pid = Pid::from_child(&self.child);
+        let _ = kill_process(pid, Signal::TERM);
+        let asked = Instant::now();
+        while is_running(pid)? && asked.elapsed() < LAST {
+            std::thread::sleep(LOOK_EACH);
         }
+        let _ = kill_process(pid, Signal::KILL);
         if self.leads {
-            // It was not waited for yet, so no other group has its number. An error: nobody is left in it.
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = kill_process_group(pid, Signal::KILL);
         }
         self.child.wait()
     }
+}
+
+/// Whether a child runs, which is not waited for by that.
+fn is_running(child: Pid) -> io::Result<bool> {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(retry_on_intr(|| waitid(WaitId::Pid(child), look))?.is_none())
 }
 
 /// Has SIGINT ignored by a program, which then keeps it so (`signal(7)`); ssh does.

@@ -2,7 +2,7 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
-use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::sysfs::{SysfsExt, WhyUnread};
 use numaio_machine::{interleave, steering};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -41,20 +41,17 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
 
 /// Sets what serves a device; see [`steering`].
 fn steer(root: &Root, change: &Change) -> Result<Change, ControlError> {
-    let refused = |why: String| ControlError::Refused { what: change.to_string(), why };
+    let what = change.to_string();
+    let refused = |why: String| ControlError::Refused { what: what.clone(), why };
     let (path, text) =
         steering::written(change).ok_or_else(|| refused("no interface has such a name".to_owned()))?;
     let read = || {
-        let text = root.text(&path).map_err(|error| refused(error.to_string()))?;
+        let text = root.text(&path).map_err(|error| unread(&what, &format!("{path}: "), &error.why))?;
         steering::as_read(change, &text).ok_or_else(|| refused(format!("{path} holds {text:?}")))
     };
     let before = read()?;
-    write(root, &path, &text).map_err(|step| match (change, step) {
-        // EIO, and EPERM from Linux 6.11 on: the file is open, so it is not for want of rights.
-        (Change::IrqAffinity { irq, .. }, NotWritten::Written(Errno::IO | Errno::PERM)) => {
-            ControlError::Unmovable { irq: *irq }
-        }
-        (_, step) => refused(format!("{path}: {}", step.errno())),
+    write(root, &path, &text).map_err(|step| {
+        unmovable(change, &before, &step).unwrap_or_else(|| step.error(&what, &format!("{path}: ")))
     })?;
     let after = read()?;
     if after != *change {
@@ -67,6 +64,19 @@ fn steer(root: &Root, change: &Change) -> Result<Change, ControlError> {
     Ok(before)
 }
 
+/// Whether an interrupt could not be written to because nobody can move it.
+fn unmovable(change: &Change, before: &Change, step: &NotWritten) -> Option<ControlError> {
+    let Change::IrqAffinity { irq, .. } = change else { return None };
+    let is_it = match step {
+        // EPERM from Linux 6.11 on: the file is open, so it is not for want of rights.
+        NotWritten::Written(Errno::IO | Errno::PERM) => true,
+        // Where it goes already is no wrong value: its controller moves none, as those of PCIe on many aarch64 machines.
+        NotWritten::Written(Errno::INVAL) => change == before,
+        _ => false,
+    };
+    is_it.then_some(ControlError::Unmovable { irq: *irq })
+}
+
 /// Which step of writing a setting failed.
 enum NotWritten {
     Opened(Errno),
@@ -74,10 +84,24 @@ enum NotWritten {
 }
 
 impl NotWritten {
-    fn errno(&self) -> Errno {
-        match self {
-            Self::Opened(errno) | Self::Written(errno) => *errno,
+    /// The error about what was asked, with the place before the kernel's words.
+    fn error(&self, what: &str, place: &str) -> ControlError {
+        let (Self::Opened(errno) | Self::Written(errno)) = self;
+        let (what, why) = (what.to_owned(), format!("{place}{errno}"));
+        match *errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => ControlError::Denied { what, why },
+            _ => ControlError::Refused { what, why },
         }
+    }
+}
+
+/// The same of one that cannot be read.
+fn unread(what: &str, place: &str, why: &WhyUnread) -> ControlError {
+    let denied = *why == WhyUnread::Denied;
+    let (what, why) = (what.to_owned(), format!("{place}{why}"));
+    match denied {
+        true => ControlError::Denied { what, why },
+        false => ControlError::Refused { what, why },
     }
 }
 
@@ -93,13 +117,13 @@ fn set<T: Copy + Display + FromStr + PartialEq>(
     path: &str,
     value: T,
 ) -> Result<T, ControlError> {
-    let refused = |why: String| ControlError::Refused { what: format!("set {path} to {value}"), why };
-    let read = || root.value::<T>(path).map_err(|error| refused(error.why.to_string()));
+    let what = format!("set {path} to {value}");
+    let read = || root.value::<T>(path).map_err(|error| unread(&what, "", &error.why));
     let before = read()?;
-    write(root, path, &value.to_string()).map_err(|step| refused(step.errno().to_string()))?;
+    write(root, path, &value.to_string()).map_err(|step| step.error(&what, ""))?;
     let after = read()?;
     if after != value {
-        return Err(refused(format!("the kernel keeps {after}")));
+        return Err(ControlError::Refused { what, why: format!("the kernel keeps {after}") });
     }
     Ok(before)
 }
@@ -171,6 +195,33 @@ mod tests {
         assert_eq!(now, Some(interleave::Interleave { weights, automatic: Some(false) }));
         assert!(matches!(absent, Err(ControlError::Refused { .. })), "{absent:?}");
     }
+
+    #[test]
+    fn what_refuses_its_own_place_cannot_be_moved() {
+        let at = |list: &str| Change::IrqAffinity { irq: 7, cpus: CpuSet::parse_list(list).expect("a list") };
+        let is_it = |change: &Change, errno| {
+            unmovable(change, &at("0-3"), &NotWritten::Written(errno))
+                == Some(ControlError::Unmovable { irq: 7 })
+        };
+        assert!(
+            is_it(&at("1"), Errno::IO) && is_it(&at("1"), Errno::PERM) && is_it(&at("0-3"), Errno::INVAL)
+        );
+        assert!(!is_it(&at("1"), Errno::INVAL), "it may be a wrong value");
+        assert!(!is_it(&at("0-3"), Errno::NOSPC) && !is_it(&Change::NumaBalancing { mode: 1 }, Errno::IO));
+        assert_eq!(unmovable(&at("0-3"), &at("0-3"), &NotWritten::Opened(Errno::PERM)), None);
+    }
+
+    #[test]
+    fn want_of_rights_is_told_from_other_reasons() {
+        let denied = |step: NotWritten| matches!(step.error("it", ""), ControlError::Denied { .. });
+        assert!([Errno::ACCESS, Errno::PERM, Errno::ROFS]
+            .into_iter()
+            .all(|errno| denied(NotWritten::Opened(errno))));
+        assert!(!denied(NotWritten::Written(Errno::INVAL)) && !denied(NotWritten::Opened(Errno::NOENT)));
+        assert!(matches!(unread("it", "", &WhyUnread::Denied), ControlError::Denied { .. }));
+        assert!(matches!(unread("it", "", &WhyUnread::Absent), ControlError::Refused { .. }));
+    }
+
     #[test]
     fn interrupts_and_packets_are_steered() {
         let dir = std::env::temp_dir().join(format!("numaio-steering-{}", std::process::id()));

@@ -9,14 +9,12 @@ use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
 use numaio_machine::workload::{IoPath, Workload};
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The Linux kernel this process runs on: to see, to try, to ask and to change.
 #[derive(Debug)]
 pub struct Kernel {
     root: Root,
-    /// Bytes of memory that the control group allows; read when first needed.
-    limit_bytes: OnceLock<Option<u64>>,
     /// Other hosts that streams may go to.
     peers: Mutex<Vec<Arc<Peer>>>,
 }
@@ -27,7 +25,7 @@ impl Kernel {
     /// # Errors
     /// The kernel's, if not even `/` can be opened.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { root: Root::live()?, limit_bytes: OnceLock::new(), peers: Mutex::default() })
+        Ok(Self { root: Root::live()?, peers: Mutex::default() })
     }
 
     /// From now on workloads can be run that need this peer, by its name.
@@ -40,9 +38,9 @@ impl Kernel {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Bytes of memory that the control group allows.
+    /// Bytes of memory that the control group still allows, now.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
-        *self.limit_bytes.get_or_init(|| topology::outline(&self.root).confinement.memory_limit_bytes)
+        topology::memory_left_bytes(&self.root)
     }
 
     /// The newest session with a peer: an older one of the same name is over.

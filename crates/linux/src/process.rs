@@ -72,6 +72,18 @@ pub fn is_super_user() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The user of this process, to whom its files belong.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The groups that this process is in, of which its user may give one to its files; none if the kernel does not tell.
+pub fn groups() -> Vec<u32> {
+    let others = rustix::process::getgroups().unwrap_or_default();
+    let own = rustix::process::getegid();
+    others.into_iter().chain([own]).map(|group| group.as_raw()).collect()
+}
+
 /// This program, also if its file was replaced meanwhile (proc_pid_exe(5)).
 pub fn this_program() -> Command {
     Command::new("/proc/self/exe")

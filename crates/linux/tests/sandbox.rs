@@ -155,6 +155,17 @@ fn a_thread_that_cannot_be_pinned_ends_the_run() {
 }
 
 #[test]
+fn threads_that_a_port_cannot_bind_are_told_beforehand() {
+    assert!(numaio_linux::port::can_settle(&CpuSet::parse_list("0-8191").expect("a list")).is_ok());
+    let absent = numaio_linux::port::can_settle(&CpuSet::parse_list("8191").expect("a list"));
+    assert_eq!(absent.map_err(|error| error.raw_os_error()), Err(Some(libc::EINVAL)));
+    refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |errno| {
+        let told = numaio_linux::port::can_settle(&CpuSet::parse_list("0-8191").expect("a list"));
+        assert_eq!(told.map_err(|error| error.raw_os_error()), Err(Some(errno)));
+    });
+}
+
+#[test]
 fn without_openat2_files_are_found_by_walking() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         refused(&[libc::SYS_openat2], errno, |_| {

@@ -12,7 +12,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::io::Write;
@@ -164,6 +164,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     };
     let sink = SinkOptions {
         keep: Keep::default(),
+        own: Own::default(),
         devices: false,
         update: false,
         ignore_times: false,

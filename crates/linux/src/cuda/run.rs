@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// Copies in flight of one stream, at most: each has an event.
 const MOST_DEPTH: u32 = 1024;
 
-/// Moves data between memory and a GPU. `limit_bytes` is what the control group allows.
+/// Moves data between memory and a GPU. `limit_bytes` is what the control group still allows.
 ///
 /// # Errors
 /// [`ProbeError::Refused`] if there is no such GPU or the driver refuses; an error that comes while time is taken ends

@@ -4,7 +4,7 @@ use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
 use super::Roots;
-use numaio_machine::port::{Attributes, Fault, FileKind, FilePath, Seen, Xattr};
+use numaio_machine::port::{Attributes, Fault, FileKind, FilePath, Seen, Why, Xattr};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
@@ -31,7 +31,8 @@ const OTHERS: u8 = 0x20;
 
 /// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
 const SET_ID: u32 = 0o6000;
-const SET_GROUP_ID: u32 = 0o2000;
+pub const SET_GROUP_ID: u32 = 0o2000;
+const OWNER_WRITES: u32 = 0o200;
 
 /// What [`DEFAULT_ACL`] leaves of the mode of something new (acl(5), "object creation and default ACLs"): its bits for the owner, for
 /// the group (the mask, if there is one), and for others. None where there is no such list.
@@ -176,9 +177,8 @@ impl Roots {
         let owned = self.set_owner(target, seen, wanted);
         // An owner that changed takes the set-id bits, and capabilities: so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
-        let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs(target, xattrs));
-        let owner_changed = wanted.user.is_some_and(|user| user != seen.user)
-            || wanted.group.is_some_and(|group| group != seen.group);
+        let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, seen, xattrs));
+        let owner_changed = matches!(owned, Ok(true));
         // An ACL that was set or removed has its say in the mode.
         let acl = !matches!(xattrs, Ok(false));
         // Its set-id bits are about the owner that it was to have.
@@ -195,10 +195,11 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.and(xattrs.map(drop)).and(mode).and(times)
+        owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
     }
 
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<(), Fault> {
+    /// Tells whether it was changed.
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<bool, Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -208,13 +209,27 @@ impl Roots {
             }
         };
         if user.is_none() && group.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         match own(user, group) {
             // Others than root set the groups that they are in.
-            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(()),
-            result => result.map_err(fault("set its owner")),
+            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(false),
+            result => result.map(|()| true).map_err(fault("set its owner")),
         }
+    }
+
+    /// As [`Roots::set_xattrs`]. Who is not root sets those of files that may be written to (xattr(7)): others are, for that long.
+    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, Fault> {
+        let refused = match self.set_xattrs(target, wanted) {
+            Err(refused) if refused.why == Why::Permission && seen.kind == FileKind::File => refused,
+            set => return set,
+        };
+        if seen.mode & OWNER_WRITES != 0 || set_mode(target, seen.mode | OWNER_WRITES).is_err() {
+            return Err(refused);
+        }
+        let set = self.set_xattrs(target, wanted);
+        set_mode(target, seen.mode).map_err(fault("set its mode"))?;
+        set
     }
 
     /// Tells whether anything was to be changed. Nothing is set if there is one that nobody sends who keeps to what is kept: others
@@ -259,7 +274,7 @@ impl Roots {
     }
 }
 
-fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
+pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(bits);
     match target {
         Target::Open(file) => rustix::fs::fchmod(file, mode),

@@ -3,8 +3,8 @@
 use super::attributes::default_bits;
 use super::fault::fault;
 use numaio_machine::port::{Fault, FilePath, Why};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// Resolves the names of one operation, of which many lie in the same directory.
@@ -118,10 +118,25 @@ pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd,
 }
 
 impl Place<'_> {
-    /// Opens the file itself; a symbolic link is not followed.
+    /// Opens the file itself; a symbolic link is not followed. Nobody is waited for who should open the other end of a FIFO, but who
+    /// gives up a lease (fcntl(2), `F_SETLEASE`), as file servers do.
     pub fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        rustix::fs::openat(self.directory, self.name, flags, mode)
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        match rustix::fs::openat(self.directory, self.name, flags | OFlags::NONBLOCK, mode) {
+            Err(Errno::AGAIN) => self.open_leased(flags),
+            opened => opened,
+        }
+    }
+
+    /// Waits for what is held already and is a regular file: nothing else gets into its place.
+    fn open_leased(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(self.directory, self.name, path, Mode::empty())?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) != FileType::RegularFile {
+            return Err(Errno::AGAIN);
+        }
+        let flags = flags - OFlags::NOFOLLOW - OFlags::CREATE;
+        rustix::fs::open(format!("/proc/self/fd/{}", held.as_raw_fd()), flags, Mode::empty())
     }
 
     /// A fault if this is a root, which stays what it is.

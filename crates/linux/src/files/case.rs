@@ -1,7 +1,8 @@
 //! Whether a file system tells names apart that differ in case alone.
 
+use super::owner::with_new;
 use super::Roots;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -48,15 +49,12 @@ fn folds(root: &OwnedFd, may_write: bool) -> Result<bool, Errno> {
     }
 }
 
-/// By a file that is made and removed, with such a name as a sink gives files itself.
+/// By a file that is made and removed.
 fn folds_new(directory: &OwnedFd) -> Result<bool, Errno> {
-    let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
-    let name = format!(".numaio-part-{:032x}", u128::from_ne_bytes(random));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    drop(rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR)?);
-    let other = rustix::fs::statat(directory, name.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
-    rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
-    Ok(other.is_ok())
+    with_new(directory.as_fd(), |_, name| {
+        let other = rustix::fs::statat(directory, name.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(other.is_ok())
+    })
 }
 
 /// By names that are there: one that is found under another name, which is not there itself.

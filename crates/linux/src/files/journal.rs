@@ -22,7 +22,7 @@ impl Roots {
             Err(Errno::NOENT) => return Ok(Journal::Absent),
             file => file.map_err(fault("open the journal"))?,
         };
-        if !self.lock(&file)? {
+        if !self.lock(place, &file)? {
             return Ok(Journal::Taken);
         }
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
@@ -67,16 +67,16 @@ impl Roots {
     fn create_journal(&self, place: Place<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
-        match self.lock(&file)? {
+        match self.lock(place, &file)? {
             true => Ok(file),
             false => Err(Fault::new(Why::Exists, "another transfer has the journal")),
         }
     }
 
     /// Locks a journal of ours; false if another transfer has it, or it is somebody else's.
-    fn lock(&self, file: &OwnedFd) -> Result<bool, Fault> {
+    fn lock(&self, place: Place<'_>, file: &OwnedFd) -> Result<bool, Fault> {
         let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at the journal"))?);
-        if seen.kind != FileKind::File || seen.user != self.user || seen.links != 1 {
+        if seen.kind != FileKind::File || seen.links != 1 || !self.is_ours(place.directory, &seen)? {
             return Ok(false);
         }
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

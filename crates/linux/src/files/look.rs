@@ -51,7 +51,7 @@ impl Roots {
             true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
             false => None,
         };
-        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, seen.size));
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, &seen));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
         Ok(Found { seen, target, xattrs, data, address })
     }
@@ -84,8 +84,10 @@ pub fn seen(stat: &Stat) -> Seen {
     }
 }
 
-/// Where a file has data (lseek(2), `SEEK_DATA`); none if the file system cannot tell.
-fn data_of(file: &OwnedFd, size: u64) -> Option<Vec<(u64, u64)>> {
+/// Where a file that was seen has data (lseek(2), `SEEK_DATA`); none if the file system cannot tell, or the file is another one by then:
+/// one that was cut would be all holes, and whoever reads none of it would not notice.
+fn data_of(file: &OwnedFd, found: &Seen) -> Option<Vec<(u64, u64)>> {
+    let size = found.size;
     let mut data = Vec::new();
     let mut at = 0;
     while at < size {
@@ -102,5 +104,6 @@ fn data_of(file: &OwnedFd, size: u64) -> Option<Vec<(u64, u64)>> {
         data.push((start, end.min(size)));
         at = end;
     }
-    Some(data)
+    let now = seen(&rustix::fs::fstat(file).ok()?);
+    ((now.size, now.mtime) == (size, found.mtime)).then_some(data)
 }

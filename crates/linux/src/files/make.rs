@@ -1,11 +1,12 @@
 //! Making directories, links, pipes and devices.
 
-use super::attributes::Target;
+use super::attributes::{set_mode, Target, SET_GROUP_ID};
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
+use super::owner::own_name;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why};
+use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
@@ -17,19 +18,25 @@ impl Roots {
         let leaves = self.leaves(beneath, &making.at, &making.attributes);
         let place = beneath.place(&making.at)?;
         if making.object == Object::Directory {
-            return self.make_directory(place);
+            return self.make_directory(place, making.attributes.mode);
         }
         place.not_the_root()?;
-        instead(place, || make(place, &making.object))?;
+        instead(place, |place| make(place, &making.object))?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), &making.attributes, leaves)
     }
 
-    fn make_directory(&self, place: Place<'_>) -> Result<(), Fault> {
-        let make = || rustix::fs::mkdirat(place.directory, place.name, Mode::RWXU);
+    /// `own` is the mode of one that is there and was made for the transfer: its root.
+    fn make_directory(&self, place: Place<'_>, own: Option<u32>) -> Result<(), Fault> {
+        let make = || rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED));
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(seen) {
             Ok(seen) if seen.kind == FileKind::Directory => {
+                if let Some(mode) = own.filter(|_| place.name == b".") {
+                    // Where there are no modes it stays as it is; it gets its last one at the end.
+                    let _ = set_mode(Target::Named(place), mode | seen.mode & SET_GROUP_ID);
+                    return Ok(());
+                }
                 // Its owner must be able to work in it; it gets its mode at the end.
                 let mode = seen.mode | Mode::RWXU.as_raw_mode();
                 match mode != seen.mode && seen.user == self.user && !self.super_user {
@@ -50,12 +57,16 @@ impl Roots {
     }
 }
 
-/// Makes something; what is in its place is removed unless it is a directory.
-fn instead(place: Place<'_>, make: impl Fn() -> Result<(), Errno>) -> Result<(), Fault> {
-    let made = match make() {
-        Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty()).and_then(|()| make())
-        }
+/// Makes something. What is in its place is replaced when it is made, unless it is a directory.
+fn instead(place: Place<'_>, make: impl Fn(Place<'_>) -> Result<(), Errno>) -> Result<(), Fault> {
+    let made = match make(place) {
+        Err(Errno::EXIST) => own_name().and_then(|name| {
+            let beside = Place { name: name.as_bytes(), ..place };
+            make(beside)?;
+            rustix::fs::renameat(beside.directory, &name, place.directory, place.name).inspect_err(|_| {
+                let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
+            })
+        }),
         result => result,
     };
     made.map_err(fault("make it"))
@@ -90,5 +101,7 @@ fn link(beneath: &mut Beneath<'_>, at: &FilePath, to: &FilePath) -> Result<(), F
     if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
         return Ok(());
     }
-    instead(place, || rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty()))
+    instead(place, |place| {
+        rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
+    })
 }

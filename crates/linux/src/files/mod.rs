@@ -16,6 +16,7 @@ mod journal;
 mod list;
 mod look;
 mod make;
+mod owner;
 mod place;
 mod read;
 mod remove;
@@ -51,6 +52,8 @@ pub struct Roots {
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
     user: u32,
+    /// Whom new files belong to on the volume where that was found out last.
+    owner: Mutex<Option<(u64, u32)>>,
     /// Bits of a mode that new files of this process do not have (umask(2)).
     umask: u32,
 }
@@ -84,6 +87,7 @@ impl Roots {
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),
             user: rustix::process::geteuid().as_raw(),
+            owner: Mutex::default(),
             umask: umask(),
         }
     }

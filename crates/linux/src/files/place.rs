@@ -2,7 +2,8 @@
 
 use super::Roots;
 use crate::io::device_number;
-use numaio_machine::storage::is_rotating;
+use numaio_machine::locate::DeviceNumber;
+use numaio_machine::storage::{attachment, is_rotating};
 use numaio_machine::sysfs::Sysfs;
 use rustix::fd::{AsRawFd, OwnedFd};
 
@@ -32,8 +33,17 @@ struct FirstExtent {
 impl Roots {
     /// Whether any root lies on a disk with a head, by what `sysfs` says of the device of its file system.
     pub fn is_rotating(&self, sysfs: &dyn Sysfs) -> bool {
+        self.devices().any(|device| is_rotating(sysfs, device))
+    }
+
+    /// Which attachments of disks the roots lie on, of those that tell.
+    pub fn attachments(&self, sysfs: &dyn Sysfs) -> Vec<u64> {
+        self.devices().filter_map(|device| attachment(sysfs, device)).collect()
+    }
+
+    fn devices(&self) -> impl Iterator<Item = DeviceNumber> + '_ {
         let device = |root: &OwnedFd| Some(device_number(rustix::fs::fstat(root).ok()?.st_dev));
-        self.roots.iter().filter_map(device).any(|device| is_rotating(sysfs, device))
+        self.roots.iter().filter_map(device)
     }
 }
 

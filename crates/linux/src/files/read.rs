@@ -91,13 +91,24 @@ fn fill(file: &OwnedFd, room: &mut [u8], mut offset: u64) -> Result<(), Fault> {
     Ok(())
 }
 
+/// File systems (statfs(2)) that have no inode numbers of their own: FUSE (sshfs), FAT, exFAT, CIFS and SMB, 9P.
+const RENUMBERED: [u32; 7] =
+    [0x6573_5546, 0x4d44, 0x2011_bab0, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997];
+
 /// Whether a file is still what was found.
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
-    match seen.kind == FileKind::File && seen.identity() == *identity {
+    let renumbered = Identity { inode: seen.inode, ..*identity };
+    let is_same = seen.identity() == renumbered && (seen.inode == identity.inode || is_renumbered(file));
+    match seen.kind == FileKind::File && is_same {
         true => Ok(()),
         false => Err(changed()),
     }
+}
+
+/// Whether files of this file system get new inode numbers when the kernel forgets them.
+fn is_renumbered(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|told| RENUMBERED.contains(&(told.f_type as u32)))
 }
 
 pub fn changed() -> Fault {

@@ -1,12 +1,14 @@
+use super::beneath::Beneath;
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
     Attributes, Begin, FilePath, Making, Object, Operation, Outcome, Put, Settle, Why, BLOCK,
 };
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 #[test]
@@ -113,4 +115,76 @@ fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
         assert_eq!(adorned(&folder, &["user.x"]), (vec!["user.x".to_owned()], None));
     }
     fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// A file server has one on what its clients use, and gives it up when it is asked to (fcntl(2), `F_SETLEASE`).
+#[test]
+fn who_holds_a_lease_is_waited_for() {
+    // include/uapi/asm-generic/fcntl.h
+    const F_SETSIG: libc::c_int = 10;
+    let folder = std::env::temp_dir().join(format!("numaio-lease-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("file"), "content").expect("a file");
+    let held = fs::File::options().read(true).write(true).open(folder.join("file")).expect("a file");
+    let lease = |kind: libc::c_int| {
+        // SAFETY: these calls take numbers, and no memory; SIGCHLD does nothing unless somebody waits for it.
+        unsafe {
+            libc::fcntl(held.as_raw_fd(), F_SETSIG, libc::SIGCHLD);
+            libc::fcntl(held.as_raw_fd(), libc::F_SETLEASE, kind)
+        }
+    };
+    if lease(libc::F_WRLCK) != 0 {
+        fs::remove_dir_all(&folder).expect("removed");
+        return crate::tests::tell("skipped: the file system has no leases");
+    }
+    let roots = Roots::open(&[&folder]).expect("a root");
+    let at = FilePath::new(0, *b"file");
+    let opened = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let mut beneath = Beneath::new(&roots.roots, false);
+            let place = beneath.place(&at).expect("a place");
+            place.open(OFlags::RDONLY, Mode::empty())
+        });
+        // It has asked by then; else it does not have to wait, and the test tells nothing.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(lease(libc::F_UNLCK), 0);
+        opening.join().expect("it ended")
+    });
+    fs::remove_dir_all(&folder).expect("removed");
+    opened.expect("open");
+}
+
+/// Who is not root sets those of files that may be written to (xattr(7)).
+#[test]
+fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
+    const NOBODY: u32 = 65_534;
+    let folder = std::env::temp_dir().join(format!("numaio-read-only-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("file");
+    fs::write(&file, "content").expect("a file");
+    let is_set = rustix::fs::setxattr(&file, "user.k", b"old", XattrFlags::empty()).is_ok();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode");
+    let is_given = [&folder, &file].iter().all(|path| chown(path, Some(NOBODY), Some(NOBODY)).is_ok());
+    if !is_set || !is_given {
+        fs::remove_dir_all(&folder).expect("removed");
+        return crate::tests::tell(
+            "skipped: extended attributes of somebody else, as it needs root and such a file system",
+        );
+    }
+    let adorn = || {
+        // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let xattrs = Some(vec![(b"user.k".as_slice().into(), b"new".as_slice().into())]);
+        let attributes = Attributes { mode: Some(0o444), xattrs, ..Attributes::default() };
+        let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
+        let Outcome::Each(done) = roots.run(adorn, || vec![0; BLOCK]) else { panic!("results of each") };
+        done.into_iter().for_each(|done| done.expect("done"));
+    };
+    std::thread::scope(|scope| scope.spawn(adorn).join().expect("it is set"));
+    let mut value = [0; 8];
+    let length = rustix::fs::getxattr(&file, "user.k", &mut value).expect("an attribute");
+    let mode = fs::metadata(&file).expect("a file").mode() & 0o7777;
+    fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!((&value[..length], mode), (&b"new"[..], 0o444));
 }

@@ -120,19 +120,20 @@ impl Roots {
             Begin::InPlace => {
                 let file =
                     place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
-                check(&file, |_| true)?;
+                // A further name that it got meanwhile would be written to, too.
+                check(&file, |seen| Ok(seen.links < 2))?;
                 rustix::fs::ftruncate(&file, 0).map_err(fault("empty it"))?;
                 Ok(file)
             }
             Begin::Further => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
-                check(&file, |_| true)?;
+                check(&file, |_| Ok(true))?;
                 Ok(file)
             }
             Begin::Continue => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
                 // Somebody else may have put another name of a file there that only we can write to.
-                check(&file, |seen| seen.links == 1 && seen.user == self.user)?;
+                check(&file, |seen| Ok(seen.links == 1 && self.is_ours(place.directory, seen)?))?;
                 Ok(file)
             }
         }
@@ -217,9 +218,9 @@ fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn check(file: &OwnedFd, ours: impl Fn(&Seen) -> bool) -> Result<(), Fault> {
+fn check(file: &OwnedFd, ours: impl Fn(&Seen) -> Result<bool, Fault>) -> Result<(), Fault> {
     let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
-    match seen.kind == FileKind::File && ours(&seen) {
+    match seen.kind == FileKind::File && ours(&seen)? {
         true => Ok(()),
         false => Err(Fault::new(Why::Exists, "something else is in its place")),
     }

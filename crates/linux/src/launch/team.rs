@@ -27,10 +27,13 @@ pub struct Team {
     /// Readable when one of our signals came; they are blocked otherwise.
     signals: OwnedFd,
     before: libc::sigset_t,
+    /// Whether whoever started us ignores the ends of children; so do programs that we start.
+    ignored: bool,
 }
 
 impl Team {
-    /// From now on signals wait for [`Team::wait`], so that none is lost between here and the first start.
+    /// From now on signals wait for [`Team::wait`], so that none is lost between here and the first start. The end of a child is no more
+    /// ignored: the kernel would neither tell of it nor keep how it ended.
     ///
     /// # Errors
     /// The kernel's.
@@ -51,7 +54,9 @@ impl Team {
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Self { members: Vec::new(), signals: OwnedFd::from_raw_fd(descriptor), before })
+            let signals = OwnedFd::from_raw_fd(descriptor);
+            let ignored = libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_IGN;
+            Ok(Self { members: Vec::new(), signals, before, ignored })
         }
     }
 
@@ -60,11 +65,14 @@ impl Team {
     /// # Errors
     /// The kernel's; `NotFound` if there is no such program.
     pub fn start(&mut self, program: &Program, place: &Settled) -> io::Result<u32> {
-        let (place, before) = (place.clone(), self.before);
+        let (place, before, ignored) = (place.clone(), self.before, self.ignored);
         let mut command = command(program);
         // SAFETY: between fork and exec only system calls are made, on memory that was allocated before.
         unsafe {
             command.pre_exec(move || {
+                if ignored {
+                    libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                }
                 if libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) != 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -141,6 +149,9 @@ impl Team {
                     true => Ended::Signal(libc::WTERMSIG(status)),
                     false => Ended::Status(libc::WEXITSTATUS(status) as u8),
                 });
+            } else if found < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+                // It has ended, and how is lost: that is no success.
+                *ended = Some(Ended::Status(1));
             }
         }
     }

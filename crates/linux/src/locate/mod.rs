@@ -90,7 +90,8 @@ fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// What a process has open; a file that is closed meanwhile is left out.
+/// What a process has open; a file that is closed meanwhile is left out. Without the right to trace it the kernel may list its open files,
+/// and refuse to tell what they are: then nothing is told.
 fn opened(pid: u32) -> io::Result<OpenedFacts> {
     let folder = format!("/proc/{pid}/fd");
     let names = fs::read_dir(&folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -98,14 +99,19 @@ fn opened(pid: u32) -> io::Result<OpenedFacts> {
     numbers.sort_unstable();
     let file = |fd: u32| {
         let link = format!("{folder}/{fd}");
-        let leads_to = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
+        let leads_to = match fs::read_link(&link) {
+            Ok(leads_to) => leads_to.to_string_lossy().into_owned(),
+            Err(why) if why.kind() == io::ErrorKind::PermissionDenied => return Err(why),
+            Err(_) => return Ok(None),
+        };
         let canonical = leads_to.trim_end_matches(" (deleted)").to_owned();
         let facts = leads_to.starts_with('/').then(|| facts(Path::new(&link), canonical).ok()).flatten();
-        Some(OpenFile { fd, leads_to, facts })
+        Ok(Some(OpenFile { fd, leads_to, facts }))
     };
     let network = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
     let same_network = network("self").zip(network(&pid.to_string())).map(|(ours, its)| ours == its);
-    Ok(OpenedFacts { files: numbers.into_iter().filter_map(file).collect(), same_network })
+    let files = numbers.into_iter().filter_map(|fd| file(fd).transpose()).collect::<io::Result<_>>()?;
+    Ok(OpenedFacts { files, same_network })
 }
 
 #[cfg(test)]

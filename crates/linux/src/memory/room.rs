@@ -18,7 +18,8 @@ pub struct Room<'a> {
 
 impl<'a> Room<'a> {
     /// Of a machine: its online nodes (`Documentation/ABI/stable/sysfs-devices-node`); a kernel without
-    /// NUMA has node 0. `limit_bytes` is what the control group of this process allows.
+    /// NUMA has node 0. `limit_bytes` is what the control group of this process still
+    /// allows.
     pub fn new(root: &'a dyn Sysfs, limit_bytes: Option<u64>) -> Self {
         let online = root.optional("/sys/devices/system/node/online");
         let nodes = online.and_then(|text| NodeSet::parse_list(&text).ok()).filter(|nodes| !nodes.is_empty());
@@ -45,7 +46,7 @@ impl<'a> Room<'a> {
         enough(node, needed_bytes, free_bytes)
     }
 
-    /// Makes sure that the control group lets this process have `needed_bytes` on all nodes together: beyond
+    /// Makes sure that the control group lets this process have `needed_bytes` more on all nodes together: beyond
     /// its limit the group's own OOM killer wakes. `node` is only named in the error.
     pub fn check_limit(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
         // A little is left for this process itself.

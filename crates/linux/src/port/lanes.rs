@@ -9,7 +9,7 @@
 //! of its own: what has data is bounded by the buffers of the pool, and entries and answers by how many of them a source may have
 //! under way.
 
-use super::link::{read_packet, read_whole, write_packet, LinkError};
+use super::link::{await_last, read_packet, read_whole, write_packet, LinkError};
 use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane};
 use super::pool::{Pool, Slab};
 use super::room::Room;
@@ -21,13 +21,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
-
-/// How long what was sent may take to go out when a side is at its end.
-const LAST: Duration = Duration::from_secs(10);
 
 /// Bytes of frames that are put aside at most.
 const MOST_ASIDE: usize = 4 * MOST_FRAMES;
@@ -139,7 +136,7 @@ impl LanesLink {
             turns: Mutex::new(turns),
             changed: Condvar::new(),
         });
-        let ((packets, queue), (said, over)) = (channel(), channel());
+        let ((packets, queue), (said, over)) = (channel(), sync_channel(1));
         let link = Self { packets: Some(packets), over, shared };
         let queue = Arc::new(Mutex::new((0, queue)));
         let mut places = places.iter().map(Mask::of).cycle();
@@ -153,7 +150,7 @@ impl LanesLink {
             let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
                 settle(mask.as_ref());
-                let written = write_lane(&mut *lane, is_short, &queue, &shared.events);
+                let written = write_lane(&mut *lane, is_short, &queue, (&shared.events, &said));
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
                     shared.end(&words(&error));
@@ -183,8 +180,7 @@ impl LanesLink {
 impl Drop for LanesLink {
     fn drop(&mut self) {
         self.packets.take();
-        // Threads that write say that they are done by dropping their ends.
-        let _ = self.over.recv_timeout(LAST);
+        await_last(&self.over);
         self.shared.end("it was closed here");
     }
 }
@@ -279,7 +275,7 @@ fn write_lane(
     lane: &mut dyn Lane,
     is_short: bool,
     queue: &Mutex<(u64, Receiver<Packet<Slab>>)>,
-    events: &Sender<Event<Slab>>,
+    (events, said): (&Sender<Event<Slab>>, &SyncSender<()>),
 ) -> io::Result<()> {
     let mut beginning = Beginning::new(lane.socket(), is_short);
     loop {
@@ -290,6 +286,7 @@ fn write_lane(
             (queue.0 - 1, packet)
         };
         write_packet(lane, &number.to_be_bytes(), packet, events)?;
+        let _ = said.try_send(());
         beginning.look(lane.socket());
     }
     lane.close()

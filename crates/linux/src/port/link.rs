@@ -9,13 +9,18 @@ use super::room::Room;
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long what was sent may take to go out when a side is at its end.
+/// How long a side waits at its end for the next packet of what was sent to go out.
 const LAST: Duration = Duration::from_secs(10);
+
+/// Waits until all that was sent went out, or nothing does any more. Who writes says so of each packet, and drops its end at last.
+pub fn await_last(over: &Receiver<()>) {
+    while over.recv_timeout(LAST).is_ok() {}
+}
 
 /// Two streams to the other side.
 pub struct Ends {
@@ -75,10 +80,11 @@ impl Link {
         pool: &Arc<Pool>,
         room: &Arc<Room>,
     ) -> io::Result<Self> {
-        let ((packets, queue), (said, over)) = (channel(), channel());
+        // Of several packets one word is enough.
+        let ((packets, queue), (said, over)) = (channel(), sync_channel(1));
         let told = events.clone();
         let write = move || {
-            if let Err(error) = write_packets(ends.to, &queue, &told) {
+            if let Err(error) = write_packets(ends.to, &queue, &told, &said) {
                 drop(told.send(Event::Closed(error.to_string())));
             }
             drop(said);
@@ -111,8 +117,7 @@ impl Drop for Link {
             Self::Memory(peer) => drop(peer.send(Event::Closed("the other side ended".to_owned()))),
             Self::Streams { packets, over } => {
                 packets.take();
-                // The thread says so by dropping its end.
-                let _ = over.recv_timeout(LAST);
+                await_last(over);
             }
             // It ends by itself.
             Self::Lanes(_) => {}
@@ -124,9 +129,11 @@ fn write_packets(
     mut to: Box<dyn Write + Send>,
     queue: &Receiver<Packet<Slab>>,
     events: &Sender<Event<Slab>>,
+    said: &SyncSender<()>,
 ) -> io::Result<()> {
     while let Ok(packet) = queue.recv() {
         write_packet(&mut *to, &[], packet, events)?;
+        let _ = said.try_send(());
     }
     Ok(())
 }
@@ -230,6 +237,23 @@ fn is_cut(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
+    /// However long it takes, as long as something goes out.
+    #[test]
+    fn the_last_packets_are_waited_for() {
+        let (said, over) = sync_channel(1);
+        let is_out = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let is_out = &is_out;
+            scope.spawn(move || {
+                (0..3).for_each(|_| said.send(()).expect("somebody waits"));
+                is_out.store(true, std::sync::atomic::Ordering::SeqCst);
+                drop(said);
+            });
+            await_last(&over);
+            assert!(is_out.load(std::sync::atomic::Ordering::SeqCst));
+        });
+    }
+
     #[test]
     fn packets_come_as_they_were_sent_and_lies_are_refused() {
         let (pool, out) = (Pool::new(2), std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
@@ -250,7 +274,8 @@ mod tests {
         to.send(Packet { frames: b"x".to_vec(), data: None }).expect("sent");
         drop(to);
         let (events, heard) = channel();
-        write_packets(Box::new(Shared(out.clone())), &queue, &events).expect("written");
+        let (said, _over) = sync_channel(1);
+        write_packets(Box::new(Shared(out.clone())), &queue, &events, &said).expect("written");
         drop(events);
         assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
         let bytes = out.lock().expect("a lock").clone();

@@ -183,6 +183,16 @@ impl FilePort {
     }
 }
 
+/// Tries whether a thread may be bound to CPUs, with one that ends at once.
+///
+/// # Errors
+/// The kernel's, if none of them is there for this process, a sandbox forbids to bind, or no thread can be started.
+pub fn can_settle(cpus: &CpuSet) -> io::Result<()> {
+    let mask = Mask::of(cpus);
+    let tried = Builder::new().name("settle".to_owned()).spawn(move || mask.apply())?;
+    tried.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
 /// Binds the calling thread. One that may not run there runs elsewhere: slower, and not wrong.
 fn settle(mask: Option<&Mask>) {
     mask.into_iter().for_each(|mask| drop(mask.apply()));

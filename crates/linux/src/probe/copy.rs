@@ -15,7 +15,7 @@ struct Copying {
     sink: Buffer,
 }
 
-/// Runs a copy workload. `limit_bytes` is what the control group allows.
+/// Runs a copy workload. `limit_bytes` is what the control group still allows.
 pub fn copy(
     root: &Root,
     limit_bytes: Option<u64>,

@@ -52,7 +52,7 @@ struct Chased {
     to_ns: u64,
 }
 
-/// Runs a latency workload. `limit_bytes` is what the control group allows.
+/// Runs a latency workload. `limit_bytes` is what the control group still allows.
 pub fn latency(
     root: &Root,
     limit_bytes: Option<u64>,

@@ -20,7 +20,7 @@ struct Streaming {
     read: Vec<Buffer>,
 }
 
-/// Runs a STREAM workload. `limit_bytes` is what the control group allows.
+/// Runs a STREAM workload. `limit_bytes` is what the control group still allows.
 pub fn stream(
     root: &Root,
     limit_bytes: Option<u64>,

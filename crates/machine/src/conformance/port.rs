@@ -6,6 +6,7 @@
 use crate::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Journal, Listing, Making, Object,
     Operation, Outcome, Part, Put, ReadPiece, Record, Running, Settle, Stamp, Summing, Unpacking, Why, BLOCK,
+    UNFINISHED,
 };
 use std::collections::BTreeSet;
 
@@ -158,6 +159,8 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("d", Object::Directory).expect("a directory");
     files.make("d/e", Object::Directory).expect("a directory in it");
+    let mode = files.look("d/e").map(|found| found.seen.mode);
+    assert_eq!(mode, Some(UNFINISHED), "it is its owner's alone until it is adorned");
     let inode = files.look("d").expect("it is there").seen.inode;
     files.make("d", Object::Directory).expect("one that is there stays");
     let found = files.look("d").expect("it is there").seen;

@@ -137,6 +137,13 @@ pub struct Put {
     pub settle: Option<Settle>,
 }
 
+impl Put {
+    /// Begins a file, and writes nothing to it yet.
+    pub fn begin(at: FilePath, begin: Begin) -> Self {
+        Self { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: None }
+    }
+}
+
 /// Bytes to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -201,11 +208,15 @@ pub struct Making {
     pub attributes: Attributes,
 }
 
+/// The mode of a directory that was made: its owner's alone, and sticky, as nobody has them otherwise. So one that was never adorned is
+/// known from one that is to be as it is.
+pub const UNFINISHED: u32 = 0o1700;
+
 /// What is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// A directory, which its owner can enter and write to. One that is there stays; anything else in its place is
-    /// removed.
+    /// A directory with the mode [`UNFINISHED`], until it is adorned. One that is there stays, and its owner can enter it and
+    /// write to it; anything else in its place is removed.
     Directory,
     /// A symbolic link with this target. Like the others below it replaces anything but a directory.
     Symlink(Box<[u8]>),

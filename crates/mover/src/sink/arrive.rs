@@ -184,7 +184,7 @@ impl Incoming {
             (true, false) => Begin::Further,
         };
         let sparse = self.content.is_crowded();
-        Put { at: self.at.clone(), begin, check: Vec::new(), parts: Vec::new(), sparse, settle: None }
+        Put { sparse, ..Put::begin(self.at.clone(), begin) }
     }
 }
 

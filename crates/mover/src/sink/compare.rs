@@ -50,8 +50,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let keep = self.options.keep;
         let is_link = seen.kind == FileKind::Symlink;
         let mode = keep.modes && !is_link && seen.mode != inode.mode.bits();
-        // Only root can be sure to set a group.
-        let owners = keep.users && (seen.user != inode.user.id() || seen.group != inode.group.id());
+        let own = &self.options.own;
+        let may_group = keep.users || seen.user == own.user && own.groups.contains(&inode.group.id());
+        let owners = keep.users && seen.user != inode.user.id()
+            || keep.groups && may_group && seen.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
         let attributes = keep.xattrs && !is_link && !there.eq(inode.xattrs.iter());
         mode || owners || attributes || !is_kept_as(stamp(inode), seen.mtime)
@@ -68,7 +70,7 @@ fn is_kept_as(time: Stamp, there: Stamp) -> bool {
 }
 
 /// Whether an object is of the kind of what is there; a device has to be the same one.
-fn is_alike(kind: &Kind, there: FileKind) -> bool {
+pub(super) fn is_alike(kind: &Kind, there: FileKind) -> bool {
     there
         == match kind {
             Kind::File(_) => FileKind::File,

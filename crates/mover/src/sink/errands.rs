@@ -3,7 +3,7 @@
 use crate::entry::FileNumber;
 use crate::name::Name;
 use crate::report::Action;
-use numaio_machine::port::{Fault, Ticket};
+use numaio_machine::port::{Fault, Stamp, Ticket};
 use std::collections::BTreeMap;
 
 /// What one of the results of an operation is about.
@@ -17,6 +17,24 @@ pub(super) struct Errand {
     pub action: Option<Action>,
     /// Bytes of data that would be moved for it, in a rehearsal.
     pub bytes: u64,
+    /// Whether a regular file is there then, which a manifest lists.
+    pub is_file: bool,
+    /// Whether it would take the place of a file, in a rehearsal: further names of that would be another's.
+    pub replaces: bool,
+    /// The size and time of what is made: it may be there although an attribute could not be set.
+    pub was_to_be: Option<(u64, Option<Stamp>)>,
+}
+
+impl Errand {
+    /// One that is told when it is done, about what the source does not know by a number.
+    pub fn of(name: Name, action: Action) -> Self {
+        Self { action: Some(action), ..Self::untold(name) }
+    }
+
+    /// One of which only failure is told.
+    pub fn untold(name: Name) -> Self {
+        Self { name, number: None, action: None, bytes: 0, is_file: false, replaces: false, was_to_be: None }
+    }
 }
 
 /// Operations under way.

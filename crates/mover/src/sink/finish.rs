@@ -4,7 +4,7 @@ use super::cases::Cases;
 use super::errands::Errand;
 use super::judge::Held;
 use super::notes::Close;
-use super::{Incoming, Sink, Sync, MOST};
+use super::{Sink, Sync, MOST};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
@@ -19,6 +19,18 @@ use std::collections::{HashMap, HashSet};
 
 /// Names of one listing of a directory in which things may be removed.
 const NAMES: usize = 512;
+
+/// What is at a name.
+type Looked = Result<Option<Found>, Fault>;
+
+/// What becomes of a further name of a file.
+enum Further {
+    /// It is right, or to be left alone.
+    Unchanged,
+    /// It is not made, for this reason.
+    Not(&'static str),
+    Make,
+}
 
 /// Steps in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,8 +60,14 @@ pub(super) struct Finish {
     pub adorned: NameSet<6>,
     /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
     replaced: NameSet<6>,
-    /// Files that failed, the first of them, with the size and the time that they were to have.
-    failed: HashMap<Name, (u64, Option<Stamp>)>,
+    /// Names that failed, the first of them. Those of files of which data came, with the size and the time that they were to have.
+    failed: HashMap<Name, Option<(u64, Option<Stamp>)>>,
+    /// Whether there were more.
+    failed_others: bool,
+    /// Files that are left alone by their size.
+    pub outsized: NameSet<6>,
+    /// Those that are newer here.
+    pub newer: NameSet<6>,
     /// Directories that were where further names of files are to be.
     cleared: HashSet<Name>,
     /// Work that waits for directories.
@@ -121,18 +139,22 @@ impl Finish {
         }
     }
 
-    /// A file failed.
-    pub fn failed(&mut self, file: &Incoming) {
-        if self.failed.len() < MOST {
-            self.failed.insert(file.name.clone(), (file.content.size(), file.attributes.mtime));
+    /// A name failed, which was to be a file of this size and time, if it is known.
+    pub fn failed(&mut self, name: &Name, was_to_be: Option<(u64, Option<Stamp>)>) {
+        match self.failed.len() < MOST || self.failed.contains_key(name) {
+            true => drop(self.failed.insert(name.clone(), was_to_be)),
+            false => self.failed_others = true,
         }
     }
 
     /// Whether a name has what it was to have; if it failed, perhaps only an attribute is missing.
-    fn is_right(&self, name: &Name, found: Option<&Result<Option<Found>, Fault>>) -> bool {
-        let Some((size, mtime)) = self.failed.get(name) else { return true };
-        let is_it = |seen: &Seen| seen.size == *size && Some(seen.mtime) == *mtime;
-        matches!(found, Some(Ok(Some(found))) if is_it(&found.seen))
+    fn is_right(&self, name: &Name, found: &Looked) -> bool {
+        let is_it = |seen: &Seen, (size, mtime)| seen.size == size && Some(seen.mtime) == mtime;
+        match (self.failed.get(name), found) {
+            (None, _) => !self.failed_others,
+            (Some(Some(was_to_be)), Ok(Some(found))) => is_it(&found.seen, *was_to_be),
+            _ => false,
+        }
     }
 
     /// The source told of a directory.
@@ -211,7 +233,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finish.looking = Some((look, entries));
     }
 
-    pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Result<Option<Found>, Fault>>) {
+    pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Looked>) {
         let in_the_way = self.directories_for_links(&entries, &found);
         if !in_the_way.is_empty() {
             if !self.options.rehearse {
@@ -221,34 +243,26 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.remove(in_the_way);
         }
         let (mut makings, mut errands) = (Vec::new(), Vec::new());
-        let file = |found: &Result<Option<Found>, Fault>| {
-            found.as_ref().ok().and_then(Option::as_ref).map(|found| (found.seen.volume, found.seen.inode))
-        };
         for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
-            let Object::HardLink(to) = object else { continue };
-            let is_one = |there| both.last().and_then(file) == Some(there) && !self.finish.replaced.has(&to);
-            if both.first().and_then(file).is_some_and(is_one) {
-                self.talk.totals.unchanged += 1;
-                self.note_linked(&name, &to, both.last());
-                continue;
+            let (Object::HardLink(to), [at, first]) = (object, both) else { continue };
+            match self.further(&to, at, first) {
+                Further::Unchanged => {
+                    self.talk.totals.unchanged += 1;
+                    self.note_found(&name, at.as_ref().ok().and_then(Option::as_ref));
+                }
+                Further::Not(why) => {
+                    let words = format!("{to}, of which it is a further name, {why}, so it is left as it is");
+                    self.talk.problem(About::Name(name), Reason::Other, &words);
+                }
+                Further::Make => {
+                    makings.push(Making {
+                        at: FilePath::new(0, name.as_bytes()),
+                        object: Made::HardLink(FilePath::new(0, to.as_bytes())),
+                        attributes: Attributes::default(),
+                    });
+                    errands.push(Errand { is_file: is_file(first), ..Errand::of(name, Action::Made) });
+                }
             }
-            // What the other name has may be as old as it was, and this one better.
-            if matches!(both.first(), Some(Ok(Some(_)))) && !self.finish.is_right(&to, both.last()) {
-                let words = format!("{to}, of which it is a further name, failed, so it is left as it is");
-                self.talk.problem(About::Name(name), Reason::Other, &words);
-                continue;
-            }
-            // The file itself was left out by its size.
-            if both.last().is_some_and(|to| matches!(to, Ok(None))) && self.options.sizes != (0..=u64::MAX) {
-                continue;
-            }
-            self.note_linked(&name, &to, both.last());
-            makings.push(Making {
-                at: FilePath::new(0, name.as_bytes()),
-                object: Made::HardLink(FilePath::new(0, to.as_bytes())),
-                attributes: Attributes::default(),
-            });
-            errands.push(Errand { name, number: None, action: Some(Action::Made), bytes: 0 });
         }
         if self.options.rehearse {
             return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
@@ -257,19 +271,47 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.errands.began(ticket, errands);
     }
 
+    /// What becomes of a further name of the file `to`, by what is at both names.
+    fn further(&self, to: &Name, at: &Looked, first: &Looked) -> Further {
+        let replaced = self.finish.replaced.has(to);
+        if self.finish.outsized.has(to) || is_one(at, first) && !replaced {
+            return Further::Unchanged;
+        }
+        // What the first name has may be as old as it was, and this one better.
+        if !self.finish.is_right(to, first) {
+            return Further::Not(if self.finish.failed.contains_key(to) {
+                "failed"
+            } else {
+                "may have failed"
+            });
+        }
+        // Of what would be replaced it is not known here how new it would be.
+        if self.options.update && !replaced && is_newer(at, first) {
+            return Further::Unchanged;
+        }
+        match self.finish.newer.has(to) {
+            true => Further::Not("is newer here"),
+            false => Further::Make,
+        }
+    }
+
     /// Directories where further names of files are to be, if they are to go: each is tried once.
-    fn directories_for_links(
-        &mut self,
-        entries: &[Entry],
-        found: &[Result<Option<Found>, Fault>],
-    ) -> Vec<Name> {
+    fn directories_for_links(&mut self, entries: &[Entry], found: &[Looked]) -> Vec<Name> {
         if !self.may_clear() {
             return Vec::new();
         }
-        let is_directory = |found: &Result<Option<Found>, Fault>| matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
-        let both = entries.iter().zip(found.chunks(2));
-        let names = both.filter(|(_, both)| both.first().is_some_and(is_directory));
+        let is_directory =
+            |found: &Looked| matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        let is_in_the_way = |entry: &Entry, both: &[Looked]| match (&entry.object, both) {
+            (Object::HardLink(to), [at, first]) => {
+                is_directory(at) && matches!(self.further(to, at, first), Further::Make)
+            }
+            _ => false,
+        };
+        let names: Vec<_> =
+            entries.iter().zip(found.chunks(2)).filter(|(entry, both)| is_in_the_way(entry, both)).collect();
         names
+            .into_iter()
             .map(|(entry, _)| entry.name.clone())
             .filter(|name| self.finish.cleared.insert(name.clone()))
             .collect()
@@ -295,7 +337,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             all.push((FilePath::new(0, name.as_bytes()), attributes));
             let action = if self.is_made(&name) { Action::Made } else { Action::Adorned };
             let action = self.finish.adorned.has(&name).then_some(action);
-            errands.push(Errand { name, number: None, action, bytes: 0 });
+            errands.push(Errand { action, ..Errand::untold(name) });
         }
         if self.options.rehearse {
             return self.rehearse(errands.into_iter());
@@ -422,7 +464,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Has these removed with all that they hold, and tells of it.
     pub(super) fn remove(&mut self, names: Vec<Name>) {
         let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
-        let errand = |name| Errand { name, number: None, action: Some(Action::Removed), bytes: 0 };
+        let errand = |name| Errand::of(name, Action::Removed);
         let errands: Vec<Errand> = names.into_iter().map(errand).collect();
         if self.options.rehearse {
             return errands.into_iter().for_each(|errand| self.errand_done(errand, Ok(())));
@@ -434,7 +476,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 }
 
+fn is_file(found: &Looked) -> bool {
+    matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::File)
+}
+
+/// Whether both are there, and are one.
+fn is_one(found: &Looked, other: &Looked) -> bool {
+    let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
+    (found.seen.volume, found.seen.inode) == (other.seen.volume, other.seen.inode)
+}
+
+/// Whether both are files, and the first one is newer.
+fn is_newer(found: &Looked, than: &Looked) -> bool {
+    let time = |found: &Looked| found.as_ref().ok()?.as_ref().map(|found| found.seen.mtime);
+    is_file(found) && is_file(than) && time(found) > time(than)
+}
+
 /// For what is done to the whole, of which only failure is told.
 fn at_the_root() -> Errand {
-    Errand { name: Name::root(), number: None, action: None, bytes: 0 }
+    Errand::untold(Name::root())
 }

@@ -1,5 +1,6 @@
 //! Deciding what is needed: each entry is compared with what is in its place.
 
+use super::compare::is_alike;
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
@@ -11,6 +12,7 @@ use crate::source::in_blocks;
 use crate::wire::{Frame, Needed, Want, Wants, MAX_WANTS};
 use numaio_machine::port::{
     Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Why,
+    UNFINISHED,
 };
 use std::collections::BTreeMap;
 
@@ -148,26 +150,34 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Kind::Directory = inode.kind {
             return self.directory(number, name, inode, found.as_ref(), directories);
         }
-        if found.as_ref().is_some_and(|found| found.seen.kind == FileKind::Directory) {
-            return self.fail(number, &name, &in_the_way("a directory"));
+        if let Some(what) = found.as_ref().and_then(|found| self.stays(&inode.kind, &found.seen)) {
+            return self.fail(number, &name, &in_the_way(what));
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
         self.finish.tell(&name, self.options.delete);
-        let Some(equal) = self.hashes.take(number) else { return };
+        // The source could not read it, and told so.
+        let Some(equal) = self.hashes.take(number) else { return self.finish.failed(&name, None) };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
         let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
         let newer =
             found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
         let outsized =
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
-        if outsized || self.options.update && newer || same && !self.differs(&inode, found.as_ref()) {
-            self.talk.totals.unchanged += 1;
+        let newer = self.options.update && newer;
+        if outsized || newer || same && !self.differs(&inode, found.as_ref()) {
             self.there += if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
-            self.leave_none(&name);
+            match outsized {
+                // A run without such a limit goes on with what was begun of it.
+                true => drop(self.finish.outsized.add(&name)),
+                false => self.leave_none(&name),
+            }
+            if newer && !same {
+                self.finish.newer.add(&name);
+            }
+            self.talk.totals.unchanged += 1;
             return self.note_found(&name, found.as_ref());
         }
-        let errand =
-            |action| Errand { name: name.clone(), number: Some(number), action: Some(action), bytes: 0 };
+        let errand = |action| Errand { number: Some(number), ..Errand::of(name.clone(), action) };
         let at = FilePath::new(0, name.as_bytes());
         if same {
             self.leave_none(&name);
@@ -177,17 +187,33 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match &inode.kind {
             Kind::File(content) => {
                 let content = content.clone();
-                let is_file = |found: &Found| found.seen.kind == FileKind::File;
-                let in_place = self.options.in_place && found.as_ref().is_none_or(is_file);
+                // What is written to one that has further names is written to those, be they outside DST.
+                let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
+                let in_place = self.options.in_place && found.as_ref().is_none_or(is_alone);
                 self.file((number, name), inode, content, attributes, in_place, todo);
             }
             kind => match object(kind, self.options.devices) {
                 Ok(object) => {
                     self.leave_none(&name);
-                    todo.make.push((Making { at, object, attributes }, errand(Action::Made)));
+                    let was_to_be = Some((0, attributes.mtime));
+                    let errand = Errand { was_to_be, replaces: true, ..errand(Action::Made) };
+                    todo.make.push((Making { at, object, attributes }, errand));
                 }
                 Err(fault) => self.fail(number, &name, &fault),
             },
+        }
+    }
+
+    /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
+    /// `numaio copy FILE /dev/null`.
+    fn stays(&self, wanted: &Kind, there: &Seen) -> Option<&'static str> {
+        let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
+        match there.kind {
+            FileKind::Directory => Some("a directory"),
+            FileKind::BlockDevice(..) | FileKind::CharacterDevice(..) if is_named => Some("a device"),
+            FileKind::Fifo if is_named => Some("a pipe"),
+            FileKind::Socket if is_named => Some("a socket"),
+            _ => None,
         }
     }
 
@@ -215,16 +241,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
         } else if found.is_none() {
             self.fresh.push(&name);
         }
-        // One that is there may still be closed to us, until the end.
+        // One that is there may still be closed to us, until the end; DST itself, if it was made just before, is as others are that are made.
+        let mode = self.is_made(&name).then_some(UNFINISHED);
         let making = Making {
             at: FilePath::new(0, name.as_bytes()),
             object: numaio_machine::port::Object::Directory,
-            attributes: Attributes::default(),
+            attributes: Attributes { mode, ..Attributes::default() },
         };
         let action = (!is_there).then_some(Action::Made);
-        directories.push((making, Errand { name: name.clone(), number: Some(number), action, bytes: 0 }));
+        let told = Errand { number: Some(number), action, ..Errand::untold(name.clone()) };
+        directories.push((making, told));
         let keep = self.options.keep.modes;
-        let stays = found.filter(|_| is_there && !keep).and_then(|found| Mode::new(found.seen.mode).ok());
+        let stays =
+            found.filter(|found| is_there && !keep && !self.is_made(&name) && !is_unfinished(&found.seen));
+        let stays = stays.and_then(|found| Mode::new(found.seen.mode).ok());
         if stays.is_none() && !keep {
             self.finish.masked.add(&name);
         }
@@ -238,12 +268,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
         (number, name): (FileNumber, Name),
         inode: Inode,
         content: Content,
-        attributes: Attributes,
+        mut attributes: Attributes,
         in_place: bool,
         todo: &mut Todo,
     ) {
         if self.taken.contains(&name) {
             return self.fail(number, &name, &Fault::new(Why::Exists, "the source told of this name twice"));
+        }
+        if !in_place && !self.options.keep.modes {
+            // These bits are about the owner of what is replaced.
+            attributes.mode = attributes.mode.map(|mode| mode & !0o6000);
         }
         let end = FilePath::new(0, name.as_bytes());
         let at = match in_place {
@@ -253,18 +287,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
         todo.beside |= !in_place;
         let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
         let size = content.size();
-        let mut left = ExtentSet::default();
-        in_blocks(content.extents(), size).for_each(|block| left.insert(block));
+        let left = blocks_of(&content);
         if left.is_empty() || self.options.rehearse {
             if !self.options.rehearse {
                 self.forget_others(&name, in_place, None);
             }
             let bytes = bytes_of(&left);
             self.talk.totals.size += bytes;
+            let was_to_be = Some((size, attributes.mtime));
             let settle = self.settle(size, attributes, end);
-            let errand = Errand { name, number: Some(number), action: Some(Action::Copied), bytes };
-            let put =
-                Put { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: Some(settle) };
+            let told = Errand { number: Some(number), bytes, was_to_be, ..Errand::of(name, Action::Copied) };
+            let errand = Errand { is_file: true, replaces: !in_place, ..told };
+            let put = Put { settle: Some(settle), ..Put::begin(at, begin) };
             return todo.empty.push((put, errand));
         }
         let one_part = size <= numaio_machine::port::BLOCK as u64;
@@ -287,14 +321,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         todo.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
             let begin = if resumed { Begin::Continue } else { begin };
-            todo.puts.push(Put {
-                at: file.at.clone(),
-                begin,
-                check: Vec::new(),
-                parts: Vec::new(),
-                sparse: false,
-                settle: None,
-            });
+            todo.puts.push(Put::begin(file.at.clone(), begin));
             todo.prepared.files.push((number, begin));
         }
         self.taken.insert(file.name.clone());
@@ -390,24 +417,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
             match result {
                 Ok(()) => {
                     if begin == Begin::Continue {
-                        self.talk.totals.resumed += file.content.size() - bytes_of(&file.left);
+                        self.talk.totals.resumed +=
+                            bytes_of(&blocks_of(&file.content)) - bytes_of(&file.left);
                     }
                 }
                 Err(_) if begin == Begin::Continue => {
                     // What was there before is gone, or cannot be trusted.
-                    let size = file.content.size();
-                    in_blocks(file.content.extents(), size).for_each(|block| file.left.insert(block));
+                    file.left = blocks_of(&file.content);
                     self.notes.void(&file.name, None);
                     let at = file.at.clone();
                     let begin = Begin::Fresh;
-                    puts.push(Put {
-                        at,
-                        begin,
-                        check: Vec::new(),
-                        parts: Vec::new(),
-                        sparse: false,
-                        settle: None,
-                    });
+                    puts.push(Put::begin(at, begin));
                     again.files.push((number, begin));
                     prepared.answers.remove(&number.get());
                     again.answers.insert(number.get(), Needed::All);
@@ -466,17 +486,27 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn errand_done(&mut self, errand: Errand, result: Result<(), Fault>) {
-        let Errand { name, number, action, bytes } = errand;
+        let Errand { name, number, action, bytes, is_file, replaces, was_to_be } = errand;
         match (result, number) {
             (Ok(()), _) => {
                 let Some(action) = action else { return };
-                if action == Action::Copied {
+                if is_file {
                     self.note_there(&name);
-                    self.finish.would_replace(&name, self.options.rehearse && !self.options.in_place);
                 }
+                self.finish.would_replace(&name, self.options.rehearse && replaces);
                 self.did(name, action, bytes);
             }
-            (Err(fault), Some(number)) => self.fail(number, &name, &fault),
+            // Its content is what it was to be.
+            (Err(fault), Some(number)) if action == Some(Action::Adorned) => {
+                let about = crate::wire::About::File(number, name);
+                self.talk.problem(about, crate::report::reason(fault.why), &fault.text);
+            }
+            (Err(fault), Some(number)) => {
+                self.fail(number, &name, &fault);
+                if was_to_be.is_some() {
+                    self.finish.failed(&name, was_to_be);
+                }
+            }
             (Err(fault), None) => {
                 let reason = crate::report::reason(fault.why);
                 self.talk.problem(crate::wire::About::Name(name), reason, &fault.text);
@@ -516,6 +546,18 @@ fn refuse(name: &Name, second: bool) -> Result<(), Fault> {
         )),
         (false, false) => Ok(()),
     }
+}
+
+/// Whether a directory was made by a run that did not come to its end. Its group bit may be that of the one above.
+fn is_unfinished(seen: &Seen) -> bool {
+    seen.mode & !0o2000 == UNFINISHED
+}
+
+/// What is sent of a file.
+fn blocks_of(content: &Content) -> ExtentSet {
+    let mut blocks = ExtentSet::default();
+    in_blocks(content.extents(), content.size()).for_each(|block| blocks.insert(block));
+    blocks
 }
 
 fn bytes_of(extents: &ExtentSet) -> u64 {

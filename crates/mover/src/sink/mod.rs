@@ -13,7 +13,7 @@ mod sums;
 
 use crate::accounts::{Account, Accounts, Lookup};
 use crate::drive::{Command, Core, Talk};
-use crate::entry::{Content, Entry, FileNumber, Inode, Object};
+use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::ExtentSet;
 use crate::filter::Filter;
 use crate::hash::HashKind;
@@ -65,11 +65,22 @@ pub enum Sync {
     End,
 }
 
+/// Who is not root gives files of his own the groups that he is in, and no others.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// The user's number.
+    pub user: u32,
+    /// Numbers of the groups that he is in.
+    pub groups: Vec<u32>,
+}
+
 /// What the sink does.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
     /// Which attributes to keep.
     pub keep: Keep,
+    /// Who writes here.
+    pub own: Own,
     /// Whether devices may be made.
     pub devices: bool,
     /// Leave files alone that are newer here.
@@ -290,8 +301,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.talk.totals.entries += entries.len() as u64;
         let mut entries = entries;
         if let Some(alias) = &self.options.alias {
-            let only = |entry: &&mut Entry| entry.name.components().count() == 1;
-            entries.iter_mut().filter(only).for_each(|entry| entry.name = alias.clone());
+            // The root is the directory above what the user named: nothing else in it is a source's business.
+            if self.next > 1 || !entries.iter().all(is_one_file) {
+                return Err(WireError::Value("more than the one file that it told of"));
+            }
+            entries.iter_mut().for_each(|entry| entry.name = alias.clone());
         }
         for entry in &mut entries {
             if let Object::New(inode) = &mut entry.object {
@@ -327,7 +341,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// A file failed here: the source hears of it, and the others go on.
     fn fail(&mut self, number: FileNumber, name: &Name, fault: &Fault) {
         self.talk.problem(About::File(number, name.clone()), reason(fault.why), &fault.text);
-        self.drop_file(number);
+        if !self.drop_file(number) {
+            self.finish.failed(name, None);
+        }
     }
 
     /// A file is whole, or failed: its name is free.
@@ -335,14 +351,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.incoming.remove(&number).inspect(|file| _ = self.taken.remove(&file.name))
     }
 
-    /// Forgets what came of a file.
-    fn drop_file(&mut self, number: FileNumber) {
-        let Some(file) = self.no_longer_awaited(number.get()) else { return };
-        self.finish.failed(&file);
+    /// Forgets what came of a file; false if none is awaited.
+    fn drop_file(&mut self, number: FileNumber) -> bool {
+        let Some(file) = self.no_longer_awaited(number.get()) else { return false };
+        self.finish.failed(&file.name, Some((file.content.size(), file.attributes.mtime)));
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
             self.notes.forget(&file.name, file.at);
         }
+        true
     }
 
     /// Something was made, changed or removed; or it would be, in a rehearsal.
@@ -556,6 +573,12 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
 /// A time as ports say it.
 fn stamp(inode: &Inode) -> Stamp {
     Stamp { seconds: inode.mtime.seconds(), nanoseconds: inode.mtime.nanoseconds() }
+}
+
+/// Whether an entry can be all that a source has.
+fn is_one_file(entry: &Entry) -> bool {
+    let is_file = matches!(&entry.object, Object::New(inode) if inode.kind != Kind::Directory);
+    is_file && entry.name.components().count() == 1
 }
 
 /// Something is in the place that must not be replaced.

@@ -12,9 +12,6 @@ use std::collections::BTreeMap;
 /// Files of a manifest that wait to be hashed while entries are worked on.
 const MOST_WAITING: usize = 4_096;
 
-/// What was found in one place.
-type Looked = Result<Option<Found>, Fault>;
-
 /// What a hash is for.
 #[derive(Debug)]
 pub(super) enum For {
@@ -109,21 +106,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// A file is what it will be: it stands in the manifest, if one is wanted.
     pub(super) fn note_there(&mut self, name: &Name) {
-        self.note(name, name);
-    }
-
-    /// `name` stands in the manifest with what `at` holds.
-    fn note(&mut self, name: &Name, at: &Name) {
         if self.options.manifest && !self.options.rehearse {
-            let at = FilePath::new(0, at.as_bytes());
+            let at = FilePath::new(0, name.as_bytes());
             self.hashes.sums.push(For::Manifest(name.clone()), at, None);
-        }
-    }
-
-    /// The same of a name that is or will be one more of another file.
-    pub(super) fn note_linked(&mut self, name: &Name, to: &Name, found: Option<&Looked>) {
-        if matches!(found, Some(Ok(Some(found))) if found.seen.kind == FileKind::File) {
-            self.note(name, to);
         }
     }
 

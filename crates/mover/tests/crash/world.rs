@@ -7,7 +7,7 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Did, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
@@ -200,6 +200,7 @@ impl World {
         };
         let sink = SinkOptions {
             keep: Keep { modes: true, users: true, groups: true, xattrs: true },
+            own: Own::default(),
             devices: true,
             update: false,
             ignore_times: wish.ignore_times,

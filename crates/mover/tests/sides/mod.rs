@@ -6,7 +6,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
@@ -41,6 +41,7 @@ pub fn source(by_address: bool) -> Source<Vec<u8>> {
 pub fn sink() -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep::default(),
+        own: Own::default(),
         devices: false,
         update: false,
         ignore_times: false,

@@ -5,7 +5,7 @@ use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
     Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Summing,
-    Unpacking, Why, BLOCK,
+    Unpacking, Why, BLOCK, UNFINISHED,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -346,7 +346,7 @@ impl Disk {
                 if making.at.name.is_empty() || self.not_a_directory(&making.at).is_err() {
                     return Ok(());
                 }
-                let number = self.add(Object::Directory(BTreeMap::new()), 0o700);
+                let number = self.add(Object::Directory(BTreeMap::new()), UNFINISHED);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
                 return Ok(());
             }

@@ -68,7 +68,7 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub typed: Typed,
     /// From where, and last to where: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH at a daemon; SRC/ is what is in SRC
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    #[arg(value_name = "PATH", required = true, num_args = 1..)]
     pub paths: Vec<OsString>,
     /// Directories with all that they hold
     #[arg(long, short)]
@@ -76,6 +76,11 @@ pub struct CopyArgs {
     /// As --recursive, and modes, groups, extended attributes and ACLs; as root also users and devices
     #[arg(long, short)]
     pub archive: bool,
+    /// Taken as rsync has them: times, links, further names and holes are kept anyway
+    #[arg(short = 'H', short_aliases = ['t', 'l', 'S'], action = ArgAction::Count, hide = true)]
+    pub kept: u8,
+    #[arg(short = 'A', short_aliases = ['X'], action = ArgAction::Count, hide = true, requires = "archive")]
+    pub kept_by_archive: u8,
     #[command(flatten)]
     pub filters: FilterArgs,
     /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
@@ -122,7 +127,8 @@ pub struct CopyArgs {
     pub delete: bool,
     /// Write to the files themselves, not beside them; they are emptied first
     ///
-    /// One that is cut is newer than the source's, so it would be left as it is by --update.
+    /// A file with further names is written beside its name all the same: it would change under those, too. One that is
+    /// cut is newer than the source's, so it would be left as it is by --update.
     #[arg(long, conflicts_with = "update")]
     pub inplace: bool,
     /// Change nothing, and say what would be done
@@ -173,6 +179,10 @@ impl CopyArgs {
 
     /// What clap cannot tell.
     fn check(&self) -> Result<(), Failure> {
+        if let [only] = &self.paths[..] {
+            let words = format!("{} is one path, and SRC and DST are required", only.display());
+            return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
+        }
         if self.inputs() > 1 {
             return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
         }

@@ -11,16 +11,16 @@ use super::planned::{self, Planned};
 use super::{path_of, CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
-use numaio_linux::files::Base;
+use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::{accounts, Root};
+use numaio_linux::{accounts, process, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::port::Stamp;
 use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
-use numaio_mover::sink::{Keep, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, SinkOptions, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
@@ -236,7 +236,7 @@ impl Order {
         let site = Site::new(root.as_slice(), Side::Sink, self, &self.base)?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
-        transfer[..8].copy_from_slice(&boot());
+        transfer[..8].copy_from_slice(&epoch(&site.roots));
         let options = SinkOptions {
             keep: Keep {
                 modes: self.archive,
@@ -244,6 +244,7 @@ impl Order {
                 groups: self.archive,
                 xattrs: self.archive,
             },
+            own: Own { user: process::user(), groups: process::groups() },
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
@@ -287,12 +288,13 @@ fn ago(earlier: Duration) -> Stamp {
     Stamp { seconds: then.as_secs() as i64, nanoseconds: then.subsec_nanos() }
 }
 
-/// Tells one run of this machine from the next one: what was written and not synced is there as long as it is the same.
-fn boot() -> [u8; 8] {
-    let id = Root::live().ok().and_then(|root| boot_id(&root)).unwrap_or_default();
+/// What was written and not synced is there as long as this is the same: neither the machine nor the disk was away.
+fn epoch(roots: &Roots) -> [u8; 8] {
+    let kernel = Root::live().ok();
+    let boot = kernel.as_ref().and_then(|kernel| boot_id(kernel));
+    let disks = kernel.as_ref().map(|kernel| roots.attachments(kernel));
     let mut epoch = [0; 8];
-    epoch.copy_from_slice(&HashKind::Xxh3.function()(id.as_bytes()).0[..8]);
-    // An epoch of zeros is that of durable notes.
-    epoch[0] |= 1;
+    epoch.copy_from_slice(&HashKind::Xxh3.function()(format!("{boot:?} {disks:?}").as_bytes()).0[..8]);
+    epoch[0] |= 1; // One of zeros is that of durable notes.
     epoch
 }

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::port::{has_rings, Crew, Lanes, Pool, Setting};
+use numaio_linux::port::{can_settle, has_rings, Crew, Lanes, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -81,9 +81,9 @@ impl<'a> Site<'a> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let seen = Seen::new(order, planned::of(order, side));
-        let Placed { by, crews, notes } = placed(&paths, side, order, seen.as_ref());
+        let Placed { by, crews, mut notes } = placed(&paths, side, order, seen.as_ref());
         let threads = crews.iter().map(|crew| crew.threads).sum();
-        let crews: Vec<Crew> = crews.iter().map(|crew| crew.set_up(threads, order.streams)).collect();
+        let crews = crews.iter().map(|crew| crew.set_up(threads, order.streams, &mut notes)).collect();
         Ok(Self { roots, threads, crews, by, notes, side, order, seen })
     }
 
@@ -198,17 +198,29 @@ impl Seen {
 
 impl Crewed {
     /// Gives the crew its part of the buffers: of `threads` in all, and one more for each connection, which may hold one
-    /// back.
-    fn set_up(&self, threads: usize, streams: u16) -> Crew {
+    /// back. What the kernel refuses is left to it, and said.
+    fn set_up(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> Crew {
         let all = (EACH * threads).min(MOST);
         let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
         let count = part + usize::from(streams).min(MOST_LANES);
-        let bound = self.node.and_then(|node| {
-            let root = Root::live().ok()?;
-            Pool::on(&root, None, node, count).ok()
+        let cpus = self.cpus.clone().filter(|cpus| {
+            let refused = can_settle(cpus).err();
+            notes.extend(
+                refused
+                    .iter()
+                    .map(|error| format!("threads run on any CPU, not on {}: {error}", cpus_in_words(cpus))),
+            );
+            refused.is_none()
+        });
+        let bound = self.node.and_then(|node| match Pool::on(&Root::live().ok()?, None, node, count) {
+            Ok(pool) => Some(pool),
+            Err(error) => {
+                notes.push(format!("buffers are anywhere, not on node {node}: {error}"));
+                None
+            }
         });
         let pool = bound.unwrap_or_else(|| Pool::new(count));
-        Crew { threads: self.threads, cpus: self.cpus.clone(), pool }
+        Crew { threads: self.threads, cpus, pool }
     }
 }
 

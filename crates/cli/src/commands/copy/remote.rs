@@ -124,7 +124,7 @@ impl Remote<'_> {
                 Ok(far) => far,
                 Err(failure) => return Ok(Tried::Unreachable(failure)),
             };
-            let (site, options) = order.sink(far.one_file)?;
+            let (site, options) = order.sink(far.one_file && order.may_be_one_file())?;
             show.begin(earlier);
             return self.through(show, Sink::new(options), site, far);
         }

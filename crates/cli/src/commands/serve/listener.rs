@@ -99,6 +99,9 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
             if !same(&old.config, &new.config) {
                 log(common, "listen counts when the daemon is started again");
             }
+            if is_super_user() && !new.config.as_root {
+                log(common, "as_root counts when the daemon is started again: it still runs as root");
+            }
             log(common, &format!("{} was read again", path.display()));
             Arc::new(new)
         }

@@ -16,6 +16,7 @@ use numaio_linux::files::Base;
 use numaio_linux::interrupt;
 use numaio_linux::port::net::control::{answer, Control};
 use numaio_linux::port::net::PublicKey;
+use numaio_linux::process::is_super_user;
 use numaio_mover::report::Ended;
 use numaio_mover::wire::Side;
 use std::io;
@@ -151,7 +152,8 @@ fn enter<'c>(
         side: admitted.side,
         streams: admitted.limits.streams,
         bytes_per_second: admitted.limits.bytes_per_second,
-        set_id: config.as_root,
+        // A daemon that is not root after all is a user whose rights such bits would hand on.
+        set_id: config.as_root && is_super_user(),
         base: entered,
     };
     Ok((admitted, terms, confined))

@@ -72,7 +72,7 @@ pub fn best_method() -> (DiskMethod, Option<String>) {
     }
 }
 
-/// Runs streams to a disk. `limit_bytes` is what the control group allows.
+/// Runs streams to a disk. `limit_bytes` is what the control group still allows.
 ///
 /// # Errors
 /// [`ProbeError::Refused`] if it may not be written (only what is claimed may), the blocks do not fit its sectors, or the

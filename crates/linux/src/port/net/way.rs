@@ -123,17 +123,39 @@ impl Beginning {
     }
 }
 
-/// Listens for connections that are not paced. All addresses are those of IPv4 where there is no IPv6.
+/// Connections that wait to be accepted, at the most: as many as of std's listeners.
+const WAITING: i32 = 128;
+
+/// Listens for connections that are not paced. All addresses are those of IPv4 and IPv6, whatever the machine's setting is
+/// (ipv6(7), `IPV6_V6ONLY`), and those of IPv4 where there is no IPv6.
 ///
 /// # Errors
 /// The kernel's.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = match TcpListener::bind(address) {
-        Err(_) if address.ip().is_unspecified() => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())),
+    let listener = match bound(address) {
+        Err(error) if address.ip().is_unspecified() && has_no_ipv6(&error) => {
+            bound((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
         bound => bound,
     }?;
     unpace(&listener);
     Ok(listener)
+}
+
+/// Whether a machine has no IPv6, or none that is switched on; else somebody has the port.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL | libc::EPROTONOSUPPORT))
+}
+
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(WAITING)?;
+    Ok(socket.into())
 }
 
 /// A connection that is not paced.
@@ -151,6 +173,22 @@ pub fn connect(to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+
+    /// In a network of its own, as the setting is that of a machine.
+    #[test]
+    fn all_addresses_are_those_of_ipv4_too_whatever_the_machine_thinks_of_it() {
+        let confined = || {
+            // SAFETY: only this thread gets a network of its own, and it ends at once.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0
+                || std::fs::write("/proc/sys/net/ipv6/bindv6only", "1").is_err()
+            {
+                return crate::tests::tell("skipped: a network of its own, as it needs root and IPv6");
+            }
+            let listener = listen((std::net::Ipv6Addr::UNSPECIFIED, 0).into()).expect("a listener");
+            assert!(!socket2::SockRef::from(&listener).only_v6().expect("a setting"));
+        };
+        std::thread::spawn(confined).join().expect("it holds");
+    }
 
     /// One end of a connection as ours are, and the other.
     fn connection() -> (TcpStream, TcpStream) {

@@ -80,12 +80,12 @@ impl Order {
 
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.
     pub fn is_one_file(&self) -> bool {
-        match &self.from[..] {
-            [path] if self.listed.is_none() && !path.ends_with(b"/") => {
-                self.base.is_no_directory(&path_of(path))
-            }
-            _ => false,
-        }
+        self.may_be_one_file() && self.from.iter().all(|path| self.base.is_no_directory(&path_of(path)))
+    }
+
+    /// Whether what is asked for may be a single file, whoever says that it is.
+    pub fn may_be_one_file(&self) -> bool {
+        self.listed.is_none() && matches!(&self.from[..], [path] if !path.ends_with(b"/"))
     }
 
     /// The directory on this host that is the destination, by the numbers of its file system and in it.

@@ -1,0 +1,47 @@
+//! Whom files belong to that this process makes: on some file systems not to its user.
+
+use super::fault::fault;
+use super::look::seen;
+use super::Roots;
+use numaio_machine::port::{Fault, Seen};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::sync::PoisonError;
+
+impl Roots {
+    /// Whether a file may be one that we made in a directory. Mounts with `uid=` give all files one owner, and NFS gives those
+    /// of root another one: where a file is not our user's, one is made to see, once for a volume.
+    pub(super) fn is_ours(&self, directory: BorrowedFd<'_>, file: &Seen) -> Result<bool, Fault> {
+        if file.user == self.user {
+            return Ok(true);
+        }
+        let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = match *known {
+            Some((volume, owner)) if volume == file.volume => owner,
+            _ => with_new(directory, |new, _| Ok(seen(&rustix::fs::fstat(new)?).user))
+                .map_err(fault("make a file beside it"))?,
+        };
+        *known = Some((file.volume, owner));
+        Ok(owner == file.user)
+    }
+}
+
+/// Looks at an empty file that is made for it, and removed.
+pub fn with_new<T>(
+    directory: BorrowedFd<'_>,
+    look: impl FnOnce(&OwnedFd, &str) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let name = own_name()?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR)?;
+    let told = look(&file, &name);
+    rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
+    told
+}
+
+/// A name that nobody has, such as a sink gives files itself.
+pub fn own_name() -> Result<String, Errno> {
+    let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
+    Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))
+}
