@@ -136,15 +136,23 @@ pub enum ControlError {
     /// A recorded machine cannot be changed.
     #[error("a recorded machine cannot be changed")]
     Frozen,
-    /// The kernel places this interrupt itself, as its driver asked for: no one else can.
+    /// The kernel places this interrupt itself, as its driver asked for, or its controller moves none: no one else can.
     #[error(
-        "interrupt {irq} cannot be moved: its driver leaves its place to the kernel (a managed interrupt)"
+        "interrupt {irq} cannot be moved: its driver leaves its place to the kernel (a managed interrupt), or its controller moves none"
     )]
     Unmovable {
         /// Its number.
         irq: u32,
     },
-    /// The kernel refused.
+    /// For want of rights, or in a container that sees settings for reading only (EACCES, EPERM, EROFS).
+    #[error("{what}: {why}")]
+    Denied {
+        /// What was asked.
+        what: String,
+        /// The kernel's words.
+        why: String,
+    },
+    /// The kernel refused for another reason.
     #[error("{what}: {why}")]
     Refused {
         /// What was asked.

@@ -1,6 +1,7 @@
 //! Numbers the kernel gives to things, each with a type of its own.
 
-use serde::{Deserialize, Serialize};
+use crate::set::LARGEST_ID;
+use serde::{de, Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// A number the kernel gives to a thing; members of an [`IdSet`](crate::set::IdSet).
@@ -12,9 +13,9 @@ pub trait Id: Copy + Ord {
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident up to $largest:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(pub u32);
 
@@ -24,6 +25,16 @@ macro_rules! id {
             }
             fn number(self) -> u32 {
                 self.0
+            }
+        }
+
+        /// Ids that no machine has are refused: a bitmap of one would take all memory.
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                match u32::deserialize(deserializer)? {
+                    number if (0..=$largest).contains(&number) => Ok(Self(number)),
+                    number => Err(de::Error::custom(format_args!("{number} is above the largest id, {}", $largest))),
+                }
             }
         }
 
@@ -37,13 +48,13 @@ macro_rules! id {
 
 id! {
     /// A NUMA node: CPUs, memory, or memory alone. Ids may have gaps.
-    NodeId
+    NodeId up to LARGEST_ID
 }
 id! {
     /// A logical CPU (hardware thread).
-    CpuId
+    CpuId up to LARGEST_ID
 }
 id! {
-    /// A physical package (socket).
-    PackageId
+    /// A physical package (socket). Firmware chooses its id, which may be any.
+    PackageId up to u32::MAX
 }

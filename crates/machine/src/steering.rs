@@ -18,6 +18,13 @@ const LONGEST_NAME: usize = 15;
 /// Flows that the whole machine remembers for receive flow steering.
 const SOCK_FLOW_ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
+/// What drivers write before the number of a queue: `rxtx` vmxnet3, nfp and nicvf; `rxq` and `txq` hinic; `blk` and `block` gVNIC, whose
+/// notify blocks serve a queue each.
+const QUEUE_WORDS: [&str; 16] = [
+    "tx", "rx", "txrx", "rxtx", "rxq", "txq", "comp", "input", "output", "req", "request", "fp", "queue",
+    "q", "blk", "block",
+];
+
 /// Queues of a network interface and what steers packets to them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetQueues {
@@ -84,6 +91,18 @@ pub fn sock_flow_entries(root: &dyn Sysfs) -> Option<u32> {
     root.value(SOCK_FLOW_ENTRIES).ok()
 }
 
+/// CPUs that are to be disturbed by nothing (`isolcpus` and `nohz_full` in `Documentation/admin-guide/kernel-parameters.txt`,
+/// `Documentation/ABI/testing/sysfs-devices-system-cpu`). From a mask of RPS the kernel takes them out
+/// (`rps_cpumask_housekeeping`).
+pub fn isolated(root: &dyn Sysfs) -> CpuSet {
+    // A kernel without such CPUs says nothing, or "(null)".
+    let list = |name: &str| {
+        let text = root.optional(&format!("/sys/devices/system/cpu/{name}"));
+        text.and_then(|text| CpuSet::parse_list(&text).ok()).unwrap_or_default()
+    };
+    list("isolated").union(&list("nohz_full"))
+}
+
 /// The queue that an interrupt serves, by the name its driver gave it: `eth0-TxRx-3`, `virtio1-input.0`,
 /// `mlx5_comp7@pci:0000:3b:00.0`, `nvme0q4`. None for what serves the device as a whole (`nvme0q0`, which holds
 /// administrative commands, `virtio1-config`, `mlx5_async0@pci:...`).
@@ -92,15 +111,25 @@ pub fn queue_of(name: &str) -> Option<u32> {
     let name = name.split([',', '@']).next()?.trim();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let queue: u32 = name[stem.len()..].parse().ok()?;
-    let words = ["tx", "rx", "txrx", "comp", "input", "output", "req", "request", "fp", "queue", "q"];
     let word = stem.trim_end_matches(['-', '.', '_', ':']);
     let word = word.rsplit(['-', '.', '_', ':']).next()?.to_ascii_lowercase();
     match word.strip_prefix("nvme").and_then(|rest| rest.strip_suffix('q')) {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             Some(queue).filter(|queue| *queue > 0)
         }
-        _ => words.contains(&word.as_str()).then_some(queue),
+        _ => QUEUE_WORDS.contains(&word.as_str()).then_some(queue),
     }
+}
+
+/// As [`queue_of`], of an interrupt of the device with these names: some drivers name a queue's interrupt by the interface and the
+/// number alone (`enp1s0f0-3`: sfc, atlantic).
+pub fn queue_of_device(name: &str, device: &[String]) -> Option<u32> {
+    queue_of(name).or_else(|| {
+        let (interface, queue) = name.split([',', '@']).next()?.trim().rsplit_once('-')?;
+        let is_number = !queue.is_empty() && queue.bytes().all(|byte| byte.is_ascii_digit());
+        let is_its = is_number && device.iter().any(|name| name == interface);
+        is_its.then(|| queue.parse().ok()).flatten()
+    })
 }
 
 /// Why an interrupt cannot be moved; none if it can, as far as can be told without trying.
@@ -205,6 +234,13 @@ mod tests {
             ("eth0-TxRx-3", Some(3)),
             ("i40e-eth0-TxRx-12", Some(12)),
             ("eth0-rx-0", Some(0)),
+            ("ens192-rxtx-0", Some(0)),
+            ("gve-ntfy-blk5@pci:0000:00:03.0", Some(5)),
+            ("gve-mgmnt@pci:0000:00:03.0", None),
+            ("eth0-ntfy-block.2", Some(2)),
+            ("eth0_rxq3", Some(3)),
+            ("eth0_txq4", Some(4)),
+            ("enp1s0f0-0", None),
             ("virtio1-input.0", Some(0)),
             ("virtio1-req.7", Some(7)),
             ("virtio0-request", None),
@@ -221,6 +257,36 @@ mod tests {
         ];
         for (name, queue) in queues {
             assert_eq!(queue_of(name), queue, "{name}");
+        }
+    }
+
+    #[test]
+    fn isolated_cpus_are_those_of_both_lists() {
+        let mut tree = Tree::new();
+        assert!(isolated(&tree).is_empty());
+        tree.file("/sys/devices/system/cpu/isolated", "\n")
+            .file("/sys/devices/system/cpu/nohz_full", "(null)\n");
+        assert!(isolated(&tree).is_empty());
+        tree.file("/sys/devices/system/cpu/isolated", "2-3\n")
+            .file("/sys/devices/system/cpu/nohz_full", "3,5\n");
+        assert_eq!(isolated(&tree), cpus("2-3,5"));
+    }
+
+    #[test]
+    fn an_interface_and_a_number_are_a_queue_of_the_device_that_has_it() {
+        let device = ["enp1s0f0".to_owned(), "enp1s0f1".to_owned()];
+        let queues = [
+            ("enp1s0f0-0", Some(0)),
+            ("enp1s0f1-12", Some(12)),
+            ("enp1s0f1-rx-3", Some(3)),
+            ("enp1s0f0", None),
+            ("enp1s0f0-", None),
+            ("enp1s0f0-+1", None),
+            ("enp1s0f0-ptp", None),
+            ("enp2s0-0", None),
+        ];
+        for (name, queue) in queues {
+            assert_eq!(queue_of_device(name, &device), queue, "{name}");
         }
     }
 

@@ -10,9 +10,19 @@ pub fn place(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
 
 /// A number that the queue of a block device tells. A partition has the queue of its disk.
 pub fn of_queue(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
+    of_disk(root, device, &format!("queue/{attribute}"))
+}
+
+/// Which attachment of a disk this is since the machine started (`diskseq`): one that went and came back has another. None
+/// before Linux 5.15, and for what is no block device.
+pub fn attachment(root: &dyn Sysfs, device: DeviceNumber) -> Option<u64> {
+    of_disk(root, device, "diskseq")
+}
+
+fn of_disk(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
     let place = place(root, device)?;
     let disk = place.rsplit_once('/').map_or("", |(disk, _)| disk);
-    [&place, disk].iter().find_map(|place| root.value(&format!("{place}/queue/{attribute}")).ok())
+    [&place, disk].iter().find_map(|place| root.value(&format!("{place}/{attribute}")).ok())
 }
 
 /// Whether a block device says that it has a head which must be moved (`queue/rotational`). What is made of others by the
@@ -27,7 +37,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_disk_or_the_disk_of_a_partition_says_it() {
+    fn a_disk_or_the_disk_of_a_partition_tells() {
         let mut tree = Tree::new();
         for (number, path) in [
             ("8:0", "/sys/devices/pci0000:00/ata1/block/sda"),
@@ -39,6 +49,9 @@ mod tests {
         }
         tree.file("/sys/devices/pci0000:00/ata1/block/sda/queue/rotational", "1\n");
         tree.file("/sys/devices/pci0000:00/nvme/nvme0n1/queue/rotational", "0\n");
+        tree.file("/sys/devices/pci0000:00/ata1/block/sda/diskseq", "7\n");
+        let attached = |major, minor| attachment(&tree, DeviceNumber { major, minor });
+        assert_eq!([attached(8, 0), attached(8, 1), attached(259, 1)], [Some(7), Some(7), None]);
         let says = |major, minor| is_rotating(&tree, DeviceNumber { major, minor });
         assert_eq!([says(8, 0), says(8, 1), says(259, 0), says(259, 1)], [true, true, false, false]);
         // tmpfs, btrfs and the like have numbers of no block device.

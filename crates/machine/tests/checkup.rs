@@ -199,6 +199,24 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
 }
 
 #[test]
+fn names_are_words_of_a_command_and_no_commands() {
+    let mut server = server();
+    for name in ["eth2", "eth10"] {
+        server.tree.remove(&format!("/sys/class/net/{name}"));
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/{name}"));
+    }
+    server.class("net", &format!("{NIC}/net/e$(reboot)'"), &[("speed", "100000")]);
+    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    server.tree.dir(&format!("/sys/devices/{NIC}/net/e$(reboot)'/queues/rx-0"));
+    let found = read(&server);
+    let commands = |rule: &str| only(found.clone(), rule).mend;
+    let of_irqs = commands("irq-foreign-node");
+    assert_eq!(of_irqs.commands, [r"numaio irq apply 'e$(reboot)'\'''"]);
+    assert_eq!(of_irqs.undo, [r"numaio irq undo 'e$(reboot)'\'''"]);
+    assert_eq!(commands("queues-few").commands, [r"ethtool -L 'e$(reboot)'\''' combined 4"]);
+}
+
+#[test]
 fn interrupts_that_the_kernel_manages_have_no_command() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
@@ -287,6 +305,54 @@ fn stacked_devices_are_known_by_their_names() {
     tree.dir("/sys/class/net/bond0/bonding").dir("/sys/class/net/eth7");
     let names: Vec<String> = stacks(&tree).iter().map(ToString::to_string).collect();
     assert_eq!(names, ["bond0", "dm-3", "md0"]);
+}
+
+#[test]
+fn where_no_node_has_cpus_nobody_counts_nodes() {
+    let mut server = server();
+    server.tree.file("/sys/devices/pci0000:00/0000:00:17.0/numa_node", "-1\n");
+    let said = |topology: Topology| match only(
+        all(&server, topology, &Conditions::default()),
+        "device-node-unknown",
+    ) {
+        Symptom { effect: Effect::FindOut(said), .. } => said,
+        other => panic!("{other:?}"),
+    };
+    let mut without = two_sockets();
+    without.nodes.iter_mut().for_each(|node| node.cpus = CpuSet::new());
+    assert!(said(two_sockets()).contains("from each of the 2 nodes,"));
+    assert!(said(without).contains("from each node,"));
+}
+
+/// The other controller of the drive, on another node.
+const SECOND: &str = "pci0000:80/0000:80:03.0/0000:90:00.0";
+
+#[test]
+fn of_two_devices_of_one_name_each_has_its_own_findings() {
+    let mut server = server();
+    server
+        .function(SECOND, "0x010802", &[("numa_node", "1")])
+        .link(SECOND, "8.0 x4 16.0 x4")
+        .class("nvme", &format!("{SECOND}/nvme/nvme4"), &[])
+        .class("block", &format!("{SECOND}/nvme/nvme4/nvme0c4n1"), &[])
+        .irq(SECOND, 50, "0")
+        .irq(SECOND, 51, "1");
+    server.tree.file(
+        "/proc/interrupts",
+        " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n",
+    );
+    let mut topology = two_sockets();
+    topology.devices = devices::read(&server.tree, &topology);
+    let second = topology.devices.iter().position(|it| it.answers_to("0000:90:00.0")).expect("it is there");
+    let first = topology.devices.iter().position(|it| it.answers_to("10000:01:00.0")).expect("it is there");
+    assert_eq!(topology.devices[first].name(), topology.devices[second].name());
+    let found = read(&server);
+    let of = |rule: &str| found.iter().filter(|it| it.finding.rule == rule).collect::<Vec<_>>();
+    for rule in ["irq-foreign-node", "pcie-link-degraded"] {
+        let symptom = of(rule).into_iter().find(|it| it.finding.subject == "0000:90:00.0").expect(rule);
+        assert_eq!((symptom.device, symptom.target), (Some(second), Some(NodeId(1))), "{rule}");
+    }
+    assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::OfLink(_)), "the link is its own");
 }
 
 #[test]

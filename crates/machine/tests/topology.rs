@@ -214,6 +214,39 @@ fn a_cgroup_of_version_1_confines() {
     assert_eq!(machine.confinement.by, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
 }
 
+/// What a group uses already counts, less the page cache; of several groups the one with the least left.
+#[test]
+fn a_group_leaves_what_its_limit_is_above_its_use() {
+    let mut tree = four_nodes();
+    tree.file("/proc/self/cgroup", "0::/pod/7\n")
+        .file("/proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+        .file("/sys/fs/cgroup/pod/memory.max", "8589934592\n")
+        .file("/sys/fs/cgroup/pod/memory.current", "7516192768\n")
+        .file("/sys/fs/cgroup/pod/memory.stat", "anon 1\ninactive_file 536870912\nactive_file 536870912\n")
+        .file("/sys/fs/cgroup/pod/7/memory.max", "4294967296\n")
+        .file("/sys/fs/cgroup/pod/7/memory.current", "1073741824\n");
+    let confinement = |tree: &Tree| {
+        let found = read(tree).confinement;
+        assert_eq!(found.memory_left_bytes, numaio_machine::topology::memory_left_bytes(tree));
+        (found.memory_limit_bytes, found.memory_left_bytes)
+    };
+    assert_eq!(confinement(&tree), (Some(4 << 30), Some(2 << 30)));
+    tree.file("/sys/fs/cgroup/pod/memory.current", "99999999999\n");
+    assert_eq!(confinement(&tree), (Some(4 << 30), Some(0)));
+    tree.file("/proc/self/cgroup", "4:memory:/job\n")
+        .file("/proc/self/mountinfo", "30 24 0:26 / /mem rw - cgroup cgroup rw,memory\n")
+        .file("/mem/memory.limit_in_bytes", "9223372036854771712\n")
+        .file("/mem/job/memory.limit_in_bytes", "4294967296\n");
+    assert_eq!(confinement(&tree), (Some(4 << 30), Some(4 << 30)), "nothing tells the use");
+    tree.file("/mem/job/memory.usage_in_bytes", "3221225472\n").file(
+        "/mem/job/memory.stat",
+        "inactive_file 7\ntotal_inactive_file 1073741824\ntotal_active_file 0\n",
+    );
+    assert_eq!(confinement(&tree), (Some(4 << 30), Some(2 << 30)));
+    tree.file("/mem/job/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_eq!(confinement(&tree), (None, None));
+}
+
 #[test]
 fn our_own_status_does_not_confine_another_machine() {
     let mut tree = four_nodes();

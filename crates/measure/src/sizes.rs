@@ -43,8 +43,10 @@ pub fn each_of(bytes: u64, threads: usize) -> u64 {
 pub fn usable_bytes(topology: &Topology, node: NodeId) -> u64 {
     let free = topology.node(node).and_then(|node| node.memory);
     let free = free.map_or(0, |memory| memory.free_bytes.saturating_add(memory.reclaimable_bytes));
-    let limit = topology.confinement.memory_limit_bytes.unwrap_or(u64::MAX);
-    (free.min(limit) as f64 * USABLE_SHARE) as u64
+    let confinement = &topology.confinement;
+    // Documents of old tell only the limit.
+    let left = confinement.memory_left_bytes.or(confinement.memory_limit_bytes).unwrap_or(u64::MAX);
+    (free.min(left) as f64 * USABLE_SHARE) as u64
 }
 
 /// Why buffers of so many bytes do not fit on a node, if they do not.

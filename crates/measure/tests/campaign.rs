@@ -374,6 +374,10 @@ fn too_little_memory_is_said_before_anything_runs() {
     let error = run_with(&topology, &machine, &on("0")).expect_err("no room");
     assert!(error.to_string().contains("need 64 MiB"), "{error}");
     assert!(machine.log.borrow().is_empty());
+    topology.confinement.memory_limit_bytes = Some(1 << 30);
+    topology.confinement.memory_left_bytes = Some(16 << 20);
+    let error = run_with(&topology, &machine, &on("0")).expect_err("others of the group use the rest");
+    assert!(error.to_string().contains("need 64 MiB"), "{error}");
 }
 
 #[test]

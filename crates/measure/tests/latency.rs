@@ -112,6 +112,22 @@ fn the_chains_lines_are_four_caches_long() {
 }
 
 #[test]
+fn a_chain_of_more_than_a_quarter_of_a_node_is_large() {
+    let large = |total: u64, stride_bytes| {
+        let mut topology = topology();
+        topology.caches.iter_mut().for_each(|its| its.bytes = 32 << 20);
+        for memory in topology.nodes.iter_mut().filter_map(|node| node.memory.as_mut()) {
+            memory.total_bytes = 64 << 30;
+            memory.free_bytes = 48 << 30;
+        }
+        topology.nodes[2].memory.iter_mut().for_each(|memory| memory.total_bytes = total);
+        latency::largest(&topology, &LatencyOptions { stride_bytes, ..LatencyOptions::default() })
+    };
+    assert_eq!((large(32 << 30, 4096), large(31 << 30, 4096)), (None, Some((NodeId(2), 8 << 30))));
+    assert_eq!((large(31 << 30, 256), large(1 << 30, 256)), (None, Some((NodeId(2), 512 << 20))));
+}
+
+#[test]
 fn what_prefetchers_and_small_pages_do_is_named() {
     let run = |huge_bytes, stride_bytes| {
         let options = LatencyOptions { stride_bytes, ..LatencyOptions::default() };

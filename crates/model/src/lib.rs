@@ -9,6 +9,7 @@ mod diagnose;
 mod fit;
 mod interleave;
 mod io;
+mod newest;
 mod pairs;
 mod placement;
 mod plan;
@@ -24,6 +25,7 @@ pub use diagnose::{about_devices, diagnose, Known};
 pub use fit::{fit, refit, Rule};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
+pub use newest::{model_that_counts, name_missing};
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
 pub use plan::{
@@ -34,7 +36,7 @@ pub use predict::{
     best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,
     MOST_TO_DISTRIBUTE,
 };
-pub use validate::validate;
+pub use validate::{note_represented, validate};
 pub use views::{
     check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
     Subject,

@@ -8,7 +8,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    ClassRule, Column, DirectionModel, Merge, Model, NodeValue, Quantity, Role, Split, Spread,
+    ClassRule, Column, DirectionModel, IoRecord, Merge, Model, NodeValue, Quantity, Role, Split, Spread,
     ValidatedClass, ValidatedDirection, Verdict, View,
 };
 use std::cmp::Ordering;
@@ -39,6 +39,17 @@ pub fn validate(
         (!measured.is_empty()).then(|| one_direction(direction, copy, &measured, &rivals))
     };
     of_target.directions.iter().filter_map(of).collect()
+}
+
+/// Notes for which nodes that were not measured another one of their class was, by the method of the measurement.
+pub fn note_represented(directions: &mut [ValidatedDirection], view: &View, record: &IoRecord) {
+    let of_direction = directions.iter_mut().filter(|one| Some(one.direction) == view.direction);
+    for verdict in of_direction.flat_map(|one| &mut one.verdicts).filter(|it| it.measured == view.name) {
+        let wanted = record.method.represented.iter().filter(|class| Some(class.direction) == view.direction);
+        let measured = wanted.filter(|class| view.node(class.by).is_some());
+        let nodes: NodeSet = measured.flat_map(|class| class.nodes.iter().copied()).collect();
+        verdict.represented = verdict.not_measured.intersection(&nodes);
+    }
 }
 
 fn tells(view: &View, direction: Direction) -> bool {
@@ -106,6 +117,7 @@ fn verdict(classes: &[ValidatedClass], column: &Column, copy: &View, rivals: &[&
     let mut verdict = Verdict {
         measured: view.name.clone(),
         not_measured: all.difference(&known),
+        represented: NodeSet::new(),
         classes_in_order: 0,
         classes_reversed: Vec::new(),
         classes_tied: 0,

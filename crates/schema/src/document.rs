@@ -121,7 +121,7 @@ impl Document {
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
             PLAN_SCHEMA => Self::Plan(parse(text)?),
-            _ => return Err(other(schema, "document of numaio")),
+            _ => return Err(other(schema, "document of a machine or a measurement")),
         })
     }
 }

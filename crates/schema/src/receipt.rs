@@ -3,6 +3,7 @@
 use crate::NotThatDocument;
 use numaio_machine::control::Change;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of [`Receipt`].
 pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";
@@ -25,6 +26,10 @@ pub struct Receipt {
     /// Devices it is about; empty for settings of the whole machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Whose each interrupt was when it was changed, by its number: handlers as /proc/interrupts names them. Empty in receipts of before this
+    /// was kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handlers: BTreeMap<u32, String>,
     /// How many of the changes were made for certain; none when it is over, and all were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub underway: Option<usize>,
@@ -49,6 +54,7 @@ impl Receipt {
             made_at,
             boot,
             devices: Vec::new(),
+            handlers: BTreeMap::new(),
             underway: None,
         }
     }

@@ -103,6 +103,9 @@ pub struct Verdict {
     pub measured: String,
     /// Nodes that were not measured.
     pub not_measured: NodeSet,
+    /// Those of them for which a node of their class was measured, by the measurement's own method.
+    #[serde(default, skip_serializing_if = "NodeSet::is_empty")]
+    pub represented: NodeSet,
     /// Pairs of classes that the I/O tells apart and puts into the model's order.
     pub classes_in_order: u32,
     /// Pairs of classes that it tells apart and puts into the opposite order, by rank.

@@ -1,6 +1,7 @@
 //! What looks wrong with the topology: what it does, and what mends it.
 
-use super::{confined, next_best, Effect, Mend, Symptom};
+use super::steering::by_numaio;
+use super::{confined, next_best, word, Effect, Mend, Symptom};
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{self, Finding, Severity};
@@ -18,13 +19,13 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Condi
 }
 
 fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, finding: &Finding) -> Symptom {
-    let device = topology.devices.iter().position(|device| device.name() == finding.subject);
+    let device = topology.devices.iter().position(|device| device.answers_to(&finding.subject));
     let named = device.and_then(|index| topology.devices.get(index));
     let node = topology.nodes.iter().map(|node| node.id).find(|id| finding.subject == format!("node {id}"));
     let target = node.or(named.and_then(|device| device.locality.node));
     let (effect, mend) = match (finding.rule.as_str(), named) {
         ("irq-foreign-node", Some(device)) => {
-            (of_interrupts(topology, device), move_interrupts(root, device, conditions))
+            (of_interrupts(topology, device), move_interrupts(root, topology, device, conditions))
         }
         ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Mend::none()),
         ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Mend::none()),
@@ -64,12 +65,11 @@ fn nodes_of(topology: &Topology, cpus: &CpuSet) -> Vec<NodeId> {
 }
 
 /// Moves what can be moved; nothing if the kernel manages all of it.
-fn move_interrupts(root: &dyn Sysfs, device: &Device, conditions: &Conditions) -> Mend {
+fn move_interrupts(root: &dyn Sysfs, topology: &Topology, device: &Device, conditions: &Conditions) -> Mend {
     if device.irqs.iter().all(|irq| steering::fixed(root, irq).is_some()) {
         return Mend::none();
     }
-    let name = device.name();
-    let mut mend = Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"));
+    let mut mend = by_numaio(topology, device);
     if conditions.irqbalance == Some(true) {
         // It would move them again, so that numaio irq apply refuses.
         mend.commands.insert(0, "systemctl stop irqbalance".to_owned());
@@ -102,12 +102,15 @@ fn balancing(conditions: &Conditions) -> (Effect, Mend) {
 fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
     let name = device.name();
     let command = match device.kind {
-        DeviceKind::Nvme | DeviceKind::Block => format!("numaio bench disk --device {name} --direction read"),
+        DeviceKind::Nvme | DeviceKind::Block => {
+            format!("numaio bench disk --device {} --direction read", word(&name))
+        }
         DeviceKind::Gpu => "numaio bench gpu".to_owned(),
         _ => "numaio bench".to_owned(),
     };
-    let nodes = topology.cpu_nodes().len();
-    Effect::FindOut(format!(
-        "{command} measures it from each of the {nodes} nodes, and so finds the near one"
-    ))
+    let nodes = match topology.cpu_nodes().len() {
+        0 | 1 => "each node".to_owned(),
+        several => format!("each of the {several} nodes"),
+    };
+    Effect::FindOut(format!("{command} measures it from {nodes}, and so finds the near one"))
 }

@@ -1,17 +1,17 @@
 //! What an IOMMU does to each transfer (`Documentation/ABI/testing/sysfs-kernel-iommu_groups`).
 
 use super::{finding, Effect, Mend, Symptom};
-use crate::devices::Device;
 use crate::findings::{matters, Severity};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
     let devices = topology.devices.iter().enumerate().filter(|(_, device)| matters(device));
-    devices.filter_map(|(index, device)| symptom(root, index, device)).collect()
+    devices.filter_map(|(index, _)| symptom(root, topology, index)).collect()
 }
 
-fn symptom(root: &dyn Sysfs, index: usize, device: &Device) -> Option<Symptom> {
+fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Symptom> {
+    let device = topology.devices.get(index)?;
     let group = root.resolve(&format!("/sys/bus/pci/devices/{}/iommu_group", device.pci?)).ok()?;
     let file = format!("{group}/type");
     let kind = root.optional(&file)?;
@@ -39,7 +39,14 @@ fn symptom(root: &dyn Sysfs, index: usize, device: &Device) -> Option<Symptom> {
         _ => return None,
     };
     Some(Symptom {
-        finding: finding(severity, rule, device.name(), what, format!("{file}: {kind}"), remedy),
+        finding: finding(
+            severity,
+            rule,
+            device.distinct_name(&topology.devices),
+            what,
+            format!("{file}: {kind}"),
+            remedy,
+        ),
         device: Some(index),
         target: device.locality.node,
         effect: Effect::FindOut(

@@ -25,6 +25,7 @@ use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use crate::workload::Direction;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Something that costs bandwidth, or may.
@@ -90,6 +91,16 @@ impl Mend {
     /// One command and what takes it back.
     pub(crate) fn one(command: impl Into<String>, undo: impl Into<String>) -> Self {
         Self { commands: vec![command.into()], undo: vec![undo.into()] }
+    }
+}
+
+/// A name as one word of a shell's command line (POSIX.1-2017, XCU 2.2.2). Whoever may name an interface chooses its name, and
+/// root types the command.
+pub(crate) fn word(name: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._:@-".contains(c);
+    match !name.is_empty() && name.chars().all(plain) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(format!("'{}'", name.replace('\'', r"'\''"))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bonds, RAIDs and volumes whose parts hang on several sockets.
 
-use super::{finding, Effect, Mend, Symptom};
+use super::{finding, word, Effect, Mend, Symptom};
 use crate::findings::Severity;
 use crate::ids::PackageId;
 use crate::near::{Handle, Resolved};
@@ -46,11 +46,11 @@ pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
             name,
             format!("Its parts hang on {} sockets: {}.", packages.len(), parts.join(", ")),
             looked.map(|step| format!("{}: {}", step.looked_at, step.said)).unwrap_or_default(),
-            format!("Build it of devices of one socket, or divide tasks by device: numaio place --near {name} --tasks N does."),
+            format!("Build it of devices of one socket, or divide tasks by device: numaio place --near {} --tasks N does.", word(name)),
         ),
         device: None,
         target: None,
-        effect: Effect::FindOut(format!("numaio plan, or numaio place --near {name} --explain, with a model of each node")),
+        effect: Effect::FindOut(format!("numaio plan, or numaio place --near {} --explain, with a model of each node", word(name))),
         mend: Mend::none(),
     })
 }

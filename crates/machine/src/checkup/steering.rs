@@ -1,6 +1,6 @@
 //! Queues of network interfaces, and where their packets are sent.
 
-use super::{finding, Effect, Mend, Symptom};
+use super::{finding, word, Effect, Mend, Symptom};
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{matters, Severity};
 use crate::set::CpuSet;
@@ -42,10 +42,10 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     let can_steer = queues.receive.iter().any(|queue| queue.rps_cpus.is_some());
     let is_fast = device.port_bits_per_s.is_some_and(|speed| speed >= FAST);
     let mend = match can_steer {
-        true => by_numaio(device),
+        true => by_numaio(topology, device),
         false => Mend::one(
-            format!("ethtool -L {name} combined {cores}"),
-            format!("ethtool -L {name} combined {number}"),
+            format!("ethtool -L {} combined {cores}", word(name)),
+            format!("ethtool -L {} combined {number}", word(name)),
         ),
     };
     Some(Symptom {
@@ -55,7 +55,7 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
             name,
             format!("It has {number} receive queue{} for {cores} cores of its node, and RPS is off: the other cores take no packets.", s(number)),
             format!("/sys/class/net/{name}/queues: {}; rx-0/rps_cpus: 0", numbered(number)),
-            format!("Share packets by RPS, or give it more queues where it has them (ethtool -l {name} tells)."),
+            format!("Share packets by RPS, or give it more queues where it has them (ethtool -l {} tells).", word(name)),
         ),
         device: None,
         target: device.locality.node,
@@ -64,10 +64,12 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     })
 }
 
-/// By the device's own name: under that it is remembered what was changed.
-fn by_numaio(device: &Device) -> Mend {
-    let name = device.name();
-    Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
+/// Undone by the device's own name: under that it is remembered what was changed.
+pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Mend {
+    Mend::one(
+        format!("numaio irq apply {}", word(&device.distinct_name(&topology.devices))),
+        format!("numaio irq undo {}", word(&device.name())),
+    )
 }
 
 fn s(number: usize) -> &'static str {
@@ -120,7 +122,7 @@ fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Opt
              shows it"
                 .to_owned(),
         ),
-        mend: by_numaio(device),
+        mend: by_numaio(topology, device),
     })
 }
 
@@ -138,7 +140,7 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
         finding: finding(
             Severity::Note,
             "queues-few",
-            device.name(),
+            device.distinct_name(&topology.devices),
             format!("It has {number} queue{} for {online} CPUs: several CPUs share each.", s(number)),
             format!("/proc/interrupts: {first} and {} more", number - 1),
             "Run programs that use it on as many cores as it has queues.",
@@ -147,7 +149,7 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
         target: device.locality.node,
         effect: Effect::FindOut(format!(
             "numaio bench disk --device {} --direction read, by more streams than queues, shows it",
-            device.name()
+            word(&device.name())
         )),
         mend: Mend::none(),
     })

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 /// Most interrupts that are read of one device; MSI-X has 2,048 vectors.
 const MOST_IRQS: usize = 2048;
 
-/// Names of interrupts by number.
-pub(super) fn names(root: &dyn Sysfs) -> HashMap<u32, String> {
+/// Names of the handlers of interrupts, by number, as /proc/interrupts tells them; those without a handler have none.
+pub fn interrupt_names(root: &dyn Sysfs) -> HashMap<u32, String> {
     root.optional("/proc/interrupts").map(|text| parse_interrupts(&text)).unwrap_or_default()
 }
 

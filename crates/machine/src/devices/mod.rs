@@ -10,6 +10,7 @@ mod read;
 mod scan;
 
 pub use counters::bytes_moved;
+pub use irqs::interrupt_names;
 pub(crate) use pci::FUNCTIONS;
 pub use scan::read;
 pub(crate) use scan::{Bridges, Scan};
@@ -201,6 +202,18 @@ impl Device {
     pub fn name(&self) -> String {
         let pci = || self.pci.map(|pci| pci.to_string());
         self.names.first().cloned().or_else(pci).unwrap_or_else(|| self.path.clone())
+    }
+
+    /// A name that no other of these devices has: its name for people, or its PCI address where another one answers to
+    /// that name, as of the two controllers of a drive.
+    pub fn distinct_name(&self, devices: &[Self]) -> String {
+        let name = self.name();
+        match self.pci {
+            Some(pci) if devices.iter().filter(|other| other.answers_to(&name)).count() > 1 => {
+                pci.to_string()
+            }
+            _ => name,
+        }
     }
 
     /// Whether a user who typed `text` means this device: one of its names, or its PCI address with or

@@ -59,7 +59,11 @@ impl Scan {
             Owner::Pci(_) => None,
             Owner::Other(path) => Some((path, group)),
         });
-        Self { functions: Queue::new(functions), others: others.collect(), interrupts: irqs::names(root) }
+        Self {
+            functions: Queue::new(functions),
+            others: others.collect(),
+            interrupts: irqs::interrupt_names(root),
+        }
     }
 
     /// Reads the functions that no other thread has taken.

@@ -37,7 +37,7 @@ fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
     Some(Finding {
         severity,
         rule: "irq-foreign-node".into(),
-        subject: device.name(),
+        subject: device.distinct_name(&topology.devices),
         what: format!(
             "{} of {} interrupts of {} go to CPUs outside its node {} only.",
             foreign.len(),

@@ -31,7 +31,12 @@ pub(super) fn degraded(devices: &[Device]) -> Vec<Finding> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);
     let physical = devices.iter().filter(|device| is_physical(device));
-    physical.filter_map(|device| degraded_of(device, &by_address, &users)).collect()
+    physical
+        .filter_map(|device| {
+            let found = degraded_of(device, &by_address, &users)?;
+            Some(Finding { subject: device.distinct_name(devices), ..found })
+        })
+        .collect()
 }
 
 fn degraded_of(device: &Device, by_address: &ByAddress, users: &Users) -> Option<Finding> {

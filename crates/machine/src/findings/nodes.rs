@@ -15,7 +15,10 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
         return Vec::new();
     }
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
-    physical.filter(|device| device.locality.node.is_none()).map(unknown_of).collect()
+    physical
+        .filter(|device| device.locality.node.is_none())
+        .map(|device| Finding { subject: device.distinct_name(&topology.devices), ..unknown_of(device) })
+        .collect()
 }
 
 fn unknown_of(device: &Device) -> Finding {
@@ -47,7 +50,12 @@ fn unknown_of(device: &Device) -> Finding {
 /// Devices on nodes that have no CPUs or no memory.
 pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
-    physical.filter_map(|device| incomplete_of(device, topology.node(device.locality.node?)?)).collect()
+    physical
+        .filter_map(|device| {
+            let found = incomplete_of(device, topology.node(device.locality.node?)?)?;
+            Some(Finding { subject: device.distinct_name(&topology.devices), ..found })
+        })
+        .collect()
 }
 
 fn incomplete_of(device: &Device, node: &Node) -> Option<Finding> {

@@ -38,6 +38,7 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinemen
     found.cgroup = cpuset.or_else(|| memory.clone()).map(|group| group.path);
     let memories = nodes.iter().filter_map(|node| node.memory);
     let total = memories.fold(0u64, |sum, memory| sum.saturating_add(memory.total_bytes));
+    found.memory_left_bytes = memory.as_ref().and_then(|group| memory_left(root, group));
     if let Some((bytes, file)) = memory.and_then(|group| memory_limit(root, &group)) {
         found.memory_limit_bytes = Some(bytes);
         if bytes < total {
@@ -111,14 +112,47 @@ fn narrow<T: Id>(left: &mut IdSet<T>, allowed: &IdSet<T>) -> bool {
 
 /// The least limit of the group and of those above it, with its file.
 fn memory_limit(root: &dyn Sysfs, group: &Group) -> Option<(u64, String)> {
-    let name = if group.v2 { "memory.max" } else { "memory.limit_in_bytes" };
-    let limit = |directory: &String| {
-        let path = format!("{directory}/{name}");
-        // Version 2 writes `max` for none.
-        let bytes: u64 = root.value(&path).ok().filter(|bytes| *bytes < NO_LIMIT)?;
-        Some((bytes, path))
+    let limits = group.directories.iter().filter_map(|directory| limit_of(root, group.v2, directory));
+    limits.min_by_key(|(bytes, _)| *bytes)
+}
+
+/// The limit of one group, with its file.
+fn limit_of(root: &dyn Sysfs, v2: bool, directory: &str) -> Option<(u64, String)> {
+    let path = format!("{directory}/{}", if v2 { "memory.max" } else { "memory.limit_in_bytes" });
+    // Version 2 writes `max` for none.
+    let bytes: u64 = root.value(&path).ok().filter(|bytes| *bytes < NO_LIMIT)?;
+    Some((bytes, path))
+}
+
+/// Bytes of memory that this process can still take before the OOM killer of its control group, or of one above it,
+/// wakes; none without a limit.
+pub fn memory_left_bytes(root: &dyn Sysfs) -> Option<u64> {
+    Groups::read(root).of("memory").and_then(|group| memory_left(root, &group))
+}
+
+/// The least that a limit leaves, of the group and of those above it.
+fn memory_left(root: &dyn Sysfs, group: &Group) -> Option<u64> {
+    let left = |directory: &String| {
+        let (limit, _) = limit_of(root, group.v2, directory)?;
+        Some(limit.saturating_sub(used_bytes(root, group.v2, directory)))
     };
-    group.directories.iter().filter_map(limit).min_by_key(|(bytes, _)| *bytes)
+    group.directories.iter().filter_map(left).min()
+}
+
+/// What a group and those below it use, less the page cache, which gives way; nothing where the kernel tells none
+/// (`Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`: there the totals are those of the hierarchy).
+fn used_bytes(root: &dyn Sysfs, v2: bool, directory: &str) -> u64 {
+    let (usage, cache) = match v2 {
+        true => ("memory.current", ["inactive_file", "active_file"]),
+        false => ("memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]),
+    };
+    let stat = root.optional(&format!("{directory}/memory.stat")).unwrap_or_default();
+    let of_stat =
+        |(name, bytes): (&str, &str)| bytes.trim().parse::<u64>().ok().filter(|_| cache.contains(&name));
+    let cached: u64 =
+        stat.lines().filter_map(|line| of_stat(line.split_once(' ')?)).fold(0, u64::saturating_add);
+    let used: u64 = root.value(&format!("{directory}/{usage}")).unwrap_or(0);
+    used.saturating_sub(cached)
 }
 
 /// Says what is excluded.

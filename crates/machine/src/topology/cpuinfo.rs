@@ -4,6 +4,7 @@
 //! no document describes them.
 
 use crate::ids::{CpuId, PackageId};
+use crate::set::LARGEST_ID;
 use std::collections::BTreeMap;
 
 /// What /proc/cpuinfo tells.
@@ -56,15 +57,20 @@ pub(crate) fn parse(text: &str) -> CpuInfo {
     let mut processors: Vec<Processor> = Vec::new();
     let mut model = Model::default();
     let mut of_kind = BTreeMap::new();
-    let mut alike = true;
+    let (mut alike, mut is_possible) = (true, true);
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let (key, value) = (key.trim(), value.trim());
         // s390 writes `processor 0: version = 00, ...`.
         let s390 = key.strip_prefix("processor ").and_then(|id| id.parse().ok());
-        if let Some(id) = s390.or_else(|| value.parse().ok().filter(|_| key == "processor")) {
-            processors.push(Processor { id: CpuId(id), package: None, core: None, mhz: None });
-        } else if let Some(processor) = processors.last_mut() {
-            processor.note(key, value);
+        match s390.or_else(|| value.parse().ok().filter(|_| key == "processor")) {
+            Some(id) => {
+                is_possible = id <= LARGEST_ID;
+                let processor = Processor { id: CpuId(id), package: None, core: None, mhz: None };
+                processors.extend(is_possible.then_some(processor));
+            }
+            None if is_possible => processors.last_mut().into_iter().for_each(|last| last.note(key, value)),
+            // Of one that no kernel numbers so.
+            None => {}
         }
         model.note(key, value);
         if OF_KIND.contains(&key) {
@@ -188,6 +194,14 @@ mod tests {
             Processor { id: CpuId(0), package: Some(PackageId(1)), core: Some(3), mhz: Some(1995.192) };
         assert_eq!(info.processors[0], first);
         assert_eq!((info.processors[1].id, info.processors[1].mhz), (CpuId(1), Some(900.5)));
+    }
+
+    #[test]
+    fn an_id_that_no_kernel_gives_is_passed_over_with_its_lines() {
+        let info =
+            parse("processor\t: 0\ncore id\t: 3\nprocessor\t: 4294967295\ncore id\t: 5\nprocessor\t: 1\n");
+        let ids: Vec<_> = info.processors.iter().map(|it| (it.id.0, it.core)).collect();
+        assert_eq!(ids, [(0, Some(3)), (1, None)]);
     }
 
     #[test]

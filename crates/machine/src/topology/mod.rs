@@ -14,6 +14,7 @@ mod memory;
 mod nodes;
 mod read;
 
+pub use confinement::memory_left_bytes;
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
 pub use read::{outline, read};
@@ -68,8 +69,8 @@ pub struct Identity {
     pub architecture: String,
     /// Kernel release.
     pub kernel: String,
-    /// 16 hexadecimal digits over what the machine is made of (nodes, their CPUs, distances, PCI devices); the same
-    /// after a reboot, other than that of another shape of machine.
+    /// 16 hexadecimal digits over what the machine is made of (nodes, their online CPUs, distances, PCI devices); the
+    /// same after a reboot with the same CPUs online, other than that of another shape of machine.
     pub fingerprint: String,
 }
 
@@ -207,6 +208,9 @@ pub struct Confinement {
     pub cgroup: Option<String>,
     /// Bytes of memory the control group allows, if it sets a limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Bytes of memory that its limits leave beside what is used already; none without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_left_bytes: Option<u64>,
     /// What confines it, in words: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
     pub by: Vec<String>,
 }

@@ -23,6 +23,8 @@ const CACHES_FILLED: u64 = 4;
 const LEAST_CACHES_FILLED: u64 = 2;
 /// The buffer where caches are small: beyond what a TLB of base pages reaches.
 const LEAST_BYTES: u64 = 16 << 20;
+/// A chain of more than one part in this many of a node's memory is large.
+const LARGE_PART: u64 = 4;
 /// Time that a load is taken to need when the length of a run is chosen, in nanoseconds.
 const NS_PER_LOAD: u64 = 100;
 /// Length of a run in milliseconds: one pass over the chain, within these bounds.
@@ -103,6 +105,17 @@ pub fn run(
     let curves = loaded::curves(paths, loaded);
     let provenance = setting.provenance((before, after), warnings, complete);
     Ok(LatencyRecord { schema: LATENCY_SCHEMA.to_owned(), provenance, method, cells, curves })
+}
+
+/// The longest chain of a campaign, in bytes, with the smallest node that it lies on, if it takes more than a quarter of
+/// that: it is on every page from its first place to its last, and laying it is no part of the time limit.
+pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId, u64)> {
+    let pairs = Pairs::new(topology, &options.around).ok()?;
+    let longest = chains(topology, &pairs, options).0.iter().map(|chain| chain.bytes).max()?;
+    let memory = |node: NodeId| Some((topology.node(node)?.memory?.total_bytes, node));
+    let fitting = pairs.memory_nodes.iter().filter(|node| no_room(topology, *node, longest).is_none());
+    let (least, node) = fitting.filter_map(memory).min()?;
+    (longest > least / LARGE_PART).then_some((node, longest))
 }
 
 /// The chain that one CPU of a node follows.

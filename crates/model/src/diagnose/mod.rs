@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::model_that_counts;
+use crate::newest::{name_missing, of_target};
 use crate::views::{copy_views, io_views};
 use crate::Subject;
 use numaio_machine::checkup::{Effect, Symptom};
@@ -125,7 +127,8 @@ fn unmeasured(known: &Known, targets: &NodeSet) -> Cost {
     Cost::Unknown { find_out: find_out.to_owned() }
 }
 
-/// Both directions, each by measured I/O of the device if there is some, else by the copy model.
+/// Both directions, each by measured I/O of the device if there is some, else by the copy model. Of several the newest
+/// counts, but what was interrupted only where nothing else is known.
 fn measured(known: &Known, target: NodeId, device: Option<usize>) -> Vec<Measured> {
     let subject = Subject { machine: &known.topology.identity.fingerprint, target, level: LEVEL };
     let device = device.and_then(|index| known.topology.devices.get(index));
@@ -134,22 +137,33 @@ fn measured(known: &Known, target: NodeId, device: Option<usize>) -> Vec<Measure
         .iter()
         .filter(|record| device.is_some_and(|device| device.answers_to(&record.device.name)))
         .flat_map(|record| io_views(record, &subject));
-    let of_model = known.models.iter().flat_map(|model| copy_views(model, &subject));
     // What several nodes are needed to tell, one alone does not.
-    let views: Vec<View> = of_device.chain(of_model).filter(|view| view.nodes.len() > 1).collect();
+    let mut of_device: Vec<View> = of_device.filter(|view| view.nodes.len() > 1).collect();
+    of_device.sort_by_key(|view| view.incomplete);
     let first = |direction: Direction| {
-        let view = views.iter().find(|view| view.direction == Some(direction))?;
-        Some(Measured {
-            direction,
-            by_node: view.nodes.iter().map(|value| (value.node, value.value)).collect(),
-            title: if view.name.starts_with("io-") {
-                view.title.clone()
-            } else {
-                "the copy model".to_owned()
-            },
-        })
+        let view = of_device.iter().find(|view| view.direction == Some(direction));
+        let by_io =
+            view.map(|view| Measured { direction, by_node: by_node(view), title: view.title.clone() });
+        by_io.or_else(|| of_model(known, &subject, direction))
     };
     [Direction::Write, Direction::Read].into_iter().filter_map(first).collect()
+}
+
+/// What the copy model that counts tells of a direction; nothing if it is of one node.
+fn of_model(known: &Known, subject: &Subject, direction: Direction) -> Option<Measured> {
+    let model = model_that_counts(known.models, subject.target, &[direction])?;
+    let views = copy_views(model, subject).into_iter();
+    let view = views.filter(|view| view.nodes.len() > 1).find(|view| view.direction == Some(direction))?;
+    let missing = of_target(model, subject.target).find(|one| one.direction == direction)?.missing.clone();
+    let title = match missing.is_empty() {
+        true => "the copy model".to_owned(),
+        false => format!("the copy model, which is incomplete (no figure of {})", name_missing(&missing)),
+    };
+    Some(Measured { direction, by_node: by_node(&view), title })
+}
+
+fn by_node(view: &View) -> BTreeMap<NodeId, f64> {
+    view.nodes.iter().map(|value| (value.node, value.value)).collect()
 }
 
 fn best(measured: &Measured) -> Option<f64> {

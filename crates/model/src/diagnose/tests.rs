@@ -1,5 +1,5 @@
 use super::*;
-use crate::placement::tests::{machine, paper};
+use crate::placement::tests::{interrupted, machine, paper};
 use crate::testing::{cell, record};
 use numaio_machine::checkup::Mend;
 use numaio_machine::devices::{Device, DeviceKind, Locality};
@@ -103,6 +103,34 @@ fn measured_io_of_the_device_goes_before_the_model() {
     let by_model =
         cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &alone);
     assert_eq!(percents(&by_model), [(Some(Read), 45.5, 45.5)]);
+}
+
+/// The interrupted one knows of nodes 0, 1 and 7 alone: what another node would give is not the best of these.
+#[test]
+fn an_interrupted_measurement_counts_where_nothing_else_is_known() {
+    let topology = topology();
+    let read = |models: &[Model], io: &[IoRecord]| {
+        let known = Known { topology: &topology, models, io };
+        let effect = Effect::AnyOf { nodes: nodes("0"), direction: Some(Read), share: 1.0 };
+        diagnose(&known, vec![symptom("r", Severity::Warning, Some(7), effect)]).remove(0).cost
+    };
+    let whole = read(&[paper()], &[]);
+    assert_eq!(read(&[interrupted(), paper()], &[]), whole);
+    let alone = read(&[interrupted()], &[]);
+    assert!(
+        matches!(&alone, Cost::Known { basis, .. } if basis.ends_with("incomplete (no figure of nodes 2-6)")),
+        "{alone:?}"
+    );
+    let of_nodes = |nodes: &[(u32, f64)], complete| {
+        let cells = nodes.iter().map(|(node, gbit)| cell(Read, &[(*node, 1)], *gbit));
+        let mut record = record(7, cells.collect());
+        record.cells[0].bytes_per_s.settled = complete;
+        record.provenance.complete = complete;
+        record
+    };
+    let full = of_nodes(&[(0, 15.0), (6, 20.0), (7, 30.0)], true);
+    let cut = of_nodes(&[(0, 15.0), (6, 20.0)], false);
+    assert_eq!(read(&[], &[cut, full.clone()]), read(&[], &[full]));
 }
 
 #[test]

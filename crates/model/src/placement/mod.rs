@@ -123,6 +123,7 @@ pub fn place(
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
+    compromises.extend(rank::incomplete(&targets));
     let (reasons, rejected) = rank::words(&targets, &tasks, &usable, request);
     Ok(Chosen { targets, tasks, reasons, rejected, compromises })
 }

@@ -1,5 +1,6 @@
 //! Nodes as seen from a device, best first.
 
+use crate::newest::{model_that_counts, name_missing, of_target};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -50,17 +51,9 @@ fn of_models(
     };
     let mut found: Vec<(&Model, &DirectionModel)> = Vec::new();
     for direction in wanted {
-        let of = |model: &&Model| {
-            let targets = model.targets.iter().filter(|model| model.target == target);
-            targets.flat_map(|model| &model.directions).find(|model| model.direction == direction).is_some()
-        };
-        let newest = models
-            .iter()
-            .filter(|model| of(model))
-            .max_by_key(|model| model.record.provenance.measured_at)?;
-        let targets = newest.targets.iter().filter(|model| model.target == target);
-        let model = targets.flat_map(|model| &model.directions).find(|model| model.direction == direction)?;
-        found.push((newest, model));
+        let counts = model_that_counts(models.iter().copied(), target, &[direction])?;
+        let model = of_target(counts, target).find(|model| model.direction == direction)?;
+        found.push((counts, model));
     }
     let measured_at = found.iter().map(|(model, _)| model.record.provenance.measured_at).min()?;
     let nodes = usable.iter().map(|node| {
@@ -201,6 +194,9 @@ pub(super) fn words(
         let ranked = together.iter().find(|ranked| ranked.node == node);
         match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
             _ if request.hint == Hint::Cpu => "it is left to tasks that use the device".to_owned(),
+            _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
+                "not measured by the model".to_owned()
+            }
             Some((1, _)) => "as good as those chosen, and not needed".to_owned(),
             Some((rank, of_best)) => {
                 format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
@@ -215,6 +211,29 @@ pub(super) fn words(
         }
     };
     (reasons, rejected.iter().map(|node| RejectedNode { node, why: why(node) }).collect())
+}
+
+/// Nodes without a figure in the model by which a target's nodes are ranked.
+fn unmeasured(target: &PlacementTarget) -> NodeSet {
+    let modelled = matches!(target.basis, Basis::Model { .. });
+    let without = target.nodes.iter().filter(|node| modelled && node.of_best.is_none());
+    without.map(|node| node.node).collect()
+}
+
+/// What is to say of models that lack nodes, as those that were interrupted do.
+pub(super) fn incomplete(targets: &[PlacementTarget]) -> Vec<String> {
+    let of = |target: &PlacementTarget| {
+        let (node, unmeasured) = (target.node?, unmeasured(target));
+        (!unmeasured.is_empty()).then(|| {
+            format!(
+                "{}: the model of its node is incomplete: it has no figure of {}, ranked last; numaio model --node {node} \
+                 measures all",
+                target.device,
+                name_missing(&unmeasured)
+            )
+        })
+    };
+    targets.iter().filter_map(of).collect()
 }
 
 fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {

@@ -62,6 +62,18 @@ pub(crate) fn paper() -> Model {
     fit(record(cells.collect()), &machine(8, 4), Rule::default())
 }
 
+/// The same, interrupted: node 7 itself and two others were measured.
+pub(crate) fn interrupted() -> Model {
+    let mut record = paper().record;
+    for cell in &mut record.cells {
+        if [cell.flow.source, cell.flow.sink].iter().any(|node| (2..7).contains(&node.0)) {
+            cell.bytes_copied_per_s = None;
+        }
+    }
+    record.provenance.complete = false;
+    fit(record, &machine(8, 4), Rule::default())
+}
+
 fn near(device: &str, node: Option<u32>) -> Near {
     Near {
         handle: device.to_owned(),
@@ -154,6 +166,29 @@ fn without_a_model_topology_decides_and_says_so() {
     assert!(chosen.reasons[0].contains("guess"), "{:?}", chosen.reasons);
     let unknown = place(&topology, &[near("eth0", None)], &[], &ask(1, Direction::Write)).expect("room");
     assert!(unknown.compromises[0].contains("not known"), "{:?}", unknown.compromises);
+}
+
+#[test]
+fn an_interrupted_model_replaces_no_whole_one_and_is_told_alone() {
+    let (topology, whole, mut newer) = (machine(8, 4), paper(), interrupted());
+    newer.record.provenance.measured_at = whole.record.provenance.measured_at + 1;
+    let chosen = |models: &[&Model]| {
+        let spread = PlacementRequest { spread: true, ..ask(4, Direction::Write) };
+        place(&topology, &[near("nvme0n1", Some(7))], models, &spread).expect("room")
+    };
+    assert_eq!(chosen(&[&newer, &whole]), chosen(&[&whole]));
+    let alone = chosen(&[&newer]);
+    let why = |node: u32| &alone.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").why;
+    assert_eq!(
+        (why(2).as_str(), why(4).as_str()),
+        ("not measured by the model", "not measured by the model")
+    );
+    assert_eq!(why(0), "class 2: 87 % of the best node's bandwidth");
+    let [told] = alone.compromises.as_slice() else { panic!("{:?}", alone.compromises) };
+    assert!(
+        told.contains("incomplete: it has no figure of nodes 2-6,") && told.contains("numaio model --node 7"),
+        "{told}"
+    );
 }
 
 #[test]

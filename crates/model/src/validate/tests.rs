@@ -3,7 +3,7 @@ use crate::fit::tests as fits;
 use crate::testing::{cell, record};
 use crate::{fit, io_views, Rule};
 use numaio_machine::topology::Topology;
-use numaio_schema::{Class, VIEW_SCHEMA};
+use numaio_schema::{Class, Represented, VIEW_SCHEMA};
 use Direction::{Read, Write};
 
 const WRITE: [(u32, f64); 8] =
@@ -123,9 +123,19 @@ fn a_class_of_two_levels_is_split() {
 fn one_node_of_each_class_is_enough() {
     let cells = [(7, 28.8), (0, 28.5), (2, 18.0)].map(|(node, gbit)| cell(Write, &[(node, 4)], gbit));
     let views = io_views(&record(7, cells.to_vec()), &subject());
-    let found = validate(&papers_model(), &subject(), &views, &[]);
+    let mut found = validate(&papers_model(), &subject(), &views, &[]);
+    let mut represented = record(7, cells.to_vec());
+    let class = |direction, by, nodes: &str| Represented {
+        direction,
+        by: NodeId(by),
+        nodes: set(nodes).iter().collect(),
+    };
+    // Node 5 was to stand for node 6, and has no figure itself.
+    represented.method.represented =
+        vec![class(Write, 2, "2-3"), class(Write, 5, "5-6"), class(Read, 0, "0-1")];
+    note_represented(&mut found, &views[0], &represented);
     let verdict = &found[0].verdicts[0];
-    assert_eq!(verdict.not_measured, set("1,3-6"));
+    assert_eq!((&verdict.not_measured, &verdict.represented), (&set("1,3-6"), &set("3")));
     assert_eq!(verdict.rank_agreement(), Some(1.0));
     assert_eq!(verdict.merges[0].ranks, [1, 2]);
     assert!(found[0].columns[1]

@@ -18,7 +18,7 @@ struct Series<'a> {
 /// Bandwidth of a device by each node whose processes have local buffers (the setting of Li et al., ICPP 2013,
 /// Tables IV and V), one view for each direction and operation.
 ///
-/// Of several block sizes and numbers of streams the view has those that most nodes know, and of those the ones that
+/// Of several block sizes and numbers of streams the view has those of which most nodes have a figure, and of those the ones that
 /// reach the greatest mean: what the device gives when it is kept busy. Nothing of a record of
 /// a device that hangs on another node, or on none that is known; nothing of the null engine, which moves nothing.
 pub fn io_views(record: &IoRecord, subject: &Subject) -> Vec<View> {
@@ -75,12 +75,12 @@ fn series(record: &IoRecord) -> Vec<Series<'_>> {
     found
 }
 
-/// Of each direction and operation the series of most nodes, of those the one with the greatest mean, of those the
+/// Of each direction and operation the series with figures of most nodes, of those the one with the greatest mean, of those the
 /// first.
 fn busiest(all: Vec<Series>) -> Vec<Series> {
     let mut best: Vec<Series> = Vec::new();
     for series in all {
-        let rank = |series: &Series| (series.cells.len(), mean(series));
+        let rank = |series: &Series| (figures(series).count(), mean(series));
         let same =
             |other: &&mut Series| (other.direction, other.operation) == (series.direction, series.operation);
         match best.iter_mut().find(same) {
@@ -96,8 +96,14 @@ fn busiest(all: Vec<Series>) -> Vec<Series> {
     best
 }
 
+/// Medians of the cells that have one; others were not reached, or failed.
+fn figures<'s>(series: &'s Series) -> impl Iterator<Item = f64> + 's {
+    let medians = series.cells.iter().filter_map(|(_, cell)| cell.bytes_per_s.median());
+    medians.filter(|median| median.is_finite() && *median > 0.0)
+}
+
 fn mean(series: &Series) -> f64 {
-    let medians: Vec<f64> = series.cells.iter().filter_map(|(_, cell)| cell.bytes_per_s.median()).collect();
+    let medians: Vec<f64> = figures(series).collect();
     medians.iter().sum::<f64>() / medians.len().max(1) as f64
 }
 
@@ -146,6 +152,16 @@ mod tests {
         let views = io_views(&record(0, cells), &subject(0));
         assert_eq!((views.len(), values(&views[0])), (1, vec![(0, 30.0), (1, 20.0)]));
         assert!(views[0].title.ends_with("(4 streams)"), "{}", views[0].title);
+    }
+
+    /// A campaign that was interrupted has cells without a figure.
+    #[test]
+    fn streams_of_which_few_nodes_have_a_figure_are_no_view_of_all() {
+        let mut cells = vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 9.0)];
+        cells.extend([0, 1].map(|node| cell(Read, &[(node, 16)], 30.0)));
+        cells[2].bytes_per_s.summary = None;
+        let views = io_views(&record(0, cells), &subject(0));
+        assert_eq!(values(&views[0]), [(0, 10.0), (1, 9.0)]);
     }
 
     #[test]
