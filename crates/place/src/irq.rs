@@ -19,6 +19,8 @@ const FLOWS: u32 = 32_768;
 pub struct IrqRequest {
     /// CPUs of tasks, to be left to them.
     pub tasks: CpuSet,
+    /// CPUs that are to be disturbed by nothing; see [`steering::isolated`].
+    pub isolated: CpuSet,
     /// Whether to use receive flow steering, which is for the machine as a whole.
     pub flow_steering: bool,
 }
@@ -26,7 +28,7 @@ pub struct IrqRequest {
 /// Looks at what serves a device.
 pub fn look(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
     let irqs = device.irqs.iter().map(|irq| QueueIrq {
-        queue: steering::queue_of(&irq.name),
+        queue: steering::queue_of_device(&irq.name, &device.names),
         fixed: steering::fixed(root, irq),
         irq: irq.clone(),
     });
@@ -76,8 +78,20 @@ fn cores(topology: &Topology, device: &DeviceIrqs, request: &IrqRequest, plan: &
     let name = &device.device;
     let (node, why) = home(topology, device.node);
     plan.reasons.push(format!("{name}: {why}"));
-    let all = of_node(topology, node, &CpuSet::new());
-    let free = of_node(topology, node, &request.tasks);
+    let none = CpuSet::new();
+    let every = of_node(topology, node, &none, &none);
+    let open = of_node(topology, node, &none, &request.isolated);
+    let isolated = threads(&every).intersection(&request.isolated);
+    let (all, shunned) = if open.is_empty() { (every, &none) } else { (open, &request.isolated) };
+    let free = of_node(topology, node, &request.tasks, shunned);
+    if !isolated.is_empty() {
+        plan.reasons.push(match shunned.is_empty() {
+            false => format!("{name}: CPUs {isolated} are isolated, and are left alone"),
+            true => format!(
+                "{name}: every CPU there is isolated; they serve it all the same, since those of other nodes cost more"
+            ),
+        });
+    }
     match (all.len(), free.len()) {
         (0, _) => plan.rejected.push(format!("{name}: none of these CPUs is online")),
         (_, 0) => plan.reasons.push(format!(
@@ -117,9 +131,10 @@ fn home(topology: &Topology, node: Option<NodeId>) -> (Option<NodeId>, String) {
     (nearest, why)
 }
 
-/// The cores of a node, without those that tasks have a thread of; the first thread of each takes interrupts.
-fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet) -> Vec<Core> {
+/// The cores of a node, without those that tasks have a thread of; the first thread of each that is not to be shunned takes interrupts.
+fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet, shunned: &CpuSet) -> Vec<Core> {
     let there = topology.cpus.iter().filter(|cpu| cpu.online && (node.is_none() || cpu.node == node));
+    let there = there.filter(|cpu| !shunned.contains(cpu.id));
     let mut seen = CpuSet::new();
     let mut cores = Vec::new();
     for cpu in there {
@@ -133,17 +148,20 @@ fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet) -> Vec<Cor
     cores
 }
 
-/// Each queue's interrupts to a core of its own, then around; the others to any of the cores.
+/// Each queue's interrupts to a core of its own, then around; the others to any of the cores, unless they are bound to one of them.
 fn interrupts(device: &DeviceIrqs, cores: &[Core], plan: &mut IrqPlan) {
     let name = &device.device;
     let alone = device.irqs.len() == 1;
     let ranks = ranks(device);
+    let here = threads(cores);
     let before = plan.changes.len();
     let mut of_queues = 0;
     for irq in device.irqs.iter().filter(|irq| irq.fixed.is_none()) {
         let rank = irq.queue.and_then(|queue| ranks.get(&queue).copied()).or(alone.then_some(0));
         let cpus = match rank {
             Some(rank) => CpuSet::one(cores[rank % cores.len()].cpu),
+            // It may be a queue's, although its name does not say so: it is bound to one CPU on purpose.
+            None if irq.irq.affinity.len() == 1 && irq.irq.affinity.is_subset(&here) => continue,
             // It comes seldom: where it goes matters little, as long as it stays near.
             None => cores.iter().map(|core| core.cpu).collect(),
         };
@@ -164,6 +182,11 @@ fn interrupts(device: &DeviceIrqs, cores: &[Core], plan: &mut IrqPlan) {
         )),
         _ => plan.reasons.push(format!("{name}: each queue's interrupts go to a core of its own")),
     }
+}
+
+/// All hardware threads of cores.
+fn threads(cores: &[Core]) -> CpuSet {
+    cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.threads))
 }
 
 /// Says which interrupts stay where they are, and why.
@@ -198,6 +221,10 @@ fn receive(
     let queues = interface.receive.len();
     if interface.receive.iter().all(|queue| queue.rps_cpus.is_none()) {
         plan.rejected.push(format!("{name}: RPS is not to be had: this kernel is built without it"));
+        return;
+    }
+    if cores.iter().all(|core| request.isolated.contains(core.cpu)) {
+        plan.rejected.push(format!("{name}: no RPS: the kernel sends no packets to isolated CPUs"));
         return;
     }
     let spread = queues < cores.len();
@@ -251,7 +278,7 @@ fn transmit(topology: &Topology, interface: &NetQueues, cores: &[Core], plan: &m
     let mut shares = vec![CpuSet::new(); queues];
     let mut give = |rank: usize, cpus: &CpuSet| shares[rank % queues] = shares[rank % queues].union(cpus);
     cores.iter().enumerate().for_each(|(rank, core)| give(rank, &core.threads));
-    let served = cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.threads));
+    let served = threads(cores);
     let others = topology.cpus.iter().filter(|cpu| cpu.online && !served.contains(cpu.id));
     others.enumerate().for_each(|(rank, cpu)| give(rank, &CpuSet::one(cpu.id)));
     for ((queue, now), cpus) in can.into_iter().zip(shares) {

@@ -11,6 +11,8 @@ pub use status::status;
 pub use verify::Watch;
 
 use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::devices::interrupt_names;
+use numaio_machine::sysfs::Sysfs;
 use numaio_schema::{Applied, Receipt};
 
 /// Why changes were not carried out, or not taken back.
@@ -113,6 +115,38 @@ pub fn without_unmovable(
     Ok((movable, unmovable))
 }
 
+/// An interrupt that belongs to another device than when it was changed: numbers are given anew when a driver is loaded again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its number.
+    pub irq: u32,
+    /// Handlers then.
+    pub was: String,
+    /// Handlers now.
+    pub is: String,
+}
+
+/// Takes out of a receipt what it tells of interrupts that are another device's by now; gives these. One without a handler now, as of an
+/// interface that is down, stays in.
+pub fn without_foreign(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<Foreign>) {
+    if receipt.handlers.is_empty() {
+        return (receipt, Vec::new());
+    }
+    let now = interrupt_names(root);
+    let mut foreign = Vec::new();
+    receipt.applied.retain(|applied| {
+        let Change::IrqAffinity { irq, .. } = applied.inverse else { return true };
+        let (Some(was), Some(is)) = (receipt.handlers.get(&irq), now.get(&irq)) else { return true };
+        // On a line that several devices share, others may have come or gone.
+        let is_its = was.split(", ").any(|name| is.split(", ").any(|other| other == name));
+        if !is_its {
+            foreign.push(Foreign { irq, was: was.clone(), is: is.clone() });
+        }
+        is_its
+    });
+    (receipt, foreign)
+}
+
 /// Takes back what a receipt says, last first; what could not be taken back is returned.
 ///
 /// Taking back twice does no harm: an inverse sets a value, whatever it was before.
@@ -130,6 +164,9 @@ fn take_back(control: &dyn Control, applied: Vec<Applied>) -> Vec<Applied> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::ids::CpuId;
+    use numaio_machine::set::CpuSet;
+    use numaio_machine::tree::Tree;
     use std::cell::{Cell, RefCell};
 
     /// A machine with one setting that refuses the values it is told to refuse.
@@ -186,6 +223,39 @@ mod tests {
             PlaceError::HalfDone { left, .. } => assert_eq!(left.len(), 1),
             other => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn interrupts_that_are_another_devices_by_now_are_left_out() {
+        let at = |irq| Change::IrqAffinity { irq, cpus: CpuSet::one(CpuId(0)) };
+        let applied = (36..=40).map(|irq| Applied { change: at(irq), inverse: at(irq) }).collect();
+        let mut receipt = Receipt::foreseen("a", None, 0, applied);
+        let names = ["virtio1-input.0", "virtio1-output.0", "eth0, usb1", "eth1-rx-0"];
+        receipt.handlers = (36..).zip(names.map(String::from)).collect();
+        let mut tree = Tree::new();
+        tree.file(
+            "/proc/interrupts",
+            "    CPU0\n36:  1  PCI-MSIX-0000:00:02.0  1-edge      virtio1-input.0\n\
+             37:  1  PCI-MSIX-0000:00:02.0  2-edge      nvme7q0\n\
+             38:  1  IO-APIC  5-fasteoi   usb1, usb2\n\
+             39:  1  PCI-MSIX-0000:00:03.0  1-edge\n\
+             40:  1  PCI-MSIX-0000:00:03.0  2-edge      it\n",
+        );
+        let (left, foreign) = without_foreign(&tree, receipt.clone());
+        let changes: Vec<Change> = left.applied.into_iter().map(|applied| applied.change).collect();
+        assert_eq!(
+            changes,
+            [36, 38, 39, 40].map(at),
+            "one without a handler, and one that was not kept, stay"
+        );
+        let it = Foreign { irq: 37, was: "virtio1-output.0".into(), is: "nvme7q0".into() };
+        assert_eq!(foreign, [it]);
+        receipt.handlers.clear();
+        assert_eq!(
+            without_foreign(&tree, receipt.clone()),
+            (receipt, Vec::new()),
+            "one of before they were kept"
+        );
     }
 
     #[test]

@@ -84,6 +84,44 @@ fn tasks_keep_their_cores_unless_they_have_them_all() {
 }
 
 #[test]
+fn what_is_bound_to_one_cpu_of_the_node_is_not_widened_for_want_of_a_name() {
+    let machine = machine(3, |_| {});
+    let topology = see(&machine.tree());
+    let eth0 = topology.devices.iter().find(|device| device.answers_to("eth0")).expect("a device");
+    let goals_of = |tasks: &str, bound: [&str; 3]| {
+        let mut device = look(&machine, eth0);
+        for (irq, list) in device.irqs.iter_mut().zip(bound) {
+            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus(list));
+        }
+        let request = IrqRequest { tasks: cpus(tasks), ..IrqRequest::default() };
+        goals(&plan(&topology, &[device], None, &request))
+    };
+    assert_eq!(goals_of("", ["29", "0", "30-31"]), ["28-31", "28-31"], "another node's, and two CPUs");
+    assert_eq!(goals_of("29", ["29", "30", "31"]), ["28,30-31"], "a task's CPU is left to it");
+}
+
+#[test]
+fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
+    let isolated = |list: &str| {
+        let request = IrqRequest { isolated: cpus(list), ..IrqRequest::default() };
+        planned(&machine(2, |_| {}), &["eth0"], &request).1
+    };
+    let rps = |plan: &IrqPlan| {
+        let of = |applied: &Applied| match &applied.change {
+            Change::RpsCpus { cpus, .. } => Some(cpus.clone()),
+            _ => None,
+        };
+        plan.changes.iter().filter_map(of).fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+    };
+    let some = isolated("0,28");
+    assert_eq!((goals(&some), rps(&some)), (vec!["29".into(), "30".into()], cpus("29-31")));
+    assert!(said(&some.reasons, "CPUs 28 are isolated"), "{:?}", some.reasons);
+    let all = isolated("28-31");
+    assert_eq!((goals(&all), rps(&all)), (vec!["28".into(), "29".into()], CpuSet::new()));
+    assert!(said(&all.reasons, "every CPU there is isolated") && said(&all.rejected, "no RPS"), "{all:?}");
+}
+
+#[test]
 fn a_device_without_a_node_may_be_served_anywhere_and_that_is_said() {
     let lost = machine(3, |spec| spec.devices.iter_mut().for_each(|device| device.node = None));
     let (_, plan) = planned(&lost, &["eth0"], &IrqRequest::default());
@@ -125,7 +163,9 @@ fn packets_are_steered_where_queues_are_fewer_than_cores() {
 
 #[test]
 fn managed_interrupts_are_named_and_left_alone() {
-    let machine = machine(2, |_| {});
+    let machine = machine(2, |spec| {
+        spec.devices.iter_mut().for_each(|device| device.irq_affinity = Some(cpus("0-31")));
+    });
     let (_, plan) = planned(&machine, &["nvme0n1"], &IrqRequest::default());
     assert_eq!(plan.changes.len(), 1, "the queue of commands alone: {:?}", plan.changes);
     assert!(said(&plan.rejected, "managed"), "{:?}", plan.rejected);
@@ -209,7 +249,7 @@ proptest! {
         keeps in prop::option::of(0usize..24),
     ) {
         let machine = machine(queues, |_| {});
-        let request = IrqRequest { tasks: cpus(tasks), flow_steering };
+        let request = IrqRequest { tasks: cpus(tasks), flow_steering, ..IrqRequest::default() };
         let (topology, plan) = planned(&machine, &["eth0", "nvme0n1"], &request);
         let fingerprint = &topology.identity.fingerprint;
         let before = machine.tree();

@@ -17,8 +17,10 @@ pub struct Bundle {
 /// What is known of one machine. Measurements stand newest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MachineDocuments {
-    /// The machine's fingerprint.
+    /// The machine's fingerprint, which machines of one model share.
     pub fingerprint: String,
+    /// Its name as a host, which tells them apart; empty if no document tells it.
+    pub hostname: String,
     /// How it was seen; of several the newest, and the last one added of those that tell no time.
     pub topology: Option<Topology>,
     /// Seconds since 1970 at which it was seen so, if that is told.
@@ -75,23 +77,26 @@ impl Bundle {
     pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
         match document {
             Document::Topology(it) => {
-                let machine = self.of(&it.topology.identity.fingerprint);
+                let machine = self.of(&it.topology.identity);
                 if machine.topology.is_none() || it.seen_at >= machine.seen_at {
                     (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
                 }
             }
             Document::Model(it) => {
-                let fingerprint = it.record.provenance.machine.fingerprint.clone();
-                self.of(&fingerprint).models.push(*it);
+                let machine = it.record.provenance.machine.clone();
+                self.of(&machine).models.push(*it);
             }
-            Document::Stream(it) => self.of(&it.provenance.machine.fingerprint).streams.push(*it),
-            Document::Latency(it) => self.of(&it.provenance.machine.fingerprint).latencies.push(*it),
-            Document::Io(it) => self.of(&it.provenance.machine.fingerprint).ios.push(*it),
+            Document::Stream(it) => self.of(&it.provenance.machine.clone()).streams.push(*it),
+            Document::Latency(it) => self.of(&it.provenance.machine.clone()).latencies.push(*it),
+            Document::Io(it) => self.of(&it.provenance.machine.clone()).ios.push(*it),
             Document::Comparison(it) => {
                 of_one_machine(&it)?;
-                self.of(&it.machine.fingerprint).comparisons.push(*it);
+                self.of(&it.machine.clone()).comparisons.push(*it);
             }
-            Document::View(it) => self.of(&it.machine).views.insert(0, *it),
+            Document::View(it) => {
+                let machine = Identity { fingerprint: it.machine.clone(), ..Identity::default() };
+                self.of(&machine).views.insert(0, *it);
+            }
             Document::Validation(_) | Document::Prediction(_) => return Err(Misfit::Derived),
             Document::Placement(_) => return Err(Misfit::Placement),
             Document::Receipt(_) => return Err(Misfit::Receipt),
@@ -104,14 +109,32 @@ impl Bundle {
         Ok(())
     }
 
-    fn of(&mut self, fingerprint: &str) -> &mut MachineDocuments {
-        let known = self.machines.iter().position(|machine| machine.fingerprint == fingerprint);
-        let index = known.unwrap_or_else(|| {
-            let fingerprint = fingerprint.to_owned();
-            self.machines.push(MachineDocuments { fingerprint, ..MachineDocuments::default() });
+    fn of(&mut self, machine: &Identity) -> &mut MachineDocuments {
+        let index = self.known(machine).unwrap_or_else(|| {
+            self.machines.push(MachineDocuments {
+                fingerprint: machine.fingerprint.clone(),
+                ..MachineDocuments::default()
+            });
             self.machines.len() - 1
         });
-        &mut self.machines[index]
+        let known = &mut self.machines[index];
+        if known.hostname.is_empty() {
+            known.hostname.clone_from(&machine.hostname);
+        }
+        known
+    }
+
+    /// Where documents of a machine are. What tells no host joins the only machine that it may be of; of several
+    /// alike nobody knows which, so that it stays apart.
+    fn known(&self, machine: &Identity) -> Option<usize> {
+        let all = self.machines.iter().enumerate();
+        let alike: Vec<_> = all.filter(|(_, known)| known.fingerprint == machine.fingerprint).collect();
+        let it = alike.iter().find(|(_, known)| known.hostname == machine.hostname);
+        let only = match alike.as_slice() {
+            [only] if machine.hostname.is_empty() || only.1.hostname.is_empty() => Some(only),
+            _ => None,
+        };
+        it.or(only).map(|(index, _)| *index)
     }
 
     /// Keeps of everything that was measured more than once only the newest measurement: of each target and
@@ -129,7 +152,11 @@ impl Bundle {
     pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
         let machines = self.machines.iter().map(|machine| {
             let documents = machine.documents()?;
-            Ok(serde_json::json!({ "machine": machine.fingerprint, "documents": documents }))
+            Ok(serde_json::json!({
+                "machine": machine.fingerprint,
+                "host": machine.hostname,
+                "documents": documents,
+            }))
         });
         let machines: serde_json::Result<Vec<_>> = machines.collect();
         Ok(serde_json::json!({ "machines": machines? }))
@@ -149,11 +176,17 @@ fn of_one_machine(comparison: &Comparison) -> Result<(), Misfit> {
 }
 
 impl MachineDocuments {
-    /// Which machine it is; none if only views are known, which name no more than a fingerprint.
+    /// Which machine it is, by a document that tells its host if one does; none if only views are known, which
+    /// name no more than a fingerprint.
     pub fn identity(&self) -> Option<&Identity> {
         let topology = self.topology.iter().map(|topology| &topology.identity);
         let measured = self.provenances().into_iter().map(|provenance| &provenance.machine);
-        topology.chain(measured).chain(self.comparisons.iter().map(|it| &it.machine)).next()
+        let mut told = topology.chain(measured).chain(self.comparisons.iter().map(|it| &it.machine));
+        let first = told.next()?;
+        match first.hostname.is_empty() {
+            true => told.find(|identity| !identity.hostname.is_empty()).or(Some(first)),
+            false => Some(first),
+        }
     }
 
     /// Where all measurements come from.

@@ -1,10 +1,14 @@
 //! A report as one long table, for notebooks: a line for each figure, in the units of the documents.
 
 use crate::bundle::{Bundle, MachineDocuments};
+use crate::io_text;
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow};
-use numaio_schema::{Class, LatencyRecord, Model, Quantity, Reading, StreamRecord, Summary, View};
+use numaio_schema::{
+    Class, IoCell, IoRecord, LatencyRecord, Model, Quantity, Reading, StreamRecord, Summary, View,
+};
 
 /// Titles of the columns. What does not apply is empty.
 const HEAD: [&str; 21] = [
@@ -33,8 +37,8 @@ const HEAD: [&str; 21] = [
 
 /// The figures of a bundle as CSV (RFC 4180), the first line its head.
 ///
-/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load` or `view`; `series` the direction, operation or
-/// view. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
+/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load`, `view` or `io`; `series` the direction, operation or
+/// view, of I/O the device, engine, block and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
 /// median. The local cell is measured once and stands in both directions.
 ///
 /// Names and reasons come from the machine: one that begins as a formula of a spreadsheet does (`=`, `+`, `-`, `@`)
@@ -120,8 +124,7 @@ impl Line {
 }
 
 fn lines(machine: &MachineDocuments) -> Vec<Line> {
-    let identity = machine.identity();
-    let host = Name::of(identity.map_or("", |identity| &identity.hostname));
+    let host = Name::of(&machine.hostname);
     let first = Line { machine: Name::of(&machine.fingerprint), host, ..Line::default() };
     let models = machine.models.iter().flat_map(|model| of_model(model, &first));
     let streams = machine.streams.iter().flat_map(|record| of_stream(record, &first));
@@ -132,7 +135,8 @@ fn lines(machine: &MachineDocuments) -> Vec<Line> {
         .flat_map(|comparison| comparison.views.iter().map(|view| (Some(comparison.measured_at), view)));
     let views = views.chain(machine.views.iter().map(|view| (None, view)));
     let views = views.flat_map(|(measured_at, view)| of_view(view, &Line { measured_at, ..first.clone() }));
-    models.chain(streams).chain(latencies).chain(views).collect()
+    let ios = machine.ios.iter().flat_map(|record| of_io(record, &first));
+    models.chain(streams).chain(latencies).chain(ios).chain(views).collect()
 }
 
 fn of_model(model: &Model, first: &Line) -> Vec<Line> {
@@ -234,6 +238,37 @@ fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
         })
     });
     idle.chain(loaded).collect()
+}
+
+/// A mix has no one node of CPUs and of buffers: its series tells them.
+fn of_io(record: &IoRecord, first: &Line) -> Vec<Line> {
+    let device = &record.device;
+    let line = |cell: &IoCell| {
+        let place = io_text::place(cell);
+        let operation = cell.operation.iter().map(|operation| format!("{operation}, "));
+        let series = format!(
+            "{} by {}, {}blocks of {} bytes, {}",
+            io_text::device_name(device),
+            record.method.engine.name(),
+            operation.collect::<String>(),
+            cell.block_bytes,
+            io_text::name(cell)
+        );
+        let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
+        let line = Line {
+            measured_at: Some(record.provenance.measured_at),
+            what: "io",
+            series: Name::of(&series),
+            target: device.node.map(|node| node.0),
+            cpu_node: place.map(|(cpu, _)| cpu.0),
+            cpus: cpus.to_string(),
+            memory_node: place.map(|(_, memory)| memory.0),
+            unit: "bytes_per_s",
+            ..first.clone()
+        };
+        line.reading(&cell.bytes_per_s)
+    };
+    record.cells.iter().map(line).collect()
 }
 
 fn of_view(view: &View, first: &Line) -> Vec<Line> {

@@ -67,15 +67,27 @@ fn write(page: &mut Page, group: &[&Diagnosed]) {
     let subjects = words::joined(group.iter().map(|found| words::short(&found.finding.subject)), ", ");
     let severity = words::severity(first.finding.severity);
     page.paragraph(0, 4, &format!("{severity}: {subjects}: {} [{}]", first.finding.what, first.finding.rule));
-    lines(page, "seen: ", group.iter().map(|found| found.finding.evidence.clone()));
+    lines(
+        page,
+        |page, text| page.paragraph(2, 4, &format!("seen: {text}")),
+        group.iter().map(|found| found.finding.evidence.clone()),
+    );
     page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
     page.paragraph(2, 2, &format!("mend: {}", first.finding.remedy));
-    lines(page, "$ ", group.iter().flat_map(|found| found.mend.commands.clone()));
-    lines(page, "back: $ ", group.iter().flat_map(|found| found.mend.undo.clone()));
+    lines(
+        page,
+        |page, text| page.verbatim(2, &format!("$ {text}")),
+        group.iter().flat_map(|found| found.mend.commands.clone()),
+    );
+    lines(
+        page,
+        |page, text| page.verbatim(2, &format!("back: $ {text}")),
+        group.iter().flat_map(|found| found.mend.undo.clone()),
+    );
 }
 
 /// Each once, and how many more there are.
-fn lines(page: &mut Page, title: &str, texts: impl Iterator<Item = String>) {
+fn lines(page: &mut Page, write: impl Fn(&mut Page, &str), texts: impl Iterator<Item = String>) {
     let mut once: Vec<String> = Vec::new();
     for text in texts.filter(|text| !text.trim().is_empty()) {
         if !once.contains(&text) {
@@ -85,7 +97,7 @@ fn lines(page: &mut Page, title: &str, texts: impl Iterator<Item = String>) {
     let more = once.len().saturating_sub(MOST_LINES);
     // One more line is no longer than saying so.
     let shown = if more > 1 { MOST_LINES } else { once.len() };
-    once.iter().take(shown).for_each(|text| page.paragraph(2, 4, &format!("{title}{text}")));
+    once.iter().take(shown).for_each(|text| write(page, text));
     if more > 1 {
         page.paragraph(4, 2, &format!("and {more} more: --json has all"));
     }
@@ -114,5 +126,36 @@ fn loss(loss: &Loss) -> String {
     match least == most {
         true => format!("{most} %{of}"),
         false => format!("{least} to {most} %{of}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::checkup::Mend;
+    use numaio_machine::findings::Finding;
+    use numaio_machine::topology::Identity;
+    use numaio_schema::MachineSource;
+
+    #[test]
+    fn commands_stand_on_one_line_however_long() {
+        let command = format!("echo 4096 > /{} /{}", "long/".repeat(30), "x".repeat(90));
+        let mend = Mend { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
+        let [rule, subject, what, evidence, remedy] =
+            ["rule", "node 0", "It is so.", "file", "Mend it."].map(str::to_owned);
+        let finding = Finding { severity: Severity::Warning, rule, subject, what, evidence, remedy };
+        let diagnosis = Diagnosis {
+            schema: String::new(),
+            numaio: String::new(),
+            machine: Identity::default(),
+            source: MachineSource::Live,
+            seen_at: None,
+            devices: Vec::new(),
+            findings: vec![Diagnosed { finding, cost: Cost::Nothing, mend }],
+            unseen: Vec::new(),
+        };
+        let text = doctor_text(&diagnosis, &TextStyle { width: 80, ..TextStyle::default() });
+        assert!(text.contains(&format!("\n  $ {command}\n")), "{text}");
+        assert!(text.contains(&format!("\n  back: $ {command}\u{fffd}[2J\n")), "{text}");
     }
 }

@@ -241,7 +241,7 @@ pub(crate) fn name(cell: &IoCell) -> String {
     joined(cell.groups.iter().zip(&cell.cpu_nodes).map(part), " + ")
 }
 
-fn engine(record: &IoRecord) -> String {
+pub(crate) fn engine(record: &IoRecord) -> String {
     let method = &record.method;
     match method.version.as_str() {
         "" => method.engine.title().to_owned(),
@@ -250,7 +250,7 @@ fn engine(record: &IoRecord) -> String {
     }
 }
 
-fn method(record: &IoRecord) -> String {
+pub(crate) fn method(record: &IoRecord) -> String {
     let method = &record.method;
     let how = method.disk.map(|(how, order)| {
         let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
@@ -288,7 +288,7 @@ fn in_flight(method: &IoMethod) -> String {
     }
 }
 
-fn device_name(device: &IoDevice) -> String {
+pub(crate) fn device_name(device: &IoDevice) -> String {
     match &device.by_way_of {
         Some(way) => format!("{} by way of {way}", device.name),
         None => device.name.clone(),
@@ -296,7 +296,7 @@ fn device_name(device: &IoDevice) -> String {
 }
 
 /// Where the device is, and its interrupts, which stay where they are.
-fn device(device: &IoDevice) -> String {
+pub(crate) fn device(device: &IoDevice) -> String {
     let node = device.node.map_or("unknown node".to_owned(), |node| format!("node {node}"));
     let served = device.irqs.iter().filter_map(|irq| irq.effective.as_ref());
     let cpus = served.fold(CpuSet::new(), |all, cpus| all.union(cpus));

@@ -129,6 +129,11 @@ impl Page {
         }
     }
 
+    /// A line that is copied as it stands, as a command: clean, and never cut into several.
+    pub(crate) fn verbatim(&mut self, indent: usize, text: &str) {
+        self.push_line(&format!("{:indent$}{}", "", clean(text)));
+    }
+
     /// A heading, with an empty line above unless it is the first.
     pub(crate) fn heading(&mut self, text: &str) {
         self.blank();

@@ -213,11 +213,15 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
             parts.join(" | ")
         ));
     }
-    if !verdict.not_measured.is_empty() {
+    if !verdict.represented.is_empty() {
         found.push(format!(
             "Not measured: {}; a node of the class stands for each.",
-            nodes(&verdict.not_measured)
+            nodes(&verdict.represented)
         ));
+    }
+    let unknown = verdict.not_measured.difference(&verdict.represented);
+    if !unknown.is_empty() {
+        found.push(format!("Without a figure: {}.", nodes(&unknown)));
     }
     found
 }
@@ -335,6 +339,7 @@ mod tests {
         let verdict = Verdict {
             measured: "io-read".into(),
             not_measured: set("2"),
+            represented: set("2"),
             classes_in_order: 1,
             classes_reversed: Vec::new(),
             classes_tied: 0,
@@ -389,6 +394,9 @@ mod tests {
         assert!(merged.contains("classes 1 and 2 are one: nodes 0-1,3 get the same within 10 %"));
         let wrong = said(&|it| (it.classes_in_order, it.classes_reversed) = (0, vec![(1, 2)]));
         assert!(wrong.contains("rank agreement -1.00, 0 of 1 pair of classes in the model's order; in the wrong order: classes 1 and 2"));
+        let unknown = said(&|it| (it.not_measured, it.represented) = (set("0,2"), set("2")));
+        assert!(unknown.contains("Not measured: node 2; a node of the class stands for each."), "{unknown}");
+        assert!(unknown.contains("Without a figure: node 0."), "{unknown}");
         let tied = said(&|it| (it.classes_in_order, it.classes_tied) = (0, 1));
         assert!(tied.contains("no order to foretell: 1 pair of classes, all not distinguishable"));
     }

@@ -4,11 +4,12 @@ use numaio_machine::devices::Irq;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Identity;
+use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
-use numaio_report::{io_agreement, io_text, TextStyle};
+use numaio_report::{csv, html, io_agreement, io_text, latex, markdown, Bundle, TextStyle};
 use numaio_schema::{
-    IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance, Reading, Represented, Rounds,
-    Summary,
+    Document, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance, Reading,
+    Represented, Rounds, Summary,
 };
 
 use Direction::{Read, Write};
@@ -153,6 +154,28 @@ fn mixes_and_both_directions_at_once_tell_all_and_each() {
             "No figure for 1 stream of device read on node 1: it went away",
         ],
     );
+}
+
+#[test]
+fn a_report_of_any_form_shows_measured_io() {
+    let mix = cell(&[(2, 2, 2, Read), (0, 0, 1, Read)], 4096, 3.25);
+    let mut failed = cell(&[(1, 1, 1, Read)], 4096, 1.0);
+    failed.bytes_per_s =
+        Reading { summary: None, failure: Some("it went away".into()), settled: false, visits: Vec::new() };
+    let mut bundle = Bundle::default();
+    let record = record(vec![cell(&[(7, 7, 4, Write)], 128 << 10, 12.5), mix, failed]);
+    bundle.add(Document::Io(Box::new(record))).expect("it has a place");
+    let unit = BandwidthUnit::default();
+    let texts = [html(&bundle, unit), latex(&bundle, unit), markdown(&bundle, unit)];
+    for text in &texts {
+        let parts = ["nvme0n1", "12.50", "4 streams of device write on node 7", "3.25", "it went away"];
+        has(text, &parts);
+    }
+    has(&texts[2], &["### Measured I/O", "| 1.62 + 1.62 |"]);
+    let csv = csv(&bundle).expect("CSV");
+    let line = csv.lines().find(|line| line.contains("device write")).expect("a line");
+    has(line, &[",io,", "nvme0n1 by way of /data by disk", "131072", ",7,7,0,7,,bytes_per_s,12500000000"]);
+    assert_eq!(csv.lines().filter(|line| line.contains(",io,")).count(), 3, "{csv}");
 }
 
 #[test]

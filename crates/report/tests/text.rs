@@ -8,7 +8,8 @@ use common::{expect, machines, models};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
-use numaio_report::{model_listing, model_text, topology_text, TextStyle};
+use numaio_report::{html, model_listing, model_text, topology_text, Bundle, TextStyle};
+use numaio_schema::Document;
 use unicode_width::UnicodeWidthStr;
 
 /// No line is wider than the page or ends with a blank, and nothing but line ends controls anything.
@@ -115,6 +116,29 @@ fn one_class_of_the_paper_may_still_differ() {
     read.rule = numaio_schema::ClassRule::Paper;
     let page = model_text(&model, &TextStyle::default());
     assert!(page.contains("differ by up to 14.3 %: where buffers lie may matter"), "{page}");
+}
+
+/// Of nodes without a figure nobody knows whether they are alike.
+#[test]
+fn a_model_that_lacks_nodes_concludes_nothing() {
+    let mut model = models::uniform();
+    let [write, read] = model.targets[0].directions.as_mut_slice() else { panic!("two directions") };
+    write.missing = machines::set("1");
+    write.nodes.truncate(1);
+    write.classes[0].nodes = machines::set("0");
+    read.missing = machines::set("2");
+    model.targets.truncate(1);
+    let mut bundle = Bundle::default();
+    bundle.add(Document::Model(Box::new(model.clone()))).unwrap();
+    for page in [model_text(&model, &TextStyle::default()), html(&bundle, BandwidthUnit::GigabytesPerS)] {
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            page.contains("Only node 0 has a figure: nothing can be said of where buffers should lie."),
+            "{page}"
+        );
+        assert!(page.contains("All nodes that have a figure reach node 0 alike"), "{page}");
+        assert!(!page.contains("does not matter"), "{page}");
+    }
 }
 
 #[test]

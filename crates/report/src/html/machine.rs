@@ -23,6 +23,7 @@ const WIDE: i32 = 1600;
 /// A few words below the machine's name.
 pub(super) fn lead(machine: &MachineDocuments) -> Markup {
     html! {
+        p.lead { "Fingerprint " code { (words::short(&machine.fingerprint)) } }
         @if let Some(identity) = machine.identity() { p.lead { (words::machine_kind(identity)) } }
         @if let Some(topology) = &machine.topology {
             p.lead {

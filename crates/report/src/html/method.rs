@@ -1,6 +1,7 @@
 //! Where figures come from: source, conditions, doubts, and how it was measured.
 
 use super::page::Page;
+use crate::io_text;
 use crate::model_text::head::{conditions, date, loop_name, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
@@ -8,7 +9,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
-    LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord, StreamScope,
+    IoRecord, LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord,
+    StreamScope,
 };
 use std::collections::BTreeSet;
 
@@ -180,6 +182,13 @@ pub(super) fn of_latency(latency: &LatencyRecord) -> Vec<Setting> {
     let points = latency.curves.iter().flat_map(|curve| &curve.points);
     let readings = idle.chain(points.map(|point| &point.ns_per_load));
     settings.extend(of_rounds(&method.rounds, readings));
+    settings
+}
+
+/// Settings of measured I/O.
+pub(super) fn of_io(io: &IoRecord) -> Vec<Setting> {
+    let mut settings = vec![("Device", io_text::device(&io.device)), ("Engine", io_text::method(io))];
+    settings.extend(of_rounds(&io.method.rounds, io.cells.iter().map(|cell| &cell.bytes_per_s)));
     settings
 }
 

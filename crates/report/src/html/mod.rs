@@ -5,6 +5,7 @@ mod comparison;
 mod curves;
 mod figures;
 mod glance;
+mod io;
 mod latency;
 mod machine;
 mod matrix;
@@ -32,8 +33,9 @@ const SCRIPT_HASH: &str = "sha256-KKD9TFFgLup0KumSyqIw14ih8DyMmZI4p8nG4f4XHnM=";
 pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let several = bundle.machines.len() > 1;
     let mut page = Page::new(unit, if several { 2 } else { 1 });
-    let machines =
-        html! { @for machine in &bundle.machines { (write_machine(&mut page, machine, several)) } };
+    let machines = html! {
+        @for (machine, name) in named(bundle) { (write_machine(&mut page, machine, &name, several)) }
+    };
     let title = match bundle.machines.as_slice() {
         [one] => format!("{}: I/O bandwidth report", name(one)),
         several => format!("I/O bandwidth report of {}", words::count(several.len(), "machine")),
@@ -106,9 +108,22 @@ fn name(machine: &MachineDocuments) -> String {
         .map_or_else(|| format!("Machine {}", words::short(&machine.fingerprint)), words::machine_name)
 }
 
-fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> Markup {
-    let name = name(machine);
-    let id = if listed { page.listed(0, &name) } else { page.id("machine") };
+/// Machines and their names; those of one name with their fingerprints.
+fn named(bundle: &Bundle) -> impl Iterator<Item = (&MachineDocuments, String)> {
+    let names: Vec<String> = bundle.machines.iter().map(name).collect();
+    bundle.machines.iter().enumerate().map(move |(index, machine)| {
+        let name = &names[index];
+        let alike = names.iter().filter(|other| *other == name).count();
+        let named = match alike {
+            1 => name.clone(),
+            _ => format!("{name}, {}", words::short(&machine.fingerprint)),
+        };
+        (machine, named)
+    })
+}
+
+fn write_machine(page: &mut Page, machine: &MachineDocuments, name: &str, listed: bool) -> Markup {
+    let id = if listed { page.listed(0, name) } else { page.id("machine") };
     let mut parts = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
         parts.push(glance::write(page, &machine.models));
@@ -120,13 +135,14 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, listed: bool) -> M
     parts.extend(machine.models.iter().map(|it| model::write(page, it)));
     parts.extend(machine.streams.iter().map(|it| stream::write(page, it)));
     parts.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
+    parts.extend(machine.ios.iter().map(|it| io::write(page, it)));
     if !machine.comparisons.is_empty() || !machine.views.is_empty() {
         parts.push(comparison::write(page, &machine.comparisons, &machine.views));
     }
     parts.extend(methods(page, machine));
     html! {
         article.machine aria-labelledby=(id) {
-            (page.heading(0, &id, &name))
+            (page.heading(0, &id, name))
             (machine::lead(machine))
             (method::banners(&machine.provenances(), machine.is_incomplete()))
             @for part in parts { (part) }
@@ -156,6 +172,9 @@ fn method_of_each(page: &mut Page, machine: &MachineDocuments) -> Markup {
         }
         @for latency in &machine.latencies {
             (method::write(page, "Latency", &latency.provenance, &method::of_latency(latency)))
+        }
+        @for io in &machine.ios {
+            (method::write(page, &format!("I/O of {}", io.device.name), &io.provenance, &method::of_io(io)))
         }
     }
 }

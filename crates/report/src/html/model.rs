@@ -264,9 +264,13 @@ fn why_missing(model: &Model, target: &TargetModel, direction: &DirectionModel) 
 fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
     match (model.classes.as_slice(), worst_of_best(model)) {
         ([], _) => "There is no figure, so there are no classes.".to_owned(),
-        ([class], _) if class.nodes.len() == 1 => {
-            "There is one node with a figure: no choice of where buffers lie.".to_owned()
-        }
+        ([class], _) if class.nodes.len() == 1 => match model.missing.is_empty() {
+            true => "There is one node with memory: no choice of where buffers lie.".to_owned(),
+            false => {
+                let only = class.nodes.first().unwrap_or(target.target);
+                format!("Only node {only} has a figure: nothing can be said of where buffers should lie.")
+            }
+        },
         ([_], _) => one_class(target.target, model),
         (classes, share) => {
             let by_mean =
@@ -298,8 +302,11 @@ fn one_class(target: NodeId, model: &DirectionModel) -> String {
             "One class by the rule, but its nodes differ by up to {spread} %: where buffers lie may matter."
         );
     }
-    let all = if model.missing.is_empty() { "All nodes" } else { "All nodes that have a figure" };
-    format!("{all} reach node {target} alike: it does not matter where buffers lie.")
+    match model.missing.is_empty() {
+        true => format!("All nodes reach node {target} alike: it does not matter where buffers lie."),
+        // What the others would give is not known.
+        false => format!("All nodes that have a figure reach node {target} alike."),
+    }
 }
 
 fn place(target: &TargetModel, node: NodeId) -> &'static str {

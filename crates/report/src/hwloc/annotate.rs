@@ -13,11 +13,15 @@ if [ $# -ne 2 ]; then
     echo "usage: sh $0 IN.xml OUT.xml    (IN.xml: made by 'lstopo IN.xml' on the machine)" >&2
     exit 2
 fi
-out=$2
+# OUT.xml is whole or is not there.
+out=$2.$$.tmp
+trap 'rm -f "$out"' EXIT
+trap 'exit 1' HUP INT TERM
 indexes=$(lstopo-no-graphics -i "$1" --only NUMANode | sed -n 's/.*L#\([0-9]*\) (P#\([0-9]*\).*/\2 \1/p')
 cp "$1" "$out"
 register() { # name, flags
-    hwloc-annotate "$out" "$out" root memattr "$1" "$2"
+    # What numaio export wrote before has it already; its values are written anew.
+    grep -q "<memattr name=\"$1\" flags=\"$2\"" "$out" || hwloc-annotate "$out" "$out" root memattr "$1" "$2"
 }
 set_value() { # name, node by its OS index, CPUs, value
     node=$(printf '%s\n' "$indexes" | sed -n "s/^$2 //p")
@@ -44,5 +48,6 @@ pub fn script(topology: &Topology, attributes: &[Attribute]) -> String {
             let _ = writeln!(text, "set_value {} {target} {} {value}", attribute.name, bitmap(&node.cpus));
         }
     }
+    text.push_str("mv \"$out\" \"$2\"\n");
     text
 }

@@ -60,6 +60,10 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
         let only = class.nodes.first().unwrap_or(target);
         return format!("Node {only} is the only node with memory: there is no choice of where buffers lie.");
     }
+    if class.nodes.len() == 1 {
+        let only = class.nodes.first().unwrap_or(target);
+        return format!("Only node {only} has a figure: nothing can be said of where buffers should lie.");
+    }
     let spread = 1.0 - class.min_bytes_copied_per_s / class.max_bytes_copied_per_s;
     let spread = if spread.is_finite() { spread.max(0.0) } else { 0.0 };
     let all = if whole { "All nodes" } else { "All nodes that have a figure" };
@@ -73,10 +77,12 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
         true => format!("within {} %", percent(model.level)),
         false => format!("within {} % and noise", percent(model.level)),
     };
-    format!(
-        "{all} reach node {target} alike ({within}): for {}s it does not matter where buffers lie.",
-        model.direction.name()
-    )
+    let alike = format!("{all} reach node {target} alike ({within})");
+    match whole {
+        true => format!("{alike}: for {}s it does not matter where buffers lie.", model.direction.name()),
+        // What the others would give is not known.
+        false => format!("{alike}."),
+    }
 }
 
 fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {

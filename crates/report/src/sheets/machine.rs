@@ -3,7 +3,7 @@
 use super::{Align, Sheet};
 use crate::bundle::MachineDocuments;
 use crate::model_text::head::{self, conditions, date};
-use crate::{latency_text, stream_text, words};
+use crate::{io_text, latency_text, stream_text, words};
 use numaio_schema::{MachineSource, Provenance};
 
 pub(super) fn of(machine: &MachineDocuments) -> Vec<Sheet> {
@@ -36,7 +36,12 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         provenance: &record.provenance,
         method: latency_text::method(record),
     });
-    models.chain(streams).chain(latencies).collect()
+    let ios = machine.ios.iter().map(|record| Measurement {
+        what: "I/O",
+        provenance: &record.provenance,
+        method: format!("{}: {}", record.device.name, io_text::method(record)),
+    });
+    models.chain(streams).chain(latencies).chain(ios).collect()
 }
 
 fn about(machine: &MachineDocuments) -> Sheet {

@@ -1,9 +1,12 @@
 //! A report as plain tables, for every form that is made of them: LaTeX and Markdown.
 
 mod comparison;
+mod io;
 mod machine;
 mod matrix;
 mod model;
+
+pub(crate) use io::of as of_io;
 
 use crate::bundle::MachineDocuments;
 use crate::figures::Figures;
@@ -92,6 +95,7 @@ pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section
     });
     let streams = machine.streams.iter().flat_map(|record| matrix::of_stream(record, unit));
     let latencies = machine.latencies.iter().flat_map(|record| matrix::of_latency(record, unit));
+    let ios = machine.ios.iter().map(|record| io::of(record, unit));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::of(comparison, unit));
     let alone = comparison::alone(&machine.views, unit);
     let sections = [
@@ -99,6 +103,7 @@ pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section
         Section { title: "I/O bandwidth model", sheets: models.collect() },
         Section { title: "STREAM", sheets: streams.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
+        Section { title: "Measured I/O", sheets: ios.collect() },
         Section { title: "Comparison of views", sheets: compared.chain(alone).collect() },
     ];
     sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()

@@ -244,6 +244,7 @@ pub fn vm() -> Topology {
         excluded_nodes: set(""),
         cgroup: Some("/system.slice/docker-1.scope".into()),
         memory_limit_bytes: Some(2 * GIB),
+        memory_left_bytes: None,
         by: vec![
             "cgroup v2 /system.slice/docker-1.scope (cpuset.cpus.effective)".into(),
             "affinity mask".into(),

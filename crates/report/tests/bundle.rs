@@ -1,0 +1,90 @@
+//! Documents of machines that are alike, in one report.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{machines, models};
+use numaio_machine::topology::Topology;
+use numaio_machine::units::BandwidthUnit;
+use numaio_report::Bundle;
+use numaio_schema::{Document, Model, Quantity, TopologyDocument, View, VIEW_SCHEMA};
+
+fn topology(host: &str) -> Document {
+    let mut topology: Topology = machines::uniform();
+    topology.identity.hostname = host.into();
+    Document::Topology(Box::new(TopologyDocument::new(topology)))
+}
+
+fn model(host: &str) -> Document {
+    let mut model: Model = models::uniform();
+    model.record.provenance.machine = machines::uniform().identity;
+    model.record.provenance.machine.hostname = host.into();
+    Document::Model(Box::new(model))
+}
+
+fn view() -> Document {
+    let machine = machines::uniform().identity.fingerprint;
+    let text = format!(
+        r#"{{"schema": "{VIEW_SCHEMA}", "machine": "{machine}", "name": "slit", "title": "SLIT",
+            "quantity": "distance", "target": 0, "nodes": [], "classes": [], "level": 0.1,
+            "incomplete": false}}"#
+    );
+    let view = View::from_json(&text).unwrap();
+    assert_eq!(view.quantity, Quantity::Distance);
+    Document::View(Box::new(view))
+}
+
+/// Hosts of a bundle, with the number of their topologies, models and views.
+fn hosts(documents: impl IntoIterator<Item = Document>) -> Vec<(String, usize, usize, usize)> {
+    let mut bundle = Bundle::default();
+    documents.into_iter().for_each(|document| bundle.add(document).unwrap());
+    let told = bundle.machines.iter().map(|machine| {
+        let topologies = usize::from(machine.topology.is_some());
+        (machine.hostname.clone(), topologies, machine.models.len(), machine.views.len())
+    });
+    told.collect()
+}
+
+#[test]
+fn machines_of_one_model_stay_apart_by_their_hosts() {
+    let host = |name: &str, topologies, models, views| (name.to_owned(), topologies, models, views);
+    let two = [topology("a"), model("a"), model("b")];
+    assert_eq!(hosts(two), [host("a", 1, 1, 0), host("b", 0, 1, 0)]);
+    // What tells no host joins the only machine there is, whichever comes first.
+    assert_eq!(hosts([topology("a"), model(""), view()]), [host("a", 1, 1, 1)]);
+    assert_eq!(hosts([view(), model(""), topology("a")]), [host("a", 1, 1, 1)]);
+    // Of several alike nobody knows which.
+    let unknown = [topology("a"), topology("b"), model(""), view(), model("a")];
+    assert_eq!(hosts(unknown), [host("a", 1, 1, 0), host("b", 1, 0, 0), host("", 0, 1, 1)]);
+}
+
+#[test]
+fn machines_of_one_name_are_told_apart_on_a_page() {
+    let page = |fingerprints: &[&str]| {
+        let mut bundle = Bundle::default();
+        for fingerprint in fingerprints {
+            let mut topology: Topology = machines::uniform();
+            topology.identity.fingerprint = (*fingerprint).into();
+            let document = TopologyDocument::new(topology);
+            bundle.add(Document::Topology(Box::new(document))).unwrap();
+        }
+        numaio_report::html(&bundle, BandwidthUnit::default())
+    };
+    let two = page(&["0123456789abcdef", "fedcba9876543210"]);
+    for fingerprint in ["0123456789abcdef", "fedcba9876543210"] {
+        assert!(two.contains(&format!("<code>{fingerprint}</code>")));
+        assert!(two.contains(&format!(", {fingerprint}</h2>")), "{fingerprint} is not in a heading");
+    }
+    let one = page(&["0123456789abcdef"]);
+    assert!(one.contains("<code>0123456789abcdef</code>") && !one.contains(", 0123456789abcdef<"));
+}
+
+#[test]
+fn figures_stand_under_the_host_that_they_are_of() {
+    let mut bundle = Bundle::default();
+    [topology("a"), model("b")].into_iter().for_each(|document| bundle.add(document).unwrap());
+    let csv = numaio_report::csv(&bundle).unwrap();
+    let hosts: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
+    assert!(!hosts.is_empty() && hosts.iter().all(|host| *host == "b"), "{csv}");
+}
