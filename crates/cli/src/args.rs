@@ -153,6 +153,9 @@ pub enum Command {
     /// Show where tasks should run that use a device, and why
     Place(crate::commands::place::PlaceArgs),
     /// Run a program near its device: CPU affinity and memory policy are set before it starts
+    ///
+    /// With --tasks and --verify numaio stays, and passes on to the programs what signals are sent to it. Whoever sends a signal to all of a group
+    /// or unit reaches them twice: use timeout --foreground, and KillMode=mixed in a unit of systemd.
     Run(crate::commands::run::RunArgs),
     /// Show where running programs are, and which are remote to their devices
     Status(crate::commands::status::StatusArgs),

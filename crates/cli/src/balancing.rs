@@ -1,24 +1,26 @@
 //! Automatic NUMA balancing switched off while a campaign runs.
 
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::conditions;
 use numaio_machine::control::Change;
 use numaio_schema::{Applied, Receipt};
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
 
 /// Balancing is off while this lives, and as before when it is dropped. A receipt on disk outlives a crash:
-/// the next pause takes it back first.
+/// the next pause takes it back first, unless the machine was started anew since.
 pub struct Paused<'a> {
     common: &'a Common,
     machine: &'a Kernel,
     fingerprint: String,
     receipt: Option<Receipt>,
     path: PathBuf,
+    /// Locked while balancing is paused.
+    turn: Option<File>,
 }
 
 /// Pauses balancing if that was asked for and the machine is this one.
@@ -38,29 +40,52 @@ impl<'a> Paused<'a> {
     /// Switches balancing off, if it is on.
     fn begin(common: &'a Common, machine: &'a Kernel, fingerprint: &str) -> Result<Self, Failure> {
         let path = store::receipt(fingerprint, "balancing")?;
-        let mut paused = Self { common, machine, fingerprint: fingerprint.to_owned(), receipt: None, path };
+        let turn = turn(&path)?;
+        let fingerprint = fingerprint.to_owned();
+        let mut paused = Self { common, machine, fingerprint, receipt: None, path, turn };
         paused.take_back_after_crash();
         if let Some(mode) = conditions::read(machine).numa_balancing.filter(|mode| *mode != 0) {
             let [change, inverse] = [0, mode].map(|mode| Change::NumaBalancing { mode });
-            let receipt = receipts::foreseen(machine, fingerprint, vec![Applied { change, inverse }]);
+            let receipt = receipts::foreseen(machine, &paused.fingerprint, vec![Applied { change, inverse }]);
             let done = receipts::carry_out(machine, receipt, &paused.path);
-            let done = done
-                .map_err(|error| Failure::new(error).hint("run as root, or leave --pause-balancing out"))?;
-            paused.receipt = Some(done);
+            let rights = "run as root, or leave --pause-balancing out";
+            paused.receipt = Some(done.map_err(|error| receipts::refused(error, rights))?);
+        } else {
+            // It was off before: others need not wait for us.
+            paused.turn = None;
         }
         Ok(paused)
     }
 
     fn take_back_after_crash(&mut self) {
         let left = fs::read_to_string(&self.path).ok().and_then(|text| Receipt::from_json(&text).ok());
-        if left.is_some() {
+        let Some(left) = left else { return };
+        if receipts::is_over(&left, self.machine) {
+            // What balancing is now was set since, and is not ours to change.
+            drop(fs::remove_file(&self.path));
+        } else {
             output::remark(
                 self.common,
                 "an earlier run was killed; its change of NUMA balancing is taken back",
             );
-            self.receipt = left;
+            self.receipt = Some(left);
             self.end();
         }
+    }
+}
+
+/// One run at a time: the first to end would switch balancing on while the other measures. None where the file system has no
+/// locks (flock(2)).
+fn turn(receipt: &Path) -> Result<Option<File>, Failure> {
+    let path = receipt.with_extension("lock");
+    let file = File::create(&path).map_err(|error| failure::unwritten(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(
+            "another run of numaio has NUMA balancing paused, and switches it on again when it ends",
+        )
+        .hint("wait for its end, or leave --pause-balancing out")),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -1,15 +1,56 @@
 //! Stored documents, read from files.
 
+use crate::args::Common;
 use crate::failure::{self, Failure};
-use crate::input;
+use crate::store::{self, Kind};
+use crate::{input, output};
 use numaio_machine::topology::Identity;
 use numaio_schema::{Document, PlanProblem, Provenance};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
 pub fn read(path: &Path) -> Result<Document, Failure> {
     let text = input::text(path)?;
     Document::from_json(&text).map_err(|error| failure::no_document(path, &text, &error))
+}
+
+/// Saved documents of one kind of a machine, newest first.
+///
+/// Machines that are alike have one fingerprint, and may share a home. So what another host left is taken only where
+/// nothing is saved of this one, as when its name changed, and that is said.
+pub fn saved(common: &Common, kind: Kind, machine: &Identity) -> Vec<PathBuf> {
+    let paths = store::saved(kind, &machine.fingerprint);
+    if machine.hostname.is_empty() {
+        return paths;
+    }
+    let hosts: Vec<Option<String>> = paths.iter().map(|path| host(path)).collect();
+    let is_own = |host: &Option<String>| host.as_ref().is_none_or(|host| *host == machine.hostname);
+    let other = hosts.iter().flatten().find(|host| **host != machine.hostname);
+    let all = paths.into_iter().zip(&hosts);
+    match other {
+        Some(other) if !hosts.iter().any(is_own) => {
+            let name = kind.name();
+            let what =
+                format!("the saved {name} are of host {other}, which is alike: none are saved of this one");
+            output::remark(common, &what);
+            all.map(|(path, _)| path).collect()
+        }
+        _ => all.filter(|(_, host)| is_own(host)).map(|(path, _)| path).collect(),
+    }
+}
+
+/// The host that a document was measured on, if it tells. No more is read of it than that.
+fn host(path: &Path) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Measured {
+        machine: Identity,
+        record: Option<Box<Measured>>,
+    }
+    let told: Measured = serde_json::from_str(&input::text(path).ok()?).ok()?;
+    let machine = told.record.map_or(told.machine, |record| record.machine);
+    Some(machine.hostname).filter(|host| !host.is_empty())
 }
 
 /// Reads documents, all of one machine.

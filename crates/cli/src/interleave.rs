@@ -30,7 +30,8 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
         return Err(Failure::new(what).hint("run numaio stream here, or apply them there"));
     }
     let path = store::receipt(&machine, RECEIPT)?;
-    take_back(common, &kernel, &machine)?;
+    let _turn = receipts::turn();
+    take_back(common, &kernel)?;
     let now = interleave::read(&kernel).ok_or_else(|| {
         Failure::new("this kernel has no weighted interleave").hint("it came with Linux 6.9")
     })?;
@@ -40,7 +41,7 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
         return Ok(());
     }
     let receipt = receipts::foreseen(&kernel, &machine, planned);
-    receipts::carry_out(&kernel, receipt, &path).map_err(|error| Failure::new(error).hint("run as root"))?;
+    receipts::carry_out(&kernel, receipt, &path).map_err(|error| receipts::refused(error, "run as root"))?;
     output::remark(common, "the weights are set; numaio undo takes them back");
     Ok(())
 }
@@ -48,8 +49,8 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
 /// Takes back what was set.
 pub fn undo(common: &Common) -> Result<(), Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let machine = see(&kernel).identity.fingerprint;
-    match take_back(common, &kernel, &machine)? {
+    let _turn = receipts::turn();
+    match take_back(common, &kernel)? {
         true => Ok(()),
         false => Err(Failure::new("no weights were set by numaio on this machine")),
     }
@@ -72,11 +73,15 @@ fn planned(weights: &InterleaveWeights, now: &Interleave) -> Vec<Applied> {
     manual.into_iter().chain(different).collect()
 }
 
-/// Takes back what an earlier call set; false if there was none.
-fn take_back(common: &Common, kernel: &Kernel, machine: &str) -> Result<bool, Failure> {
-    let all = receipts::all(common, machine)?;
-    let Some(kept) = all.iter().find(|kept| kept.id == RECEIPT) else { return Ok(false) };
-    receipts::take_back(kernel, kept, &all)?;
-    output::remark(common, "the weights are as they were");
-    Ok(true)
+/// Takes back what earlier calls set, the newest first; false if there were none.
+fn take_back(common: &Common, kernel: &Kernel) -> Result<bool, Failure> {
+    let all = receipts::all(common, kernel)?;
+    let set: Vec<_> = all.iter().rev().filter(|kept| kept.id == RECEIPT).collect();
+    for kept in &set {
+        receipts::take_back(kernel, kept, &all)?;
+    }
+    if !set.is_empty() {
+        output::remark(common, "the weights are as they were");
+    }
+    Ok(!set.is_empty())
 }

@@ -3,13 +3,15 @@
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
-use crate::{input, output, store};
+use crate::store::Durable;
+use crate::{failure, input, output, store};
 use numaio_linux::Kernel;
-use numaio_machine::control::boot_id;
+use numaio_machine::control::{boot_id, Change, ControlError};
+use numaio_machine::devices::interrupt_names;
 use numaio_machine::see::see;
-use numaio_place::PlaceError;
+use numaio_place::{Foreign, PlaceError};
 use numaio_schema::{Applied, Receipt};
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 /// A receipt that is kept.
@@ -32,7 +34,13 @@ pub fn this_kernel(common: &Common) -> Result<Kernel, Failure> {
 
 /// A receipt of what is about to be changed here.
 pub fn foreseen(kernel: &Kernel, machine: &str, applied: Vec<Applied>) -> Receipt {
-    Receipt::foreseen(machine, boot_id(kernel), now(), applied)
+    let mut names = interrupt_names(kernel);
+    let handlers = applied.iter().filter_map(|applied| match applied.change {
+        Change::IrqAffinity { irq, .. } => names.remove_entry(&irq),
+        _ => None,
+    });
+    let handlers = handlers.collect();
+    Receipt { handlers, ..Receipt::foreseen(machine, boot_id(kernel), now(), applied) }
 }
 
 /// Carries changes out, with their receipt on disk from before the first.
@@ -49,36 +57,118 @@ pub fn carry_out(kernel: &Kernel, receipt: Receipt, path: &PathBuf) -> Result<Re
     done
 }
 
-/// Receipts of one machine, oldest first; those that cannot be read are told of.
-pub fn all(common: &Common, machine: &str) -> Result<Vec<Kept>, Failure> {
+/// Why changes were not carried out; `rights` tells what to do where it is for want of them.
+pub fn refused(error: PlaceError, rights: &str) -> Failure {
+    let hint = match &error {
+        PlaceError::Failed(ControlError::Denied { .. }) => rights,
+        PlaceError::Failed(_) => "nothing is changed",
+        PlaceError::HalfDone { .. } => "numaio undo tries again to take it back",
+        PlaceError::NotKept(_) => "set XDG_STATE_HOME to a folder that can be written",
+        PlaceError::OtherMachine { .. } => "run it on that machine",
+    };
+    Failure::new(&error).hint(hint)
+}
+
+/// Receipts of this machine, oldest first; those that cannot be read are told of.
+///
+/// They are those with its fingerprint and those of this start of its kernel, which tells a machine from all others: a CPU that goes
+/// offline and a device that comes or goes give it another fingerprint.
+pub fn all(common: &Common, kernel: &Kernel) -> Result<Vec<Kept>, Failure> {
+    let (machine, booted) = (see(kernel).identity.fingerprint, boot_id(kernel));
     let mut found = Vec::new();
-    for (id, path) in store::receipts(machine)? {
-        let text = input::text(&path)?;
+    for file in store::receipts()? {
+        let is_its = file.machine == machine;
+        let text = match input::text(&file.path) {
+            // It may be another machine's, where several share a home.
+            Err(_) if !is_its => continue,
+            text => text?,
+        };
         match Receipt::from_json(&text) {
-            Ok(receipt) => found.push(Kept { id, path, receipt }),
-            Err(error) => output::remark(common, &format!("{}: {error}", path.display())),
+            Ok(receipt) if is_its || (booted.is_some() && receipt.boot == booted) => {
+                found.push(Kept { id: file.what, path: file.path, receipt });
+            }
+            Err(error) if is_its => output::remark(common, &format!("{}: {error}", file.path.display())),
+            _ => {}
         }
     }
-    found.sort_by_key(|kept| (kept.receipt.made_at, number(&kept.id)));
-    Ok(found)
+    Ok(in_order(found))
+}
+
+/// Oldest first. Those of interrupts go by their numbers alone, as the clock may have been set back between two: to the others, which change
+/// other settings, none of them is older than one before it.
+fn in_order(mut kept: Vec<Kept>) -> Vec<Kept> {
+    kept.sort_by_key(|kept| number(&kept.id));
+    let mut latest = 0;
+    let made_at = |kept: Kept| {
+        if !kept.id.starts_with("irq-") {
+            return (kept.receipt.made_at, kept);
+        }
+        latest = kept.receipt.made_at.max(latest);
+        (latest, kept)
+    };
+    let mut dated: Vec<(u64, Kept)> = kept.into_iter().map(made_at).collect();
+    dated.sort_by_key(|(at, kept)| (*at, number(&kept.id)));
+    dated.into_iter().map(|(_, kept)| kept).collect()
 }
 
 fn number(id: &str) -> u32 {
     id.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// The place of a new receipt about interrupts, and its name: after all that are there.
-pub fn next_irq(machine: &str) -> Result<(String, PathBuf), Failure> {
-    let there = store::receipts(machine)?;
-    let last = there.iter().filter(|(id, _)| id.starts_with("irq-")).map(|(id, _)| number(id)).max();
-    let id = format!("irq-{}", last.unwrap_or(0).saturating_add(1));
-    store::receipt(machine, &id).map(|path| (id, path))
+/// As long as it is kept, no other numaio changes interrupts here or takes changes back: what is planned rests on what is set now, and
+/// is taken back in the order in which it was made. None where the file system has no locks (flock(2)).
+pub fn turn() -> Option<File> {
+    let folder = File::open(store::receipts_folder().ok()?).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
+}
+
+/// Carries changes of interrupts out, with a receipt of their own; gives its name, too.
+pub fn carry_out_irq(kernel: &Kernel, mut receipt: Receipt) -> Result<(String, Receipt), PlaceError> {
+    receipt.underway = Some(0);
+    let there = store::receipts().map_err(|failure| PlaceError::NotKept(failure.message))?;
+    // Of whatever machine: names stay apart when the fingerprint of this one changes.
+    let last = there.iter().filter(|file| file.what.starts_with("irq-")).map(|file| number(&file.what)).max();
+    let place = |id: &str| store::receipt(&receipt.machine, id);
+    let (id, path) = keep_new(&receipt, last.unwrap_or(0), place)
+        .map_err(|failure| PlaceError::NotKept(failure.message))?;
+    carry_out(kernel, receipt, &path).map(|done| (id, done))
+}
+
+/// Keeps a receipt under the first free number after the last that was seen: another numaio may have taken one since.
+fn keep_new(
+    receipt: &Receipt,
+    last: u32,
+    place: impl Fn(&str) -> Result<PathBuf, Failure>,
+) -> Result<(String, PathBuf), Failure> {
+    let json = serde_json::to_string(receipt).map_err(Failure::new)?;
+    let mut number = last;
+    loop {
+        number = number.saturating_add(1);
+        let id = format!("irq-{number}");
+        let path = place(&id)?;
+        let is_new = store::create(&path, json.as_bytes(), Durable(true));
+        if is_new.map_err(|error| failure::unwritten(&path, &error))? {
+            return Ok((id, path));
+        }
+    }
+}
+
+/// Whether the machine was started anew since: no change outlives that.
+pub fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
+    let booted = boot_id(kernel);
+    receipt.boot.is_some() && booted.is_some() && receipt.boot != booted
 }
 
 /// How taking a receipt back went.
 pub enum TakenBack {
-    /// All is as it was.
-    Done,
+    /// All is as it was, but what belongs to another device by now.
+    Done {
+        /// How many settings were taken back.
+        settings: usize,
+        /// What was left alone.
+        foreign: Vec<Foreign>,
+    },
     /// The machine was started anew since: nothing was left to take back.
     Rebooted,
 }
@@ -88,11 +178,16 @@ pub enum TakenBack {
 /// # Errors
 /// If a newer receipt changes the same settings, and if a setting cannot be taken back: the receipt stays.
 pub fn take_back(kernel: &Kernel, kept: &Kept, others: &[Kept]) -> Result<TakenBack, Failure> {
-    let newer = others.iter().skip_while(|other| other.id != kept.id).skip(1);
-    let machine = see(kernel).identity.fingerprint;
+    // Those that were taken back by this command are gone.
+    let newer =
+        others.iter().skip_while(|other| other.path != kept.path).skip(1).filter(|it| it.path.exists());
     let booted = boot_id(kernel);
-    let gone = kept.receipt.boot.is_some() && booted.is_some() && kept.receipt.boot != booted;
-    let how = if gone && kept.receipt.machine == machine {
+    let machine = match booted.is_some() && kept.receipt.boot == booted {
+        // The same start of the kernel is the same machine, whatever its fingerprint is now.
+        true => kept.receipt.machine.clone(),
+        false => see(kernel).identity.fingerprint,
+    };
+    let how = if is_over(&kept.receipt, kernel) && kept.receipt.machine == machine {
         TakenBack::Rebooted
     } else {
         let is_over = |other: &&Kept| {
@@ -106,7 +201,9 @@ pub fn take_back(kernel: &Kernel, kept: &Kept, others: &[Kept]) -> Result<TakenB
             ))
             .hint(format!("first numaio undo {}", over.id)));
         }
-        let left = numaio_place::undo(kernel, &machine, kept.receipt.clone()).map_err(Failure::new)?;
+        let (receipt, foreign) = numaio_place::without_foreign(kernel, kept.receipt.clone());
+        let settings = receipt.applied.len();
+        let left = numaio_place::undo(kernel, &machine, receipt).map_err(Failure::new)?;
         if let Some(first) = left.first() {
             let more = match left.len() - 1 {
                 0 => String::new(),
@@ -116,8 +213,41 @@ pub fn take_back(kernel: &Kernel, kept: &Kept, others: &[Kept]) -> Result<TakenB
                 "run as root; if the device or its driver is gone, so are its settings: numaio undo --forget ID",
             ));
         }
-        TakenBack::Done
+        TakenBack::Done { settings, foreign }
     };
     fs::remove_file(&kept.path).map_err(|error| Failure::file(&kept.path, error))?;
     Ok(how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt(made_at: u64) -> Receipt {
+        Receipt::foreseen("a", None, made_at, Vec::new())
+    }
+
+    #[test]
+    fn interrupts_go_by_their_numbers_whatever_the_clock_said() {
+        let kept = |(id, made_at): (&str, u64)| Kept {
+            id: id.into(),
+            path: PathBuf::from(id),
+            receipt: receipt(made_at),
+        };
+        let mixed = [("irq-10", 40), ("balancing", 35), ("irq-9", 10), ("irq-2", 30), ("interleave", 20)];
+        let ordered: Vec<String> = in_order(mixed.map(kept).into()).into_iter().map(|kept| kept.id).collect();
+        assert_eq!(ordered, ["interleave", "irq-2", "irq-9", "balancing", "irq-10"]);
+    }
+
+    #[test]
+    fn two_that_saw_the_same_receipts_keep_two() {
+        let dir = std::env::temp_dir().join(format!("numaio-receipts-{}", std::process::id()));
+        fs::create_dir(&dir).expect("a folder");
+        let keep = |made_at| keep_new(&receipt(made_at), 3, |id| Ok(dir.join(id))).expect("kept");
+        let kept = [keep(1), keep(2)];
+        let read = |path: &PathBuf| Receipt::from_json(&fs::read_to_string(path).expect("a file"));
+        let times = kept.each_ref().map(|(_, path)| read(path).expect("a receipt").made_at);
+        fs::remove_dir_all(&dir).expect("removed");
+        assert_eq!((kept.map(|(id, _)| id), times), (["irq-4".to_owned(), "irq-5".to_owned()], [1, 2]));
+    }
 }

@@ -156,6 +156,18 @@ impl Kind {
             Self::Comparison => "comparisons",
         }
     }
+
+    /// Documents of this kind, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Topology => "topologies",
+            Self::Model => "models",
+            Self::Stream => "figures of STREAM",
+            Self::Latency => "latencies",
+            Self::Io => "figures of I/O",
+            Self::Comparison => "comparisons",
+        }
+    }
 }
 
 /// Saves a document as the newest of its kind and machine, and tells where.
@@ -209,19 +221,33 @@ pub fn saved(kind: Kind, fingerprint: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the receipt of what is changed on a machine is kept; `what` names the change.
-pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
+/// Where receipts are kept; it is made if it is not there.
+pub fn receipts_folder() -> Result<PathBuf, Failure> {
     let state = state_dir()
         .ok_or_else(|| Failure::new("there is no place for a receipt").hint("set XDG_STATE_HOME or HOME"))?;
     let dir = state.join("receipts");
     fs::create_dir_all(&dir).map_err(|error| {
         Failure::file(&dir, error).hint("set XDG_STATE_HOME to a folder that can be written")
     })?;
-    Ok(dir.join(format!("{fingerprint}-{what}.json")))
+    Ok(dir)
 }
 
-/// The receipts of a machine, each with the name of what it changed.
-pub fn receipts(fingerprint: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
+/// Where the receipt of what is changed on a machine is kept; `what` names the change.
+pub fn receipt(fingerprint: &str, what: &str) -> Result<PathBuf, Failure> {
+    receipts_folder().map(|dir| dir.join(format!("{fingerprint}-{what}.json")))
+}
+
+/// The file of a receipt.
+pub struct ReceiptFile {
+    /// Fingerprint of the machine.
+    pub machine: String,
+    /// The name of what it changed.
+    pub what: String,
+    pub path: PathBuf,
+}
+
+/// The receipts of all machines.
+pub fn receipts() -> Result<Vec<ReceiptFile>, Failure> {
     let Some(state) = state_dir() else { return Ok(Vec::new()) };
     let dir = state.join("receipts");
     let entries = match fs::read_dir(&dir) {
@@ -230,8 +256,8 @@ pub fn receipts(fingerprint: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
     };
     let named = entries.filter_map(Result::ok).filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let what = name.strip_prefix(fingerprint)?.strip_prefix('-')?.strip_suffix(".json")?;
-        Some((what.to_owned(), entry.path()))
+        let (machine, what) = name.strip_suffix(".json")?.split_once('-')?;
+        Some(ReceiptFile { machine: machine.to_owned(), what: what.to_owned(), path: entry.path() })
     });
     Ok(named.collect())
 }

@@ -3,6 +3,9 @@
 #[allow(dead_code)] // crates/machine/tests/corpus.rs needs more of it
 #[path = "../../machine/tests/support/mod.rs"]
 mod recorded;
+#[allow(dead_code)] // crates/machine/tests/near needs more of it
+#[path = "../../machine/tests/near/machine.rs"]
+mod stacks;
 mod support;
 
 use numaio_machine::see::see;
@@ -84,6 +87,38 @@ fn a_sound_machine_has_notes_alone() {
     let file = home.path("diagnosis.json");
     home.run(&["doctor", "--machine", TAPE, "--json", "-o", &file]).ok();
     assert_eq!(Diagnosis::from_json(&fs::read_to_string(file).expect("a file")).expect("a diagnosis"), found);
+}
+
+#[test]
+fn what_spans_sockets_is_told_of_a_tape_too() {
+    let home = Home::new();
+    let mut machine = stacks::Machine::new();
+    for (address, name, node) in [("0000:00:01.0", "eth0", 0), ("0000:00:02.0", "eth1", 1)] {
+        machine.nic(address, name, node);
+    }
+    machine.virtual_interface("bond0");
+    for (file, content) in
+        [("uevent", "DEVTYPE=bond"), ("bonding/mode", "balance-rr 0"), ("bonding/slaves", "eth0 eth1")]
+    {
+        machine.net("bond0", file, content);
+    }
+    machine.enslave("bond0", "eth0");
+    machine.enslave("bond0", "eth1");
+    for cpu in 0..4 {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+        machine.tree.file(&file, format!("{}\n", cpu / 2));
+    }
+    let (root, tape) = (home.path("root"), home.path("bond.tape"));
+    numaio_sim::write_tree(&machine.tree, std::path::Path::new(&root)).expect("a tree");
+    let spans = |named: [&str; 2]| {
+        let found = Diagnosis::from_json(&home.run(&["doctor", "--json", named[0], named[1]]).out);
+        let found = found.expect("a diagnosis");
+        found.findings.into_iter().find(|it| it.finding.rule == "spans-sockets").expect("it spans").finding
+    };
+    let seen = spans(["--sysroot", &root]);
+    assert_eq!(seen.subject, "bond0");
+    home.run(&["record", "--sysroot", &root, "--no-measure", "-o", &tape]).ok();
+    assert_eq!(spans(["--machine", &tape]), seen);
 }
 
 #[test]

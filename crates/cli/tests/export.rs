@@ -135,7 +135,52 @@ fn measured_pairs_become_memory_attributes_in_xml_and_by_commands() {
     let strip = |lines: Vec<String>| -> Vec<String> {
         lines.into_iter().filter(|line| line.contains("from")).collect()
     };
-    assert_eq!(strip(attributes(&out)), strip(ours), "the commands say what the XML says");
+    assert_eq!(strip(attributes(&out)), strip(ours.clone()), "the commands say what the XML says");
+    // Once more upon what has the attributes already.
+    let again = home.path("again.xml");
+    let said = home.command("sh", &[&script, &out, &again]).output().expect("sh");
+    assert_eq!((said.status.code(), Said::of(said).err.as_str()), (Some(0), ""));
+    assert_eq!(strip(attributes(&again)), strip(ours));
+    // Where hwloc refuses, nothing is left that is half done.
+    let text = std::fs::read_to_string(&out).expect("the XML");
+    let name = "<memattr name=\"numaio-stream-triad\" flags=\"";
+    assert!(text.contains(name), "{text}");
+    let other = home.file("other.xml", &text.replace(&format!("{name}5"), &format!("{name}6")));
+    let never = home.path("never.xml");
+    let said = home.command("sh", &[&script, &other, &never]).output().expect("sh");
+    assert!(!said.status.success());
+    let left = std::fs::read_dir(home.path(".")).expect("a folder").flatten();
+    assert!(!left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("never")));
+}
+
+#[test]
+fn a_saved_document_that_cannot_be_read_does_not_keep_the_others_from_being_exported() {
+    let home = Home::new();
+    let text = home.run(&["topology", "--json"]).ok();
+    let topology = TopologyDocument::from_json(&text).expect("a topology");
+    let saved = format!("state/numaio/streams/{}", topology.topology.identity.fingerprint);
+    std::fs::create_dir_all(home.path(&saved)).expect("a folder");
+    home.document(&format!("{saved}/000000000001.json"), &stream(&topology, &[&[6.0]]));
+    home.file(&format!("{saved}/000000000002.json"), "{");
+    let args = ["export", "--format", "weights", "--json"];
+    let output =
+        home.command(env!("CARGO_BIN_EXE_numaio"), &args).env("XDG_STATE_HOME", home.path("state")).output();
+    let said = Said::of(output.expect("numaio"));
+    assert!(said.err.contains("passed over") && said.err.contains("000000000002.json"), "{}", said.err);
+    assert!(said.ok().contains("weight"));
+}
+
+#[test]
+fn ids_that_no_machine_has_are_refused() {
+    let home = Home::new();
+    let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
+    let mut document: serde_json::Value = serde_json::from_str(&topology).expect("JSON");
+    for (list, index) in [("nodes", 1), ("cpus", 0)] {
+        let id = std::mem::replace(&mut document[list][index]["id"], 4294967295u32.into());
+        let huge = home.file("huge.json", &document.to_string());
+        home.run(&["export", &huge]).failed(1, &["huge.json", "4294967295 is above the largest id"]);
+        document[list][index]["id"] = id;
+    }
 }
 
 #[test]

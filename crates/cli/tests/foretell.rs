@@ -199,6 +199,60 @@ fn the_whole_paper_on_files() {
     assert_eq!(found.best.expect("the best").streams, streams(&[(7, 8)]));
 }
 
+/// The model's classes and those of the I/O are cut at one level, which is the model's own unless another is asked for.
+#[test]
+fn a_level_holds_on_the_whole_page() {
+    let home = Home::new();
+    let files = documents(&home);
+    let model = std::fs::read_to_string(&files["model"]).expect("a file");
+    let wide = numaio_model::Rule { classes: numaio_schema::ClassRule::Measured, level: 0.3 };
+    let wide = numaio_model::refit(Model::from_json(&model).expect("a model"), wide);
+    let wide = home.document("wide.json", &wide);
+    let levels = |model: &str, args: &[&str]| {
+        let from = ["--json", "--from", files["io"].as_str(), files["topology"].as_str(), model];
+        let json = home.run(&[&["validate"], args, &from].concat()).ok();
+        let found = Validation::from_json(&json).expect("a validation");
+        let write = found.directions.into_iter().next().expect("a direction");
+        let of_io: Vec<f64> = write.columns.iter().take(2).map(|column| column.view.level).collect();
+        assert!(of_io.iter().all(|level| *level == write.level), "{of_io:?} beside {}", write.level);
+        (write.rule.name(), write.level, write.classes.len())
+    };
+    assert_eq!(levels(&files["model"], &[]), ("paper", 0.1, 3));
+    assert_eq!(levels(&files["model"], &["--level", "50"]), ("paper", 0.5, 2));
+    let (rule, level, classes) = levels(&wide, &[]);
+    assert_eq!((rule, level), ("measured", 0.3));
+    assert!(levels(&wide, &["--level", "1"]).2 > classes);
+    assert_eq!(levels(&wide, &["--classes", "paper"]).0, "paper");
+}
+
+/// An interrupted model counts where there is no other, and is told.
+#[test]
+fn a_model_that_was_interrupted_is_told() {
+    let home = Home::new();
+    let files = documents(&home);
+    let mut newer =
+        Model::from_json(&std::fs::read_to_string(&files["model"]).expect("a file")).expect("a model");
+    newer.record.provenance.measured_at += 100;
+    newer.record.provenance.complete = false;
+    for cell in &mut newer.record.cells {
+        if [cell.flow.source, cell.flow.sink].iter().any(|node| node.0 < 6) {
+            cell.bytes_copied_per_s = None;
+        }
+    }
+    let newer = home.document("newer.json", &numaio_model::refit(newer, numaio_model::Rule::default()));
+    let validate = |models: &[&str]| {
+        let io = [files["io"].as_str(), files["topology"].as_str()];
+        home.run(&[&["validate", "--from"], models, &io].concat()).ok()
+    };
+    assert_eq!(validate(&[&newer, &files["model"]]), validate(&[&files["model"]]));
+    let alone = validate(&[&newer]);
+    let words = alone.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("incomplete: for device writes it has no figure of nodes 0-5; numaio model --node 7"),
+        "{alone}"
+    );
+}
+
 /// A mix that was measured has its errors beside it, and is not learned from.
 #[test]
 fn a_measured_mix_is_judged() {

@@ -116,6 +116,81 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
 }
 
 #[test]
+fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
+    let home = Home::new();
+    let leave = || {
+        ["irq-1", "irq-2", "irq-3"].map(|id| {
+            leave_receipt(&home, id, |receipt| {
+                receipt.devices = vec!["eth0".into()];
+                if id != "irq-1" {
+                    receipt.boot = None;
+                    let flows = |flows| Change::RpsFlows { interface: format!("../{id}"), queue: 0, flows };
+                    receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+                }
+            })
+        })
+    };
+    for undo in [&["undo", "--all"][..], &["irq", "undo"]] {
+        let paths = leave();
+        let said = home.run(undo);
+        assert!(said.err.contains("irq-1: the machine was started anew since"), "{}", said.err);
+        said.failed(1, &["irq-2: still in force", "irq-3: still in force"]);
+        assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
+    }
+}
+
+#[test]
+fn a_receipt_of_this_start_of_the_kernel_is_this_machines_whatever_its_fingerprint() {
+    let home = Home::new();
+    let Ok(boot) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+        println!("skipped: this kernel does not tell its start");
+        return;
+    };
+    // It leads nowhere, so that nothing is changed here.
+    let flows = |flows| Change::RpsFlows { interface: "../../x".into(), queue: 0, flows };
+    let before = |id: &str, boot: &str| {
+        let path = leave_receipt(&home, id, |receipt| {
+            receipt.machine = "0123456789abcdef".into();
+            receipt.boot = Some(boot.trim().into());
+            receipt.devices = vec!["eth0".into()];
+            receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+        });
+        let name = path.with_file_name(format!("0123456789abcdef-{id}.json"));
+        fs::rename(path, &name).expect("renamed");
+        name
+    };
+    let path = before("irq-1", &boot);
+    before("irq-2", "another start");
+    let list = home.run(&["undo", "--list"]).ok();
+    assert!(list.contains("irq-1") && !list.contains("irq-2"), "{list}");
+    home.run(&["undo"]).failed(1, &["still in force"]);
+    home.run(&["irq", "undo", "eth0"]).failed(1, &["still in force"]);
+    home.run(&["undo", "--forget", "irq-1"]).ok();
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
+    let home = Home::new();
+    let shown = document(home.run(&["irq", "show", "--json"]));
+    let mut irqs = shown.devices.iter().flat_map(|device| &device.irqs).map(|irq| &irq.irq);
+    let Some(irq) = irqs.find(|irq| !irq.name.is_empty() && !irq.affinity.is_empty()) else {
+        println!("skipped: no interrupt with a name");
+        return;
+    };
+    let path = leave_receipt(&home, "irq-1", |receipt| {
+        let at = Change::IrqAffinity { irq: irq.number, cpus: irq.affinity.clone() };
+        receipt.boot = None;
+        receipt.applied = vec![Applied { change: at.clone(), inverse: at }];
+        receipt.handlers = [(irq.number, "another's".into())].into();
+    });
+    let said = home.run(&["undo"]);
+    let words = format!("interrupt {} is left alone: it was another's, and is {} now", irq.number, irq.name);
+    assert!(said.err.contains(&words) && said.err.contains("0 settings"), "{}", said.err);
+    assert_eq!((said.code, path.exists()), (Some(0), false));
+}
+
+#[test]
 fn without_rights_nothing_is_changed_and_the_rights_are_named() {
     let home = Home::new();
     let shown = document(home.run(&["irq", "show", "--json"]));

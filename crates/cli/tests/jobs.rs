@@ -1,12 +1,16 @@
 //! `numaio jobs`: what transfers note of themselves, whoever is killed, and what can be done with it.
 
+#[path = "support/image.rs"]
+mod image;
 #[path = "support/slow.rs"]
 mod slow;
 mod support;
 
+use image::Image;
 use numaio_schema::{Job, JobState, Word};
 use slow::slow;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -98,6 +102,77 @@ fn a_killed_one_is_cut_and_goes_on() {
     let job = shown(&home, 1);
     assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));
     assert!(job.totals.resumed > 0 && job.totals.bytes < 60 << 20, "{:?}", job.totals);
+}
+
+/// What was not synced may be lost, whatever the journal says of it: nothing of it is gone on with.
+#[test]
+fn a_disk_that_went_and_came_back_is_not_believed() {
+    let home = Home::new();
+    let Some(mut image) = Image::new(&home) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: an ext4 on a loop device: it needs mkfs.ext4, losetup and root"
+        );
+        return;
+    };
+    large(&home, 40);
+    for (id, goes, resumes) in [(1, false, true), (2, true, false)] {
+        drop(fs::remove_dir_all(image.at.join("dst")));
+        let mut child = slow(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert!(!goes || image.reattach(), "the disk comes back");
+        home.run(&["jobs", "resume", &id.to_string()]).ok();
+        same(&home, "mount/dst");
+        assert_eq!(shown(&home, id).totals.resumed > 0, resumes, "went: {goes}");
+    }
+}
+
+#[test]
+fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
+    let home = Home::new();
+    large(&home, 40);
+    fs::create_dir_all(home.0.join("src/closed/deep")).expect("a folder");
+    fs::set_permissions(home.0.join("src/closed"), fs::Permissions::from_mode(0o750)).expect("a mode");
+    fs::create_dir_all(home.0.join("dst/kept")).expect("a folder");
+    fs::create_dir_all(home.0.join("src/kept")).expect("a folder");
+    fs::set_permissions(home.0.join("dst/kept"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    home.run(&["copy", "-r", "src/", "dst"]).ok();
+    home.run(&["copy", "-r", "src/", "other"]).ok();
+    let mode = |name: &str| fs::metadata(home.0.join(name)).expect("a folder").permissions().mode() & 0o7777;
+    for name in ["closed", "closed/deep"] {
+        assert_eq!(mode(&format!("dst/{name}")), mode(&format!("other/{name}")), "{name}");
+    }
+    assert_eq!(mode("dst/kept"), 0o700, "it was there");
+    // What nobody else may read there nobody else reads here, not even meanwhile.
+    fs::set_permissions(home.0.join("src"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    let mut child = slow(&home, &["-r", "src/"], "new", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(mode("new") & 0o777, 0o700);
+    home.run(&["copy", "-r", "src/", "new"]).ok();
+    assert_eq!(mode("new"), 0o700);
+}
+
+/// Of a file with holes only the data counts; and what is left out for once is gone on with later.
+#[test]
+fn what_was_begun_outlives_a_run_without_it_and_is_told_without_holes() {
+    let home = Home::new();
+    large(&home, 40);
+    let file = fs::File::options().write(true).open(home.0.join("src/large")).expect("a file");
+    file.set_len(1 << 30).expect("a hole");
+    home.file("src/small", "small");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    home.run(&["copy", "-r", "--max-size=1M", "src/", "dst"]).ok();
+    home.run(&["jobs", "resume", "1"]).ok();
+    same(&home, "dst");
+    let resumed = shown(&home, 1).totals.resumed;
+    assert!((1..40 << 20).contains(&resumed), "{resumed}");
 }
 
 #[test]

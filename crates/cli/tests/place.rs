@@ -7,7 +7,7 @@ use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{device, kill, Home};
+use support::{device, kill, Home, Said};
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {
@@ -149,6 +149,56 @@ fn signals_reach_the_program() {
     }
     kill("-TERM", child.id());
     assert_eq!(child.wait().expect("ended").code(), Some(9));
+}
+
+#[test]
+fn what_another_has_open_is_not_said_to_be_nothing() {
+    let home = Home::new();
+    let pid = std::process::id();
+    let starters = [
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"][..],
+        // Root that may list what a process has open, and not see what that is.
+        &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"],
+    ];
+    for starter in starters {
+        let can_run =
+            home.command_by(starter, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !can_run.is_ok_and(|status| status.success()) {
+            println!("skipped: no way to have fewer rights");
+            return;
+        }
+        let run = |args: &[&str]| Said::of(home.command_by(starter, args).output().expect("setpriv"));
+        let said = run(&["status", &pid.to_string(), "--json"]);
+        assert_eq!(said.code, Some(1), "{}", said.out);
+        let status = numaio_schema::Status::from_json(&said.out).expect("a status");
+        let unseen: Vec<(u32, &str)> = status.unseen.iter().map(|it| (it.pid, it.why.as_str())).collect();
+        assert_eq!((status.processes.len(), unseen), (0, vec![(pid, "permission denied")]));
+        let near = run(&["near", &format!("pid:{pid}")]);
+        assert!(near.code == Some(1) && near.out.contains("permission denied"), "{}", near.out);
+    }
+}
+
+#[test]
+fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
+    let home = Home::new();
+    let device = device(&home);
+    let starter = ["timeout", "-s", "KILL", "300", "env", "--ignore-signal=CHLD"];
+    let can_run =
+        home.command_by(&starter, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if device.is_empty() || !can_run.is_ok_and(|status| status.success()) {
+        println!("skipped: no device that moves data, or no way to ignore signals");
+        return;
+    }
+    let run = |command: &[&str]| {
+        let args = [&["run", "--near", &device, "--verify", "--"], command].concat();
+        Said::of(home.command_by(&starter, &args).output().expect("started"))
+    };
+    assert_eq!(run(&["sh", "-c", "exit 7"]).code, Some(7));
+    run(&["/no/such/program"]).failed(127, &["no such program"]);
+    // Bit 16 is SIGCHLD: the program finds it as it would without us.
+    let said = run(&["grep", "SigIgn", "/proc/self/status"]);
+    let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
+    assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);
 }
 
 #[test]

@@ -390,6 +390,39 @@ fn saved_documents_of_this_machine_are_found() {
 }
 
 #[test]
+fn what_a_machine_alike_left_in_the_same_home_is_not_taken_for_ones_own() {
+    let folder = Folder::new();
+    let (_, out, _) = folder.report(&["--format", "json", "-o", "-", "-q"]);
+    let bundle: Value = serde_json::from_str(&out).expect("JSON");
+    let topology = bundle["machines"][0]["documents"][0].to_string();
+    let own = TopologyDocument::from_json(&topology).expect("this machine").topology;
+    let mut twin = own.clone();
+    twin.identity.hostname = "its-twin".into();
+    let saved = folder.0.join("state/numaio/latencies").join(&own.identity.fingerprint);
+    fs::create_dir_all(&saved).expect("a folder");
+    let save = |name: &str, topology, at| {
+        let text = serde_json::to_string(&documents::latency(topology, at)).expect("JSON");
+        fs::write(saved.join(name), text).expect("a file");
+    };
+    let hosts = || {
+        let (code, out, said) = folder.report(&["--format", "json", "-o", "-"]);
+        assert_eq!(code, Some(0), "{said}");
+        let bundle: Value = serde_json::from_str(&out).expect("JSON");
+        let told = list(&bundle["machines"]).iter().map(|machine| {
+            (machine["host"].as_str().expect("a host").to_owned(), list(&machine["documents"]).len())
+        });
+        (told.collect::<Vec<_>>(), said.contains("are of host its-twin"))
+    };
+    let name = own.identity.hostname.clone();
+    assert!(!name.is_empty());
+    // The newest one is the twin's.
+    save("001795000002.json", &twin, THEN + 2);
+    assert_eq!(hosts(), (vec![(name.clone(), 1), ("its-twin".to_owned(), 1)], true));
+    save("001795000000.json", &own, THEN);
+    assert_eq!(hosts(), (vec![(name, 2)], false));
+}
+
+#[test]
 fn what_cannot_be_reported_is_named_by_file_and_field() {
     let folder = Folder::new();
     let failed = |args: &[&str], parts: &[&str]| {
@@ -408,6 +441,8 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     let foreign = folder.text("foreign.json", "[1, 2]");
     failed(&[&foreign], &["foreign.json", "no document of numaio"]);
     failed(&["absent.json"], &["absent.json"]);
+    let diagnosis = folder.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
+    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "a document of a machine or a measurement is wanted"]);
 
     let applied =
         Applied { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };

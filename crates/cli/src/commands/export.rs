@@ -4,7 +4,7 @@ use super::{json, replayed};
 use crate::args::{node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use crate::{documents, interleave, output};
 use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
@@ -141,7 +141,7 @@ fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// Of each kind the newest document that tells something.
+/// Of each kind the newest document that tells something. One that cannot be read is said and passed over.
 fn of_machine(common: &Common) -> Result<Found, Failure> {
     let machine = Machine::pick(common)?;
     let topology = see(&machine);
@@ -152,9 +152,14 @@ fn of_machine(common: &Common) -> Result<Found, Failure> {
         }
     } else {
         for kind in [Kind::Model, Kind::Stream, Kind::Latency] {
-            for path in store::saved(kind, &topology.identity.fingerprint) {
-                if found.add(documents::read(&path)?) {
-                    break;
+            for path in documents::saved(common, kind, &topology.identity) {
+                match documents::read(&path) {
+                    Ok(document) => {
+                        if found.add(document) {
+                            break;
+                        }
+                    }
+                    Err(failure) => output::remark(common, &format!("passed over: {}", failure.message)),
                 }
             }
         }

@@ -16,7 +16,6 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
 use numaio_place::irq::{look, plan, IrqRequest};
-use numaio_place::PlaceError;
 use numaio_schema::{Applied, IrqDocument, IRQ_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -188,13 +187,14 @@ fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
             .collect(),
         None => CpuSet::new(),
     };
-    let request = IrqRequest { tasks, flow_steering: args.rfs };
+    let request = IrqRequest { tasks, isolated: steering::isolated(machine), flow_steering: args.rfs };
     document.plan = Some(plan(&topology, &document.devices, document.sock_flow_entries, &request));
     Ok(document)
 }
 
 fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::this_kernel(common)?;
+    let _turn = receipts::turn();
     let mut document = planned(&Machine::pick(common)?, &args.plan)?;
     let changes = document.plan.as_mut().map(|plan| std::mem::take(&mut plan.changes)).unwrap_or_default();
     if changes.is_empty() {
@@ -202,11 +202,12 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     heed_irqbalance(common, args, &document, &changes)?;
-    let (changes, unmovable) = numaio_place::without_unmovable(&kernel, changes).map_err(refused)?;
+    let (changes, unmovable) = numaio_place::without_unmovable(&kernel, changes)
+        .map_err(|error| receipts::refused(error, RIGHTS))?;
     for irq in unmovable {
         output::remark(
             common,
-            &format!("interrupt {irq} is left where it is: the kernel manages it for its driver"),
+            &format!("interrupt {irq} is left where it is: the kernel manages it for its driver, or its controller moves none"),
         );
     }
     if changes.is_empty() {
@@ -214,15 +215,20 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
             "the kernel spreads managed interrupts over all CPUs by itself; tasks on a CPU use the queue of that CPU",
         ));
     }
-    let (id, path) = receipts::next_irq(&document.machine)?;
     let mut receipt = receipts::foreseen(&kernel, &document.machine, changes);
     receipt.devices = document.devices.iter().map(|device| device.device.clone()).collect();
-    let count = receipts::carry_out(&kernel, receipt, &path).map_err(refused)?.applied.len();
+    let (id, done) =
+        receipts::carry_out_irq(&kernel, receipt).map_err(|error| receipts::refused(error, RIGHTS))?;
+    let count = done.applied.len();
     output::remark(common, &format!("{count} settings are changed; numaio undo {id} takes them back"));
     let machine = Machine::Live(kernel);
     let (_, after) = seen(&machine, &args.plan.devices)?;
     print(common, &args.plan.form, &after)
 }
+
+/// What changing interrupts and steering needs.
+const RIGHTS: &str = "nothing is changed. Interrupts need rights to the files of root (root, or CAP_DAC_OVERRIDE), packet steering \
+    CAP_NET_ADMIN too, and a container sees /proc and /sys for reading only: run as root on the host";
 
 /// Two masters of the same interrupts are one too many.
 fn heed_irqbalance(
@@ -251,22 +257,10 @@ fn heed_irqbalance(
     }
 }
 
-fn refused(error: PlaceError) -> Failure {
-    let hint = match &error {
-        PlaceError::Failed(_) => {
-            "nothing is changed. Interrupts need rights to the files of root (root, or CAP_DAC_OVERRIDE), packet \
-             steering CAP_NET_ADMIN too, and a container sees /proc and /sys for reading only: run as root on the host"
-        }
-        PlaceError::HalfDone { .. } => "numaio undo tries again to take it back",
-        PlaceError::NotKept(_) => "set XDG_STATE_HOME to a folder that can be written",
-        PlaceError::OtherMachine { .. } => "run it on that machine",
-    };
-    Failure::new(error).hint(hint)
-}
-
 fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     let kernel: Kernel = receipts::this_kernel(common)?;
-    let all = receipts::all(common, &see(&kernel).identity.fingerprint)?;
+    let _turn = receipts::turn();
+    let all = receipts::all(common, &kernel)?;
     let about = |device: &String| {
         let is_about = |kept: &&receipts::Kept| kept.receipt.devices.contains(device);
         all.iter().any(|kept| is_about(&kept))
@@ -286,6 +280,6 @@ fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     if chosen.peek().is_none() {
         output::remark(common, "there are no changes of interrupts to take back on this machine");
     }
-    chosen.try_for_each(|kept| undo::take_back(common, &kernel, kept, &all))?;
+    undo::take_back_each(common, &kernel, chosen, &all)?;
     Ok(ExitCode::SUCCESS)
 }

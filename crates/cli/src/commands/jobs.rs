@@ -113,7 +113,10 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     }
     interrupt::install().map_err(Failure::new)?;
     let root = Root::live().map_err(Failure::new)?;
-    let failed = |error| Failure::new(format!("job {id} cannot be ended: {error}"));
+    let failed = |error| {
+        Failure::new(format!("job {id} cannot be ended: {error}"))
+            .hint(format!("kill {} asks it to end, too", job.process.pid))
+    };
     let running = Running::find(&root, job.process.pid, job.process.began).map_err(failed)?;
     if let Some(running) = running {
         // Who is asked twice does not end in order.

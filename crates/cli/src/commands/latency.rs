@@ -11,7 +11,8 @@ use crate::store::Kind;
 use clap::Args;
 use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
-use numaio_measure::LatencyOptions;
+use numaio_machine::units::size_for_people;
+use numaio_measure::{latency, LatencyOptions};
 use numaio_model::latency_views;
 use numaio_report::TextStyle;
 use std::process::ExitCode;
@@ -23,7 +24,10 @@ pub struct LatencyArgs {
     /// From the CPUs of the nodes that views are shown of (--node, --device, --all) to every node with memory.
     #[arg(long)]
     pub loaded: bool,
-    /// Bytes from place to place of the chain, a multiple of 64; one line lets a prefetcher help
+    /// Bytes from place to place of the chain, a multiple of 64 up to 4096; one line lets a prefetcher help
+    ///
+    /// The buffer holds four times the last-level cache in lines of 64 bytes, one at each place: it is 4 * cache * BYTES / 64
+    /// large, as 8 GiB for a cache of 32 MiB and 4096 bytes. To lay it takes time beside --time-limit.
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride, allow_negative_numbers = true)]
     pub stride: u32,
     #[command(flatten)]
@@ -44,6 +48,11 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         pages: measuring::pages(&args.rounds),
         rule: measuring::rule(&args.rounds, machine.time()),
     };
+    if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
+        let bytes = size_for_people(bytes);
+        let what = format!("buffers of {bytes} take more than a quarter of node {node}, and long to lay; a smaller --stride needs less");
+        output::remark(common, &what);
+    }
     let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;

@@ -11,6 +11,7 @@ use numaio_linux::interrupt;
 use numaio_machine::probe::Probe;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
+use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, Far};
 use numaio_measure::{
@@ -21,6 +22,7 @@ use numaio_model::pair_classes;
 use numaio_schema::{
     IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord, TopologyDocument,
 };
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Options of copies as they were meant; targets and directions are added by the command.
@@ -190,4 +192,16 @@ pub fn save(
 pub fn exit(saved: Option<Result<(), Failure>>) -> Result<ExitCode, Failure> {
     saved.transpose()?;
     Ok(if interrupt::interrupted() { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Files from this length on are filled for so long that people wonder.
+const LONG_TO_FILL: u64 = 256 << 20;
+
+/// Says that a file is filled before anything is measured, if that may take long.
+pub fn tell_filling(common: &Common, file: &Path, bytes: u64) {
+    // What is there already is refused.
+    if bytes >= LONG_TO_FILL && (file.is_dir() || !file.exists()) {
+        let size = size_for_people(bytes);
+        output::remark(common, &format!("first a file of {size} is filled: {}", file.display()));
+    }
 }

@@ -42,7 +42,7 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     // What numaio doctor looks at beyond that.
     checkup::look(&machine, &topology, &conditions::read(&machine));
     let ground = Ground { root: &machine, locate: &machine, topology: &topology };
-    for handle in &args.near {
+    for handle in checkup::stacks(&machine).iter().chain(&args.near) {
         near::resolve(ground, handle);
     }
     let mut measured = Ok(());

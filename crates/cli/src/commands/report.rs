@@ -4,12 +4,12 @@ use super::replayed;
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::{documents, output, store};
+use crate::{documents, output};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
 use numaio_model::Rule;
-use numaio_report::Bundle;
+use numaio_report::{Bundle, MachineDocuments};
 use numaio_schema::{Document, TopologyDocument};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,9 +122,9 @@ fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> 
 /// Adds everything that this machine's measurements of earlier days left. One that cannot be read is said and
 /// passed over, so that it does not keep the others from being reported.
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
-    use store::Kind;
+    use crate::store::Kind;
     let kinds = [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io, Kind::Comparison];
-    for path in kinds.into_iter().flat_map(|kind| store::saved(kind, &topology.identity.fingerprint)) {
+    for path in kinds.into_iter().flat_map(|kind| documents::saved(common, kind, &topology.identity)) {
         if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
@@ -141,16 +141,28 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         let machine = Machine::pick(common)?;
         add_topology(&mut bundle, &machine, &see(&machine))?;
     }
-    // Topologies first: a record's classes want to know packages and devices.
-    documents.sort_by_key(|(_, document)| !matches!(document, Document::Topology(_)));
+    // Topologies first: a record's classes want to know packages and devices. Last what tells no host: whether
+    // several machines are alike is known then.
+    documents.sort_by_key(|(_, document)| {
+        (documents::identity(document).hostname.is_empty(), !matches!(document, Document::Topology(_)))
+    });
     for (path, document) in documents {
         add(&mut bundle, path, document)?;
         if let [wanted, other, ..] = bundle.machines.as_slice() {
             if named {
-                let (found, wanted) = (&other.fingerprint, &wanted.fingerprint);
+                let host = |machine: &MachineDocuments| match machine.hostname.as_str() {
+                    "" => String::new(),
+                    host => format!(", host {host:?}"),
+                };
                 return Err(Failure::file(
                     path,
-                    format!("it is of machine {found:?}, and the machine named is {wanted:?}"),
+                    format!(
+                        "it is of machine {:?}{}, and the machine named is {:?}{}",
+                        other.fingerprint,
+                        host(other),
+                        wanted.fingerprint,
+                        host(wanted)
+                    ),
                 )
                 .hint("leave --machine and --sysroot out to report several machines"));
             }

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::Args;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle};
+use numaio_machine::near::{resolve, Ground, Handle, DENIED};
 use numaio_machine::process;
 use numaio_machine::see::see;
 use numaio_machine::sysfs::WhyUnread;
@@ -81,5 +81,8 @@ fn seen(
 ) -> Result<ProcessStatus, WhyUnread> {
     let process = process::read(machine, pid)?;
     let open = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Process(pid));
+    if open.findings.iter().any(|finding| finding.rule == DENIED) {
+        return Err(WhyUnread::Denied);
+    }
     Ok(numaio_place::status(topology, &process, &open, best))
 }

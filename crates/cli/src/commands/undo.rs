@@ -6,7 +6,7 @@ use crate::receipts::{self, Kept, TakenBack};
 use crate::{commands, output};
 use clap::Args;
 use numaio_linux::Kernel;
-use numaio_machine::see::see;
+use numaio_place::Foreign;
 use std::fs;
 use std::process::ExitCode;
 
@@ -35,7 +35,8 @@ pub struct UndoArgs {
 
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let all = receipts::all(common, &see(&kernel).identity.fingerprint)?;
+    let _turn = (!args.list).then(receipts::turn);
+    let all = receipts::all(common, &kernel)?;
     if args.list {
         return list(common, args, &all);
     }
@@ -46,7 +47,7 @@ pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.all {
-        all.iter().rev().try_for_each(|kept| take_back(common, &kernel, kept, &all))?;
+        take_back_each(common, &kernel, all.iter().rev(), &all)?;
     } else if args.id.is_none() && all.is_empty() {
         output::remark(common, "there is nothing to take back on this machine");
     } else {
@@ -55,13 +56,39 @@ pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Takes receipts back one after the other, also where one cannot be.
+///
+/// # Errors
+/// The first; the others are said before.
+pub fn take_back_each<'a>(
+    common: &Common,
+    kernel: &Kernel,
+    chosen: impl Iterator<Item = &'a Kept>,
+    all: &[Kept],
+) -> Result<(), Failure> {
+    let mut first = None;
+    for kept in chosen {
+        let Err(failure) = take_back(common, kernel, kept, all) else { continue };
+        let failure = Failure { message: format!("{}: {}", kept.id, failure.message), ..failure };
+        match first {
+            None => first = Some(failure),
+            Some(_) => drop(output::fail(&failure)),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
 /// Takes one receipt back, and says so.
-pub fn take_back(common: &Common, kernel: &Kernel, kept: &Kept, all: &[Kept]) -> Result<(), Failure> {
-    // Those that were taken back by this command are gone.
-    let all: Vec<Kept> = all.iter().filter(|other| other.path.exists()).cloned().collect();
+fn take_back(common: &Common, kernel: &Kernel, kept: &Kept, all: &[Kept]) -> Result<(), Failure> {
     let id = &kept.id;
-    let text = match receipts::take_back(kernel, kept, &all)? {
-        TakenBack::Done => format!("{id} is taken back: {}", count(kept.receipt.applied.len())),
+    let text = match receipts::take_back(kernel, kept, all)? {
+        TakenBack::Done { settings, foreign } => {
+            for Foreign { irq, was, is } in foreign {
+                let left = format!("interrupt {irq} is left alone: it was {was}, and is {is} now");
+                output::remark(common, &output::harmless(&left));
+            }
+            format!("{id} is taken back: {}", count(settings))
+        }
         TakenBack::Rebooted => {
             format!("{id}: the machine was started anew since, which took it back; nothing is left to do")
         }
@@ -80,7 +107,8 @@ fn count(settings: usize) -> String {
 /// The receipt of that name, or the newest.
 fn named<'a>(all: &'a [Kept], id: Option<&str>) -> Result<&'a Kept, Failure> {
     let found = match id {
-        Some(id) => all.iter().find(|kept| kept.id == id),
+        // A machine whose fingerprint has changed may have two of a name: the newer one goes first.
+        Some(id) => all.iter().rfind(|kept| kept.id == id),
         None => all.last(),
     };
     found.ok_or_else(|| {

@@ -31,15 +31,15 @@ pub struct ValidateArgs {
     /// Documents of one machine in place of those that are saved of this one
     ///
     /// Written by numaio model, bench, stream and topology with --json. Of several that measure the same the newest
-    /// counts.
+    /// counts, and of models one that was interrupted only if there is no other.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
     /// How nodes are put into classes; without it as in the model
     #[arg(long, value_name = "RULE", value_parser = ["measured", "paper", "kmeans"])]
     pub classes: Option<String>,
-    /// How far below a class's best its members may be, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
-    pub level: f64,
+    /// How far below a class's best its members may be, in percent; without it as in the model
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub level: Option<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -56,8 +56,9 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
         Failure::new(format!("no model of node {target} is known"))
             .hint(format!("numaio model --node {target} makes it"))
     })?;
-    let model = classed(args, model, &known);
-    let subject = Subject { machine: &known.machine.fingerprint, target, level: args.level };
+    let rule = rule(args, model, target);
+    let model = classed(args, model, &known, rule);
+    let subject = Subject { machine: &known.machine.fingerprint, target, level: rule.level };
     let validation = validation(args, &known, &model, &subject)?;
     let text = match args.json {
         true => json(&validation)?,
@@ -89,12 +90,20 @@ fn target(args: &ValidateArgs, known: &Known) -> Result<NodeId, Failure> {
     }
 }
 
+/// How nodes are put into classes on the whole page: as it is asked for, else as in the model.
+fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> Rule {
+    let of_target = model.targets.iter().filter(|of_target| of_target.target == target);
+    let own = of_target.flat_map(|it| &it.directions).next();
+    let own = own.map_or(Rule::default(), |it| Rule { classes: it.rule, level: it.level });
+    let classes = args.classes.as_ref().and_then(|name| name.parse::<ClassRule>().ok());
+    Rule { classes: classes.unwrap_or(own.classes), level: args.level.unwrap_or(own.level) }
+}
+
 /// The model with the classes that are asked for.
-fn classed(args: &ValidateArgs, model: &Model, known: &Known) -> Model {
-    let Some(classes) = args.classes.as_ref().and_then(|name| name.parse::<ClassRule>().ok()) else {
+fn classed(args: &ValidateArgs, model: &Model, known: &Known, rule: Rule) -> Model {
+    if args.classes.is_none() && args.level.is_none() {
         return model.clone();
-    };
-    let rule = Rule { classes, level: args.level };
+    }
     match &known.topology {
         Some(topology) => numaio_model::fit(model.record.clone(), topology, rule),
         None => numaio_model::refit(model.clone(), rule),
@@ -114,17 +123,22 @@ fn validation(
     };
     let mut measured: Vec<View> = Vec::new();
     let mut used: Vec<&IoRecord> = Vec::new();
+    let mut record_of: Vec<&IoRecord> = Vec::new();
     for record in known.records.iter().filter(wanted) {
         let views = numaio_model::io_views(record, subject);
         let fresh: Vec<View> =
             views.into_iter().filter(|view| measured.iter().all(|other| other.name != view.name)).collect();
         if !fresh.is_empty() {
             used.push(record);
+            record_of.extend(fresh.iter().map(|_| record));
             measured.extend(fresh);
         }
     }
     let (rivals, stream) = rivals(known, subject);
-    let directions = numaio_model::validate(model, subject, &measured, &rivals);
+    let mut directions = numaio_model::validate(model, subject, &measured, &rivals);
+    for (view, record) in measured.iter().zip(record_of) {
+        numaio_model::note_represented(&mut directions, view, record);
+    }
     if directions.is_empty() {
         return Err(known.nothing_measured(device.as_deref(), args.engine));
     }
@@ -135,7 +149,8 @@ fn validation(
     };
     let devices: Vec<&str> = used.iter().map(|record| record.device.name.as_str()).collect();
     let newest = provenances().map(|(_, provenance): (_, &Provenance)| provenance.measured_at).max();
-    let mut warnings = foretelling::warnings(provenances());
+    let mut warnings = foretelling::incomplete(model, subject.target);
+    warnings.extend(foretelling::warnings(provenances()));
     if stream.is_none() {
         let what =
             "STREAM was not measured, so what it would have said is unknown: numaio stream measures it";

@@ -25,7 +25,8 @@ pub struct DiskArgs {
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
     /// A file that is not there yet, or a folder for one; it is removed afterwards, however numaio ends. A file that is
-    /// there is only read, with --direction read
+    /// there is only read, with --direction read. First the whole --area of it is filled, which takes its time and bytes
+    /// beside --seconds and --bytes
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Write to --device DEV, named here again: everything on it is lost
@@ -88,7 +89,7 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
             let records = recorded(common, machine, &topology, args)?;
             return shared::show(&args.bounds, records, show);
         }
-        _ => target::live(machine, &topology, args)?,
+        _ => target::live(common, machine, &topology, args)?,
     };
     let path = path(common, args, &target);
     let matrix = args.places.matrix(common, &topology, &target.device);

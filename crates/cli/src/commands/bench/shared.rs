@@ -6,7 +6,7 @@ use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use clap::Args;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -46,10 +46,10 @@ pub struct PlacesArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring and output")]
 pub struct BoundsArgs {
-    /// Time to spend on the machine, in seconds
+    /// Time to spend on the machine, in seconds; of several engines each has as much, one after the other
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub seconds: f64,
-    /// Bytes that may be moved in all, as 10G
+    /// Bytes that may be moved in all, as 10G; by each of several engines
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub bytes: Option<u64>,
     /// Measure until the 95 % interval of each median is within this, in percent
@@ -97,8 +97,7 @@ impl PlacesArgs {
     }
 
     fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<Represented> {
-        let fingerprint = &topology.identity.fingerprint;
-        for path in store::saved(Kind::Model, fingerprint) {
+        for path in crate::documents::saved(common, Kind::Model, &topology.identity) {
             let text = crate::input::text(&path).unwrap_or_default();
             let Ok(model) = Model::from_json(&text) else { continue };
             let found = io::one_per_class(&model, node, &io::local_nodes(topology), &self.direction.list());

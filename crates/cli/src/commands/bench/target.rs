@@ -1,6 +1,8 @@
 //! What `numaio bench disk` reads and writes, and what it may not.
 
 use super::disk::DiskArgs;
+use crate::args::Common;
+use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use numaio_linux::io::{self, Claim, ClaimError, Facts};
@@ -30,11 +32,16 @@ impl Target {
 }
 
 /// On this machine. What is to be written is claimed.
-pub fn live(machine: &Machine, topology: &Topology, args: &DiskArgs) -> Result<Target, Failure> {
+pub fn live(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &DiskArgs,
+) -> Result<Target, Failure> {
     let writes = args.places.direction.list().contains(&Direction::Write);
     match (&args.device, &args.file) {
         (Some(device), _) => raw(machine, topology, device, args, writes),
-        (None, Some(file)) => of_file(machine, topology, file, args, writes),
+        (None, Some(file)) => of_file(common, machine, topology, file, args, writes),
         (None, None) => Err(Failure::usage("neither --device nor --file is given")
             .hint("--device DEV measures a disk, --file DIR a file that is made there and removed")),
     }
@@ -79,6 +86,7 @@ fn raw(
 }
 
 fn of_file(
+    common: &Common,
     machine: &Machine,
     topology: &Topology,
     file: &Path,
@@ -96,6 +104,7 @@ fn of_file(
     }
     numaio_linux::interrupt::install()
         .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+    measuring::tell_filling(common, file, args.area);
     let claim = Claim::file(file, args.area).map_err(of_claim)?;
     let (path, bytes) = (claim.name().to_owned(), claim.bytes());
     Ok(Target { device: device(), path, bytes, claim: Some(claim) })

@@ -83,7 +83,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     match (args.from.is_empty(), &machine) {
         (false, _) => add_given(&mut found, &from, args.all, target)?,
         (true, Machine::Recorded(_)) => {}
-        (true, _) => add_saved(&mut found, args.all, &fingerprint)?,
+        (true, _) => add_saved(common, &mut found, args.all, &identity)?,
     }
     let replay = matches!(machine, Machine::Recorded(_)) && args.from.is_empty();
     let keep =
@@ -195,10 +195,10 @@ const MOST_SAVED: usize = 50;
 
 /// The newest saved document of each kind that tells of the target, older ones for views that it lacks; or all
 /// of them.
-fn add_saved(found: &mut Collected, all: bool, fingerprint: &str) -> Result<(), Failure> {
+fn add_saved(common: &Common, found: &mut Collected, all: bool, machine: &Identity) -> Result<(), Failure> {
     let again = if all { Again::Keep } else { Again::Drop };
     for source in &SOURCES {
-        for path in store::saved(source.kind, fingerprint).iter().take(MOST_SAVED) {
+        for path in documents::saved(common, source.kind, machine).iter().take(MOST_SAVED) {
             if source.is_known(found) && !all {
                 break;
             }
@@ -206,7 +206,7 @@ fn add_saved(found: &mut Collected, all: bool, fingerprint: &str) -> Result<(), 
         }
     }
     // Of I/O there may be a device and an engine in each document.
-    for path in store::saved(Kind::Io, fingerprint).iter().take(MOST_SAVED) {
+    for path in documents::saved(common, Kind::Io, machine).iter().take(MOST_SAVED) {
         found.add(path, &documents::read(path)?, again)?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use super::{json, placing, replayed_io};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use crate::{documents, output};
 use clap::Args;
 use numaio_machine::checkup::{self, Symptom};
@@ -63,7 +63,8 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         symptoms = numaio_model::about_devices(symptoms, &topology, &devices);
     }
     let known = Known { topology: &topology, models: &models, io: &io };
-    let name = |index: &usize| topology.devices.get(*index).map(|device| device.name());
+    let name =
+        |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     let diagnosis = Diagnosis {
         schema: DIAGNOSIS_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -110,7 +111,7 @@ fn stacked(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
 /// Measured I/O that is saved of this machine, newest first; before it what a tape holds.
 fn measured_io(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
     let mut records = replayed_io::records(common, machine, topology)?;
-    for path in store::saved(Kind::Io, &topology.identity.fingerprint) {
+    for path in documents::saved(common, Kind::Io, &topology.identity) {
         match documents::read(&path) {
             Ok(Document::Io(record)) => records.push(*record),
             Ok(_) => {}

@@ -11,7 +11,7 @@ use numaio_machine::workload::{Direction, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio};
 use numaio_measure::io::{MixPart, What};
 use numaio_measure::{IoOptions, Rule};
-use numaio_schema::{Capacities, IoEngine, IoRecord, NodeStreams};
+use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, NodeStreams};
 use std::path::Path;
 
 /// What is measured, and how it was before.
@@ -51,7 +51,7 @@ pub fn measure_mixes(
 ) -> Result<IoRecord, Failure> {
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::keep(machine, !wanted.keep, Kind::Io, fingerprint)?;
-    let (path, claim) = path(machine, wanted)?;
+    let Place { path, claim, by_way_of } = place(common, machine, wanted)?;
     let engine = engine(wanted, path, claim.as_ref())?;
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
@@ -69,7 +69,7 @@ pub fn measure_mixes(
         },
         ..IoOptions::default()
     };
-    let device = wanted.like.device.clone();
+    let device = IoDevice { by_way_of, ..wanted.like.device.clone() };
     let record = measuring::measure_io(common, setting, now, engine.as_ref(), device, &options)?;
     if keep {
         measuring::save(common, Kind::Io, &record.provenance, &record, topology)?;
@@ -104,8 +104,23 @@ fn engine(wanted: &Wanted, path: DiskPath, claim: Option<&Claim>) -> Result<Box<
     }
 }
 
+/// Where to read or write.
+struct Place {
+    path: DiskPath,
+    /// The right to write there.
+    claim: Option<Claim>,
+    /// The file or volume by which the disk is reached, for the record.
+    by_way_of: Option<String>,
+}
+
+/// The name of a device that was measured before, and the volume by which it was reached, if it was one.
+fn raw(device: &IoDevice, is_block: impl Fn(&str) -> bool) -> (String, Option<String>) {
+    let volume = device.by_way_of.clone().filter(|path| is_block(path));
+    (volume.clone().unwrap_or_else(|| format!("/dev/{}", device.name)), volume)
+}
+
 /// Where to read or write. Files are made and claimed, and so is a device that is written to.
-fn path(machine: &Machine, wanted: &Wanted) -> Result<(DiskPath, Option<Claim>), Failure> {
+fn place(common: &Common, machine: &Machine, wanted: &Wanted) -> Result<Place, Failure> {
     let method = &wanted.like.method;
     let area = method.area_bytes.unwrap_or(AREA);
     let (disk_method, order) = method.disk.unwrap_or_else(|| (best_method().0, DiskOrder::Sequential));
@@ -117,14 +132,20 @@ fn path(machine: &Machine, wanted: &Wanted) -> Result<(DiskPath, Option<Claim>),
     if let Some(file) = wanted.file {
         numaio_linux::interrupt::install()
             .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+        measuring::tell_filling(common, file, area);
         let claim = Claim::file(file, area).map_err(|error| {
             Failure::new(error).hint("--file wants a file that is not there, or a folder")
         })?;
-        return Ok((path(claim.name().to_owned(), claim.bytes()), Some(claim)));
+        let path = path(claim.name().to_owned(), claim.bytes());
+        return Ok(Place { path, claim: Some(claim), by_way_of: Some(file.display().to_string()) });
     }
-    let name = format!("/dev/{}", wanted.like.device.name);
+    let is_block = |path: &str| match machine.is_live() {
+        true => facts(machine, path).is_ok_and(|found| found.is_device),
+        false => path.starts_with("/dev/"),
+    };
+    let (name, by_way_of) = raw(&wanted.like.device, is_block);
     if !machine.is_live() {
-        return Ok((path(name, u64::MAX), None));
+        return Ok(Place { path: path(name, u64::MAX), claim: None, by_way_of });
     }
     let writes = wanted.capacities.direction == Direction::Write;
     if writes && !wanted.destroys {
@@ -140,5 +161,30 @@ fn path(machine: &Machine, wanted: &Wanted) -> Result<(DiskPath, Option<Claim>),
     let found = facts(machine, &name).map_err(|error| {
         Failure::new(format!("{name}: {error}")).hint("--file PATH measures a file on the disk")
     })?;
-    Ok((path(name, found.bytes), claim))
+    Ok(Place { path: path(name, found.bytes), claim, by_way_of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_measured_again_and_a_file_is_not() {
+        let of = |by_way_of: Option<&str>| {
+            let device = IoDevice {
+                name: "sda".to_owned(),
+                model: String::new(),
+                pci: None,
+                node: None,
+                by_way_of: by_way_of.map(str::to_owned),
+                irqs: Vec::new(),
+            };
+            let (path, volume) = raw(&device, |path| path == "/dev/mapper/data");
+            (path, volume)
+        };
+        assert_eq!(of(None), ("/dev/sda".to_owned(), None));
+        assert_eq!(of(Some("/mnt/old.file")), ("/dev/sda".to_owned(), None));
+        let volume = "/dev/mapper/data".to_owned();
+        assert_eq!(of(Some(&volume)), (volume.clone(), Some(volume)));
+    }
 }

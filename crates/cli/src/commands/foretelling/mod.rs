@@ -9,12 +9,13 @@ use crate::commands::replayed;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::{Identity, Topology};
-use numaio_schema::{Document, IoDevice, IoEngine, IoRecord, Model, StreamRecord, Warning};
+use numaio_machine::workload::Direction;
+use numaio_schema::{DirectionModel, Document, IoDevice, IoEngine, IoRecord, Model, StreamRecord, Warning};
 use std::path::PathBuf;
 
 /// Saved documents of each kind that are looked at, the newest first.
@@ -43,7 +44,7 @@ impl Known {
             }
             (true, _) => {
                 let saved =
-                    |kind| store::saved(kind, &seen.identity.fingerprint).into_iter().take(MOST_SAVED);
+                    |kind| documents::saved(common, kind, &seen.identity).into_iter().take(MOST_SAVED);
                 read(&[Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect::<Vec<_>>())?
             }
             (false, _) => read(from)?,
@@ -118,9 +119,9 @@ impl Known {
         self.records.iter().filter(wanted).collect()
     }
 
-    /// The newest model that has a target.
+    /// The model that counts of a target: the newest one that is whole, or else the newest.
     pub fn model_of(&self, target: NodeId) -> Option<&Model> {
-        self.models.iter().find(|model| model.targets.iter().any(|found| found.target == target))
+        numaio_model::model_that_counts(&self.models, target, &[Direction::Write, Direction::Read])
     }
 
     /// That no I/O is known, and which command measures it.
@@ -159,6 +160,23 @@ pub fn unique<'a>(names: &[&'a str]) -> Vec<&'a str> {
         }
     }
     found
+}
+
+/// That a model lacks nodes of a target, and which command measures them.
+pub fn incomplete(model: &Model, target: NodeId) -> Vec<Warning> {
+    let of_target = model.targets.iter().filter(|of_target| of_target.target == target);
+    let lacking = of_target.flat_map(|it| &it.directions).filter(|direction| !direction.missing.is_empty());
+    let warning = |direction: &DirectionModel| {
+        Warning {
+        rule: "incomplete-model".to_owned(),
+        what: format!(
+            "the copy model is incomplete: for {}s it has no figure of {}; numaio model --node {target} measures all",
+            direction.direction.name(),
+            numaio_model::name_missing(&direction.missing)
+        ),
+    }
+    };
+    lacking.map(warning).collect()
 }
 
 /// What is doubtful in measurements, each said once.

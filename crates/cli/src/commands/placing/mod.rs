@@ -10,7 +10,7 @@ use super::measuring::{self, Measured};
 use crate::args::{Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use crate::{documents, input, output};
 use clap::Args;
 use numaio_machine::interleave;
@@ -60,7 +60,7 @@ pub struct NearArgs {
     /// Memory that each task needs, as in 8G: nodes must have it free
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub needs: Option<u64>,
-    /// A model in place of the newest that is saved of this machine
+    /// A model in place of the newest that is saved of this machine and not interrupted
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 }
@@ -203,7 +203,7 @@ pub fn models(
         return Ok(vec![model]);
     }
     let mut models = Vec::new();
-    for path in store::saved(Kind::Model, fingerprint) {
+    for path in documents::saved(common, Kind::Model, &topology.identity) {
         match documents::read(&path) {
             Ok(Document::Model(model)) => models.push(*model),
             Ok(_) => {}

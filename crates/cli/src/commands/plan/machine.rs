@@ -5,7 +5,7 @@ use crate::args::Common;
 use crate::commands::placing;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use crate::{documents, output};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
@@ -112,5 +112,5 @@ fn measured(common: &Common, topology: &Topology) -> Vec<IoRecord> {
             None
         }
     };
-    store::saved(Kind::Io, &topology.identity.fingerprint).into_iter().filter_map(read).collect()
+    documents::saved(common, Kind::Io, &topology.identity).into_iter().filter_map(read).collect()
 }
