@@ -2,7 +2,7 @@
 
 mod sides;
 
-use numaio_machine::port::{Found, Operation, Outcome, Put, Stamp, BLOCK};
+use numaio_machine::port::{Fault, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
 use numaio_mover::drive::Core;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::report::Ended;
@@ -81,4 +81,33 @@ fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
     assert!(pages().iter().all(covers));
     assert!(to.puts.iter().all(|put| put.sparse || put.parts.is_empty()));
     assert_eq!(to.puts.last().and_then(|put| put.settle.as_ref()).map(|settle| settle.size), Some(SIZE));
+}
+
+#[test]
+fn a_huge_file_that_cannot_be_read_is_given_up_at_once() {
+    let (mut source, mut sink) = (source(false), sink());
+    let (mut disk, mut to, mut reads) = (Disk::default(), Disk::default(), 0);
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    let object = Object::File(vec![1], BTreeSet::from([0]));
+    disk.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
+    // More pieces than could be counted.
+    let from = |operation| match operation {
+        Operation::Read { pieces, .. } => {
+            reads += 1;
+            let results = pieces.iter().map(|_| Err(Fault::new(Why::Other, "the disk is broken"))).collect();
+            Outcome::Read { results, data: Vec::new(), packed: None }
+        }
+        other => match disk.run(other) {
+            Outcome::Listed(Ok(mut listing)) => {
+                let found = listing.found.iter_mut().filter_map(|(_, found)| found.as_mut().ok());
+                found.for_each(|found| (found.seen.size, found.data) = (1 << 62, None));
+                Outcome::Listed(Ok(listing))
+            }
+            outcome => outcome,
+        },
+    };
+    run((&mut source, &mut sink), from, |operation| to.run(operation));
+    assert_eq!((source.ended(), sink.ended()), (Some(&Ended::Done), Some(&Ended::Done)));
+    assert_eq!((sink.totals().failed, sink.totals().moved), (1, 0));
+    assert!(reads <= 2, "{reads} reads");
 }

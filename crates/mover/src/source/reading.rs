@@ -116,6 +116,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             // Files that failed meanwhile are left out.
             pieces.retain(|(file, _)| self.files.contains_key(&file.get()));
             if pieces.is_empty() {
+                // Of a huge file they would be many.
+                self.reading.pieces = None;
                 continue;
             }
             let bytes = pieces.iter().map(|(_, extent)| extent.length()).sum();
