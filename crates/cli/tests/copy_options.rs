@@ -253,6 +253,12 @@ fn a_list_of_names_is_read_with_care() {
     let absent = home.file("absent", "a\nnothing\n");
     copy(&home, &["--files-from", &absent, "src", "dst"]).failed(3, &["nothing: there is no such file"]);
     assert!(home.0.join("dst/a").exists() && !home.0.join("dst/b").exists());
+    // What is on the way and no directory is not moved for that.
+    std::os::unix::fs::symlink("a", home.0.join("src/link")).expect("a link");
+    let through = home.file("through", "a/x\nlink/x\n");
+    copy(&home, &["--files-from", &through, "src", "through-dst"])
+        .failed(3, &["a/x: there is no", "link: a symbolic link on the way", "link/x: there is no"]);
+    assert!(tree(&home, "through-dst").is_empty());
     let out = home.file("out", "../absent\n");
     copy(&home, &["--files-from", &out, "src", "dst"])
         .failed(1, &["\"../absent\" is no name below the source"]);

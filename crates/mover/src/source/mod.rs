@@ -206,6 +206,13 @@ impl<B: AsRef<[u8]>> Source<B> {
         if enter && !self.options.filter.takes(&name, is_directory) {
             return;
         }
+        if !enter && !is_directory {
+            // Nothing is below a file, which is told of the name.
+            if found.seen.kind == FileKind::Symlink {
+                self.leave_out(name, "a symbolic link on the way to a listed name is not followed");
+            }
+            return;
+        }
         if is_directory && !self.options.recursive && !self.options.listed {
             return self.leave_out(name, "it is a directory: add -r or -a");
         }
