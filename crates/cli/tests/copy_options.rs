@@ -302,6 +302,10 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "dst"]).ok();
     assert_eq!(fs::read(home.0.join("dst/large")).ok(), Some(b"dst/large".to_vec()));
     assert!(!home.0.join("dst/own").exists());
+    // A directory in its place stays so, too, and is no failure.
+    files(&home, &["beside/large/held", "beside/own"]);
+    copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "beside"]).ok();
+    assert!(home.0.join("beside/large/held").exists() && !home.0.join("beside/own").exists());
     fs::hard_link(home.0.join("src/large"), home.0.join("src/larger")).expect("a link");
     let said = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
     assert!(!home.0.join("linked/larger").exists() && !said.contains("failed"), "{said}");

@@ -150,7 +150,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Kind::Directory = inode.kind {
             return self.directory(number, name, inode, found.as_ref(), directories);
         }
-        if let Some(what) = found.as_ref().and_then(|found| self.stays(&inode.kind, &found.seen)) {
+        let outsized =
+            matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
+        let in_its_place = found.as_ref().filter(|_| !outsized);
+        if let Some(what) = in_its_place.and_then(|found| self.stays(&inode.kind, &found.seen)) {
             return self.fail(number, &name, &in_the_way(what));
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
@@ -161,8 +164,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
         let newer =
             found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
-        let outsized =
-            matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         let newer = self.options.update && newer;
         if outsized || newer || same && !self.differs(&inode, found.as_ref()) {
             self.there += if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
