@@ -1,7 +1,7 @@
 //! `--manifest`: what is at the destination in the end, as `b3sum` writes it.
 
 use crate::failure::{self, Failure};
-use crate::output::harmless;
+use crate::output::{self, harmless};
 use crate::store::{self, Place};
 use numaio_linux::{files, random};
 use numaio_mover::wire::There;
@@ -22,6 +22,20 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Whether it goes to standard output.
+    pub fn is_output(path: &Path) -> bool {
+        path == Path::new("-")
+    }
+
+    /// Whether it can be written, beside what else is.
+    pub fn check(path: &Path, json: bool) -> Result<(), Failure> {
+        if json && Self::is_output(path) {
+            return Err(Failure::usage("events and the manifest cannot both go to standard output")
+                .hint("name a file for --manifest, or leave --json out"));
+        }
+        output::check(path)
+    }
+
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
         Ok(Self { path, part, is_shown: to.is_terminal(), to: BufWriter::new(to) })
@@ -61,7 +75,7 @@ impl Drop for Manifest {
 
 /// The name of a manifest without links, and what is written to until it has it, with its name.
 fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
-    if path == Path::new("-") {
+    if Manifest::is_output(path) {
         return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
     }
     let file = match store::place(path)? {

@@ -187,7 +187,7 @@ impl CopyArgs {
             return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
         }
         if let Some(path) = &self.manifest {
-            output::check(path)?;
+            manifest::Manifest::check(path, self.shown.json)?;
         }
         if self.files_from.is_some() && self.paths.len() != 2 {
             return Err(Failure::usage("--files-from is about names below one source")

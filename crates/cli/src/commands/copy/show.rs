@@ -38,6 +38,8 @@ pub struct Show {
     /// What tries did before the one that is shown.
     earlier: Option<Totals>,
     manifest: Option<Manifest>,
+    /// Whether the manifest has standard output for itself.
+    aside: bool,
     /// Why the transfer was given up.
     pub given_up: Option<Problem>,
     /// Where what is shown is noted, too.
@@ -64,6 +66,7 @@ impl Show {
             earlier: None,
             given_up: None,
             manifest: None,
+            aside: args.manifest.as_deref().is_some_and(Manifest::is_output),
             note: args.note.clone(),
             attached: args.attached,
             failure: None,
@@ -72,10 +75,8 @@ impl Show {
     }
 
     fn with_manifest(mut self, args: &CopyArgs) -> Self {
-        match args.manifest.as_deref().map(Manifest::begin).transpose() {
-            Ok(manifest) => self.manifest = manifest,
-            Err(failure) => self.failure = Some(failure),
-        }
+        let begun = args.manifest.as_deref().map(Manifest::begin).transpose();
+        self.manifest = begun.map_err(|failure| self.failure = Some(failure)).unwrap_or_default();
         self
     }
 
@@ -128,9 +129,16 @@ impl Show {
             return;
         }
         self.clear();
-        if let Err(failure) = output::print(text) {
-            self.failure.get_or_insert(failure);
+        if self.aside {
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            self.noted(output::print(text));
         }
+    }
+
+    /// Of several failures the first counts.
+    fn noted(&mut self, result: Result<(), Failure>) {
+        self.failure = self.failure.take().or(result.err());
     }
 
     fn clear(&self) {
@@ -144,9 +152,8 @@ impl Show {
     pub fn begin(&mut self, earlier: Option<Totals>) {
         (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
         self.note.begin_anew();
-        if let Some(Err(failure)) = self.manifest.as_mut().map(Manifest::begin_anew) {
-            self.failure.get_or_insert(failure);
-        }
+        let emptied = self.manifest.as_mut().map_or(Ok(()), Manifest::begin_anew);
+        self.noted(emptied);
     }
 
     /// The other numaio is lost, which was to tell why the transfer ended.
@@ -193,9 +200,8 @@ impl Show {
                 Some(self.changed(Change { action, name, bytes: *bytes }))
             }
             Report::There(there) => {
-                if let Some(Err(failure)) = self.manifest.as_mut().map(|manifest| manifest.add(there)) {
-                    self.failure.get_or_insert(failure);
-                }
+                let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(there));
+                self.noted(added);
                 None
             }
             Report::Problem(problem) => {
@@ -260,13 +266,9 @@ impl Show {
             self.print(&text);
         }
         if let Some(manifest) = self.manifest.take().filter(|_| self.given_up.is_none()) {
-            if let Err(failure) = manifest.end() {
-                self.failure.get_or_insert(failure);
-            }
+            self.noted(manifest.end());
         }
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
+        self.failure.take().map_or(Ok(()), Err)?;
         match self.given_up.take() {
             // Who interrupted it here knows why, and another numaio was told by its event.
             Some(problem) if !interrupted() && !self.attached => Err(given_up(&problem)),
