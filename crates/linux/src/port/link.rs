@@ -6,20 +6,26 @@
 use super::lanes::LanesLink;
 use super::pool::{Pool, Slab};
 use super::room::Room;
+use crate::interrupt::interrupted;
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a side waits at its end for the next packet of what was sent to go out.
+/// How long a side waits at its end for the next packet of what was sent to go out; one that was interrupted, for all of them.
 const LAST: Duration = Duration::from_secs(10);
 
 /// Waits until all that was sent went out, or nothing does any more. Who writes says so of each packet, and drops its end at last.
 pub fn await_last(over: &Receiver<()>) {
-    while over.recv_timeout(LAST).is_ok() {}
+    await_each(over, LAST, interrupted);
+}
+
+fn await_each(over: &Receiver<()>, last: Duration, hurries: impl Fn() -> bool) {
+    let began = Instant::now();
+    while over.recv_timeout(last).is_ok() && !(hurries() && began.elapsed() >= last) {}
 }
 
 /// Two streams to the other side.
@@ -237,21 +243,31 @@ fn is_cut(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// However long it takes, as long as something goes out.
+    /// However long it takes, as long as something goes out; unless somebody waits for the end.
     #[test]
     fn the_last_packets_are_waited_for() {
+        const LONG: Duration = Duration::from_secs(60);
         let (said, over) = sync_channel(1);
         let is_out = std::sync::atomic::AtomicBool::new(false);
+        let is_done = || is_out.load(std::sync::atomic::Ordering::SeqCst);
         std::thread::scope(|scope| {
             let is_out = &is_out;
             scope.spawn(move || {
-                (0..3).for_each(|_| said.send(()).expect("somebody waits"));
+                for _ in 0..1_000 {
+                    let _ = said.try_send(());
+                    std::thread::yield_now();
+                }
                 is_out.store(true, std::sync::atomic::Ordering::SeqCst);
                 drop(said);
             });
-            await_last(&over);
-            assert!(is_out.load(std::sync::atomic::Ordering::SeqCst));
+            await_each(&over, LONG, || false);
+            assert!(is_done());
         });
+        let (said, over) = sync_channel(1);
+        let endless = std::thread::spawn(move || while said.send(()).is_ok() {});
+        await_each(&over, Duration::from_millis(1), || true);
+        drop(over);
+        endless.join().expect("it ends when nobody waits");
     }
 
     #[test]
