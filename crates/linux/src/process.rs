@@ -7,6 +7,7 @@ use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A process that runs, held so that another one with its number, once it is gone, is never taken for it
@@ -65,6 +66,22 @@ impl Running {
             ready => Ok(ready? > 0),
         }
     }
+}
+
+/// Whether whoever started this program ignores the ends of children.
+static IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the end of a child can be waited for, though whoever started this program has it ignore them: the kernel would neither
+/// tell of it nor keep how it ended (wait(2)).
+pub fn heed_children() {
+    // SAFETY: it sets a default, and no handler.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
+}
+
+/// Whether the ends of children were ignored before.
+pub(crate) fn ignored_children() -> bool {
+    IGNORED.load(Ordering::Relaxed)
 }
 
 /// Whether this process may do all that root may.

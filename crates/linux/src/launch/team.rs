@@ -1,6 +1,7 @@
 //! Programs that run beside us until all have ended; we pass on what is sent to us.
 
 use super::{command, Program, Settled};
+use crate::process::ignored_children;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,13 +28,10 @@ pub struct Team {
     /// Readable when one of our signals came; they are blocked otherwise.
     signals: OwnedFd,
     before: libc::sigset_t,
-    /// Whether whoever started us ignores the ends of children; so do programs that we start.
-    ignored: bool,
 }
 
 impl Team {
-    /// From now on signals wait for [`Team::wait`], so that none is lost between here and the first start. The end of a child is no more
-    /// ignored: the kernel would neither tell of it nor keep how it ended.
+    /// From now on signals wait for [`Team::wait`], so that none is lost between here and the first start.
     ///
     /// # Errors
     /// The kernel's.
@@ -55,8 +53,7 @@ impl Team {
                 return Err(io::Error::last_os_error());
             }
             let signals = OwnedFd::from_raw_fd(descriptor);
-            let ignored = libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_IGN;
-            Ok(Self { members: Vec::new(), signals, before, ignored })
+            Ok(Self { members: Vec::new(), signals, before })
         }
     }
 
@@ -65,11 +62,12 @@ impl Team {
     /// # Errors
     /// The kernel's; `NotFound` if there is no such program.
     pub fn start(&mut self, program: &Program, place: &Settled) -> io::Result<u32> {
-        let (place, before, ignored) = (place.clone(), self.before, self.ignored);
+        let (place, before, ignored) = (place.clone(), self.before, ignored_children());
         let mut command = command(program);
         // SAFETY: between fork and exec only system calls are made, on memory that was allocated before.
         unsafe {
             command.pre_exec(move || {
+                // It finds this as it would without us.
                 if ignored {
                     libc::signal(libc::SIGCHLD, libc::SIG_IGN);
                 }
