@@ -60,7 +60,7 @@ fn swell(found: &mut Found) {
 
 #[test]
 fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
-    let (mut source, mut sink) = (source(false), sink());
+    let (mut source, mut sink) = (source(false, false), sink(false));
     let (mut from, mut to) = (Done::default(), Done::default());
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let object = Object::File(vec![1], BTreeSet::from([0]));
@@ -85,7 +85,7 @@ fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
 
 #[test]
 fn a_huge_file_that_cannot_be_read_is_given_up_at_once() {
-    let (mut source, mut sink) = (source(false), sink());
+    let (mut source, mut sink) = (source(false, false), sink(false));
     let (mut disk, mut to, mut reads) = (Disk::default(), Disk::default(), 0);
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let object = Object::File(vec![1], BTreeSet::from([0]));

@@ -24,7 +24,7 @@ fn copy_with(
     at_source: impl Fn(bool, Outcomes) -> Outcomes,
     at_sink: impl Fn(bool, Outcomes) -> Outcomes,
 ) -> BTreeSet<String> {
-    let (mut source, mut sink) = (source(false), sink());
+    let (mut source, mut sink) = (source(false, false), sink(false));
     let hear = |disk: &mut Disk, operation: Operation<_>, heard: &dyn Fn(bool, Outcomes) -> Outcomes| {
         let is_write = matches!(operation, Operation::Write { .. });
         heard(is_write, disk.run(operation))

@@ -1,16 +1,55 @@
-//! In which order files are read.
+//! In which order files are read, and what comes of them is taken.
 
 mod sides;
 
-use numaio_machine::port::{Details, Operation, Outcome, Stamp};
+use numaio_machine::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::report::Ended;
 use numaio_sim::mover::{Disk, Inode, Object};
-use sides::{run, sink, source};
+use sides::{run, sink, source, work};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A file whose last byte alone is no hole.
+fn put(disk: &mut Disk, name: &str, size: usize) {
+    let object = Object::File(vec![0; size], BTreeSet::from([(size as u64 - 1) / 4_096]));
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    disk.put(name.as_bytes(), Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
+}
+
+/// The last, short block of a file travels with small files that the sink was not told of yet.
+#[test]
+fn the_end_of_a_file_waits_for_its_last_part() {
+    let (mut source, mut sink, mut from, mut to) =
+        (source(true, true), sink(true), Disk::default(), Disk::default());
+    for number in 0..600 {
+        // In the order of their inodes those of the first batch stand beside those of the last.
+        put(&mut from, &format!("a{number}"), if number % 100 == 0 { BLOCK + 4 } else { 1 });
+        put(&mut from, &format!("b{number}"), 1);
+    }
+    for packet in work(&mut source, |operation| from.run(operation)) {
+        sink.handle(Event::Received(packet));
+    }
+    let mut waiting = Vec::new();
+    while sink.ended().is_none() {
+        match sink.poll(Duration::ZERO) {
+            // The newest is done last.
+            Some(Command::Submit(ticket, look @ Operation::Look { .. })) => waiting.insert(0, (ticket, look)),
+            Some(Command::Submit(ticket, operation)) => sink.handle(Event::Done(ticket, to.run(operation))),
+            Some(Command::Send(packet)) => source.handle(Event::Received(packet)),
+            None => {
+                let (ticket, look) = waiting.pop().expect("something is under way");
+                sink.handle(Event::Done(ticket, to.run(look)));
+            }
+        }
+    }
+    assert_eq!((sink.ended(), sink.totals().moved), (Some(&Ended::Done), 1_200));
+}
 
 /// Copies a hundred files; gives inode and address of each in the order in which they were read.
 fn order(by_address: bool) -> Vec<(u64, u64)> {
     let (mut source, mut sink, mut from, mut to) =
-        (source(by_address), sink(), Disk::default(), Disk::default());
+        (source(by_address, false), sink(false), Disk::default(), Disk::default());
     for number in 0..100 {
         let content = vec![number; 300];
         let object = Object::File(content, BTreeSet::from([0]));

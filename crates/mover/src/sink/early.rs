@@ -3,7 +3,7 @@
 use super::{Sink, MOST};
 use crate::entry::FileNumber;
 use crate::wire::{About, Frame, Problem, WireError};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Frames that wait, with their data.
 pub(super) type Early<B> = VecDeque<(Frame, Option<B>)>;
@@ -25,12 +25,21 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Takes what waited and need not any more.
     pub(super) fn take_early(&mut self) -> Result<(), WireError> {
+        // Files whose last part waits for others that came with it: their end waits, too.
+        let mut held = HashSet::new();
         for _ in 0..self.early.len() {
             let Some((frame, data)) = self.early.pop_front() else { break };
-            match self.is_due(&frame) {
-                true => self.take(frame, data)?,
-                false => self.early.push_back((frame, data)),
+            let is_held = matches!(&frame, Frame::Done(done) if held.contains(&done.file));
+            if !is_held && self.is_due(&frame) {
+                self.take(frame, data)?;
+                continue;
             }
+            if let Frame::Chunk(chunk) = &frame {
+                // Whole files have no end of their own.
+                let ends = chunk.parts().iter().filter(|part| part.extent.start() > 0);
+                held.extend(ends.map(|part| part.file));
+            }
+            self.early.push_back((frame, data));
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
-/// A source of all that is in a root.
-pub fn source(by_address: bool) -> Source<Vec<u8>> {
+/// A source of all that is in a root. An unasked one sends all at once, as to an empty place.
+pub fn source(by_address: bool, unasked: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
@@ -30,7 +30,7 @@ pub fn source(by_address: bool) -> Source<Vec<u8>> {
         by_address,
         limit: None,
         compress: Compress::None,
-        unasked: false,
+        unasked,
         holes: true,
         transfer: TRANSFER,
     };
@@ -38,7 +38,7 @@ pub fn source(by_address: bool) -> Source<Vec<u8>> {
 }
 
 /// A sink that takes it.
-pub fn sink() -> Sink<Vec<u8>> {
+pub fn sink(unasked: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         keep: Keep::default(),
         own: Own::default(),
@@ -61,7 +61,7 @@ pub fn sink() -> Sink<Vec<u8>> {
         sync: Sync::None,
         hash: HashKind::None,
         packed: false,
-        unasked: false,
+        unasked,
         transfer: TRANSFER,
     })
 }
@@ -79,7 +79,7 @@ pub fn run(
 }
 
 /// Does what a side wants; gives what it sends.
-fn work<C: Core<Vec<u8>>>(
+pub fn work<C: Core<Vec<u8>>>(
     core: &mut C,
     mut done: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
 ) -> Vec<Packet<Vec<u8>>> {
