@@ -74,6 +74,19 @@ fn what_was_begun_is_removed_when_it_is_old_and_its_journal_with_it() {
 }
 
 #[test]
+fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
+    let home = home();
+    fs::create_dir(home.0.join("small")).expect("a folder");
+    let mut child = slow(&home, &["-r", "other"], "to", "20M", 36 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    home.run(&["copy", "-r", "--delete", "--exclude", "/other/", "small/", "to"]).ok();
+    let said = home.run(&["copy", "-r", "other", "to"]).ok();
+    assert!(said.contains("were there from before"), "{said}");
+    same(&home, "other/two", "to/other/two");
+}
+
+#[test]
 fn what_is_begun_elsewhere_is_no_file_too_many_before_it_is_old() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");

@@ -81,7 +81,7 @@ pub(super) struct Finish {
     /// Those that are directories.
     told_directories: NameSet<6>,
     removing: Option<Removing>,
-    /// Whether a partial file stays that may be another transfer's.
+    /// Whether a partial file stays that may be another transfer's, or may lie where nobody looked.
     spared: bool,
     /// Whether all partial files of others were removed.
     parts_are_gone: bool,
@@ -399,6 +399,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Err(fault) => {
                 let reason = crate::report::reason(fault.why);
                 self.talk.problem(About::Name(directory.clone()), reason, &fault.text);
+                self.finish.spared = true;
                 return self.keep(Some(directory));
             }
         };
@@ -409,6 +410,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for (component, found) in listing.found {
             let is_known = found.is_ok() || self.options.filter.is_empty();
             let Some(name) = directory.join(&component).ok().filter(|_| is_known) else {
+                self.finish.spared = true;
                 self.keep(Some(directory.clone()));
                 continue;
             };
@@ -429,10 +431,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 steps.push(Step::List(name, None));
                 continue;
             }
-            if !may_remove || self.finish.is_told(&name) || *component == *JOURNAL {
+            let is_taken = self.options.filter.takes(&name, is_directory);
+            let stays = !may_remove || self.finish.is_told(&name) || *component == *JOURNAL;
+            // Nobody looks at what a directory holds that stays.
+            self.finish.spared |= is_directory && (stays || !is_taken);
+            if stays {
                 continue;
             }
-            if !self.options.filter.takes(&name, is_directory) {
+            if !is_taken {
                 self.keep(Some(directory.clone()));
             } else if is_directory {
                 // What it holds is named, too.
