@@ -87,6 +87,27 @@ fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
 }
 
 #[test]
+fn a_backup_by_hard_links_is_not_written_to_and_in_nobodys_way() {
+    let home = home();
+    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let names = left(&home);
+    let read = |folder: &str| -> Vec<Vec<u8>> {
+        names.iter().map(|name| fs::read(home.0.join(folder).join(name)).expect("a file")).collect()
+    };
+    let before = read("to");
+    fs::create_dir(home.0.join("backup")).expect("a folder");
+    for name in &names {
+        fs::hard_link(home.0.join("to").join(name), home.0.join("backup").join(name)).expect("a link");
+    }
+    home.run(&["copy", "one", "to"]).ok();
+    assert!(read("backup") == before, "the backup was changed");
+    same(&home, "one", "to/one");
+    assert!(!left(&home).iter().any(|name| name.ends_with("-journal")), "nobody could go on any more");
+}
+
+#[test]
 fn what_is_begun_elsewhere_is_no_file_too_many_before_it_is_old() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");

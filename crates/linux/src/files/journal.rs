@@ -5,9 +5,9 @@ use super::fault::fault;
 use super::look::seen;
 use super::write::write_all;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Why};
+use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Seen, Why};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 
 impl Roots {
@@ -22,8 +22,12 @@ impl Roots {
             Err(Errno::NOENT) => return Ok(Journal::Absent),
             file => file.map_err(fault("open the journal"))?,
         };
-        if !self.lock(place, &file)? {
-            return Ok(Journal::Taken);
+        let Some(found) = self.lock(place, &file)? else { return Ok(Journal::Taken) };
+        if found.links > 1 {
+            // A backup by hard links has it, too: what we wrote would be in that. A new one takes its place.
+            rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty())
+                .map_err(fault("remove the journal"))?;
+            return Ok(Journal::Absent);
         }
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
         let mut used = 0;
@@ -67,21 +71,21 @@ impl Roots {
     fn create_journal(&self, place: Place<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
-        match self.lock(place, &file)? {
+        match self.lock(place, &file)?.is_some_and(|found| found.links == 1) {
             true => Ok(file),
             false => Err(Fault::new(Why::Exists, "another transfer has the journal")),
         }
     }
 
-    /// Locks a journal of ours; false if another transfer has it, or it is somebody else's.
-    fn lock(&self, place: Place<'_>, file: &OwnedFd) -> Result<bool, Fault> {
+    /// Locks a journal of ours; none if another transfer has it, or it is somebody else's.
+    fn lock(&self, place: Place<'_>, file: &OwnedFd) -> Result<Option<Seen>, Fault> {
         let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at the journal"))?);
-        if seen.kind != FileKind::File || seen.links != 1 || !self.is_ours(place.directory, &seen)? {
-            return Ok(false);
+        if seen.kind != FileKind::File || !self.is_ours(place.directory, &seen)? {
+            return Ok(None);
         }
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
+            Ok(()) => Ok(Some(seen)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(fault("lock the journal")(errno)),
         }
     }
