@@ -2,7 +2,7 @@
 
 mod sides;
 
-use numaio_machine::port::{Fault, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
+use numaio_machine::port::{Fault, FileKind, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
 use numaio_mover::drive::Core;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::report::Ended;
@@ -110,4 +110,40 @@ fn a_huge_file_that_cannot_be_read_is_given_up_at_once() {
     assert_eq!((source.ended(), sink.ended()), (Some(&Ended::Done), Some(&Ended::Done)));
     assert_eq!((sink.totals().failed, sink.totals().moved), (1, 0));
     assert!(reads <= 2, "{reads} reads");
+}
+
+/// The same disk, on which all files have a size that no disk has, and no data.
+fn vast(disk: &mut Disk, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+    let swell = |found: &mut Found| {
+        if found.seen.kind == FileKind::File {
+            (found.seen.size, found.data) = (i64::MAX as u64, Some(Vec::new()));
+        }
+    };
+    match disk.run(operation) {
+        Outcome::Listed(Ok(mut listing)) => {
+            listing.found.iter_mut().filter_map(|(_, found)| found.as_mut().ok()).for_each(swell);
+            Outcome::Listed(Ok(listing))
+        }
+        Outcome::Looked(mut found) => {
+            found.iter_mut().filter_map(|found| found.as_mut().ok()?.as_mut()).for_each(swell);
+            Outcome::Looked(found)
+        }
+        outcome => outcome,
+    }
+}
+
+#[test]
+fn files_may_claim_more_together_than_can_be_counted() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    for name in [b"a", b"b", b"c"] {
+        let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+        let object = Object::File(Vec::new(), BTreeSet::new());
+        let inode = Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() };
+        [&mut from, &mut to].map(|disk| disk.put(name, inode.clone()));
+    }
+    let (mut source, mut sink) = (source(false, false), sink(false));
+    run((&mut source, &mut sink), |asked| vast(&mut from, asked), |asked| vast(&mut to, asked));
+    assert_eq!((source.ended(), sink.ended()), (Some(&Ended::Done), Some(&Ended::Done)));
+    assert_eq!((sink.totals().moved, sink.totals().failed), (0, 0));
+    assert_eq!((source.reached(), sink.reached()), (u64::MAX, u64::MAX));
 }

@@ -166,7 +166,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
         let newer = self.options.update && newer;
         if outsized || newer || same && !self.differs(&inode, found.as_ref()) {
-            self.there += if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
+            let size = if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
+            // Sparse files may claim more together than can be counted.
+            self.there = self.there.saturating_add(size);
             match outsized {
                 // A run without such a limit goes on with what was begun of it.
                 true => drop(self.finish.outsized.add(&name)),
@@ -294,7 +296,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.forget_others(&name, in_place, None);
             }
             let bytes = bytes_of(&left);
-            self.talk.totals.size += bytes;
+            self.talk.totals.size = self.talk.totals.size.saturating_add(bytes);
             let was_to_be = Some((size, attributes.mtime));
             let settle = self.settle(size, attributes, end);
             let told = Errand { number: Some(number), bytes, was_to_be, ..Errand::of(name, Action::Copied) };
@@ -454,7 +456,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for number in answers.keys() {
             if let Some(file) = self.incoming.get_mut(number) {
                 file.answered = true;
-                self.talk.totals.size += bytes_of(&file.left);
+                self.talk.totals.size = self.talk.totals.size.saturating_add(bytes_of(&file.left));
             }
         }
         self.want(answers);

@@ -566,7 +566,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
 
     fn reached(&self) -> u64 {
         let Totals { bytes, resumed, moved, unchanged, .. } = self.talk.totals;
-        self.there + bytes + resumed + moved + unchanged
+        [bytes, resumed, moved, unchanged].into_iter().fold(self.there, u64::saturating_add)
     }
 }
 

@@ -354,13 +354,14 @@ impl<B: AsRef<[u8]>> Source<B> {
             Needed::Some(extents) => extents.iter().map(|extent| extent.length()).sum(),
             Needed::All | Needed::Sum => return,
         };
-        self.there += file.content.size().saturating_sub(wanted);
+        self.there = self.there.saturating_add(file.content.size().saturating_sub(wanted));
     }
 
     /// Nothing of a file is needed.
     fn leave(&mut self, number: u64) {
         if let Some(file) = self.files.remove(&number) {
-            self.talk.totals.size -= file.wanted.map_or(0, |wanted| wanted - file.sent);
+            let unsent = file.wanted.map_or(0, |wanted| wanted - file.sent);
+            self.talk.totals.size = self.talk.totals.size.saturating_sub(unsent);
         }
     }
 
@@ -389,7 +390,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 self.talk.send(&Frame::Holes(holes));
             }
         }
-        self.talk.totals.size += job.bytes();
+        self.talk.totals.size = self.talk.totals.size.saturating_add(job.bytes());
         match self.options.by_address && self.placing.pays() {
             _ if job.bytes() == 0 => self.all_sent(job.file()),
             true => self.placing.push(job),
@@ -558,7 +559,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
     }
 
     fn reached(&self) -> u64 {
-        self.there + self.talk.totals.bytes + self.answered
+        self.there.saturating_add(self.talk.totals.bytes).saturating_add(self.answered)
     }
 }
 

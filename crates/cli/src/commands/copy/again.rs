@@ -73,14 +73,14 @@ impl Again {
 pub fn sum(earlier: Totals, last: Totals) -> Totals {
     Totals {
         entries: last.entries.max(earlier.entries),
-        size: earlier.bytes + last.size,
-        moved: earlier.moved + last.moved,
+        size: earlier.bytes.saturating_add(last.size),
+        moved: earlier.moved.saturating_add(last.moved),
         // What an earlier try moved is as it should be in the next one.
         unchanged: last.unchanged.saturating_sub(earlier.moved),
-        removed: earlier.removed + last.removed,
+        removed: earlier.removed.saturating_add(last.removed),
         failed: last.failed,
-        bytes: earlier.bytes + last.bytes,
-        sent: earlier.sent + last.sent,
+        bytes: earlier.bytes.saturating_add(last.bytes),
+        sent: earlier.sent.saturating_add(last.sent),
         // What was there before the first one; the rest is counted above.
         resumed: earlier.resumed,
     }
