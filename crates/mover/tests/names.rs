@@ -131,3 +131,19 @@ fn nothing_is_a_further_name_of_what_was_not_told() {
     assert_eq!(told, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
     assert_eq!(content(&to, "b"), None, "devices are not asked for");
 }
+
+#[test]
+fn a_directory_that_cannot_be_made_is_told_once() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"d", Inode { object: Object::Directory(Default::default()), ..file(b"") });
+    let (mut source, mut sink) = (source(false, false), sink(false));
+    let refused = |operation| match operation {
+        Operation::Make(all) => {
+            Outcome::Each(vec![Err(Fault::new(Why::Permission, "make a directory")); all.len()])
+        }
+        other => to.run(other),
+    };
+    run((&mut source, &mut sink), |operation| from.run(operation), refused);
+    // The root, which is there, and the other one.
+    assert_eq!(sink.totals().failed, 2);
+}

@@ -323,6 +323,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (mut all, mut errands) = (Vec::new(), Vec::new());
         for Entry { name, object } in entries.into_iter().rev() {
             let Object::New(inode) = object else { continue };
+            // One that could not be made was told.
+            if self.finish.failed.contains_key(&name) {
+                continue;
+            }
             let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
             let masked = self.finish.masked.has(&name);
             let bits = inode.mode.bits();
