@@ -87,6 +87,19 @@ fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
 }
 
 #[test]
+fn nothing_stays_of_a_begun_file_that_is_a_directory_now() {
+    let home = home();
+    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    fs::rename(home.0.join("one"), home.0.join("other/one")).expect("renamed");
+    fs::create_dir(home.0.join("one")).expect("a folder");
+    home.run(&["copy", "-r", "one", "to"]).ok();
+    assert!(home.0.join("to/one").is_dir());
+    assert_eq!(left(&home), [""; 0]);
+}
+
+#[test]
 fn a_backup_by_hard_links_is_not_written_to_and_in_nobodys_way() {
     let home = home();
     let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);

@@ -236,6 +236,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         directories: &mut Vec<(Making, Errand)>,
     ) {
         self.finish.tell_directory(&name, self.options.delete);
+        if name != Name::root() {
+            self.leave_none(&name);
+        }
         let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
         if is_there && (self.is_made(&name) || self.differs(&inode, found)) {
             self.finish.adorned.add(&name);
