@@ -4,6 +4,7 @@ mod support;
 
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use support::{expect, kill, Home, Said};
 
@@ -159,6 +160,28 @@ fn man_pages_and_completions_are_generated() {
             assert!(!text.contains(hidden), "{file}: {hidden}");
         }
     }
+}
+
+#[test]
+fn bash_completes_names_of_files_by_itself() {
+    let home = Home::new();
+    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.file("two words", "");
+    let offered = |words: &str, last: &str| {
+        let script = format!(
+            ". completions/numaio.bash && complete -p numaio && COMP_WORDS=(numaio {words} {last}) && \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && {{ _numaio numaio {last} ${{COMP_WORDS[-2]}}; echo \"${{COMPREPLY[*]}}\"; }}"
+        );
+        let output = home.command("bash", &["-c", &script]).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(command) = offered("", "cop") else {
+        let _ = writeln!(std::io::stderr(), "skipped: bash_completes_names_of_files_by_itself: no bash");
+        return;
+    };
+    assert!(command[0].contains("-o default") && command[1] == "copy", "{command:?}");
+    let file = offered("copy --manifest", "tw").expect("bash");
+    assert_eq!(file.get(1).map(String::as_str), Some(""), "what is offered is not completed by bash");
 }
 
 #[test]
