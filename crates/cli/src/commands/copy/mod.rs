@@ -14,6 +14,7 @@ mod first;
 mod guarded;
 pub mod hello;
 mod how;
+mod kept;
 mod lists;
 mod local;
 mod manifest;
@@ -39,6 +40,7 @@ use clap::{ArgAction, Args as ClapArgs};
 use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
+use kept::KeptArgs;
 use net::NetArgs;
 use numaio_machine::units::parse_size;
 use order::Order;
@@ -76,11 +78,8 @@ pub struct CopyArgs {
     /// As --recursive, and modes, groups, extended attributes and ACLs; as root also users and devices
     #[arg(long, short)]
     pub archive: bool,
-    /// Taken as rsync has them: times, links, further names and holes are kept anyway
-    #[arg(short = 'H', short_aliases = ['t', 'l', 'S'], action = ArgAction::Count, hide = true)]
-    pub kept: u8,
-    #[arg(short = 'A', short_aliases = ['X'], action = ArgAction::Count, hide = true, requires = "archive")]
-    pub kept_by_archive: u8,
+    #[command(flatten)]
+    pub kept: KeptArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
     /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
