@@ -144,6 +144,18 @@ fn help_says_what_there_is() {
         expect(&name, &numaio(&[command, &["--help"]].concat()).ok());
     }
     assert!(numaio(&["--version"]).ok().starts_with("numaio "));
+    let told = [
+        ("copy", &["NUMAIO_SSH", "[alias: -P]", "64 at a daemon"][..]),
+        ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
+        ("keygen", &["XDG_CONFIG_HOME"]),
+        ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),
+        ("status", &["Exit status: 1"]),
+    ];
+    for (command, words) in told {
+        let help = numaio(&[command, "--help"]).ok();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.iter().for_each(|words| assert!(help.contains(words), "{words}: {help}"));
+    }
 }
 
 #[test]

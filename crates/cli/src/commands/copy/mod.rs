@@ -209,7 +209,7 @@ pub struct ShownArgs {
     #[arg(long, short)]
     pub verbose: bool,
     /// Show how far it is, also where standard error is no terminal
-    #[arg(long, short_alias = 'P')]
+    #[arg(long, visible_short_alias = 'P')]
     pub progress: bool,
 }
 
@@ -221,8 +221,10 @@ Examples:
   numaio copy -a one:data/ two:data        from one host to another; the data does not come by here
   numaio copy -r run1 numaio://host/in/    to the root named in of a daemon, without ssh
 
-Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
-there; 130 interrupted, to be continued by the same command.";
+Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and
+all others are there; 130 interrupted, to be continued by the same command.
+
+Environment: NUMAIO_SSH names another program than ssh, with its options: NUMAIO_SSH='ssh -p 2222'.";
 
 pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
