@@ -72,6 +72,49 @@ fn shipped<'a>(path: &Path, text: &'a str) -> impl Iterator<Item = (usize, &'a s
     code(text).take_while(move |(_, line)| !tests && *line != "#[cfg(test)]")
 }
 
+/// Pages for people, with their text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let entries = ["", "docs", "lab"].map(|dir| fs::read_dir(root().join(dir)).expect("a folder").flatten());
+    let paths = entries.into_iter().flatten().map(|entry| entry.path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.map(|path| (path.clone(), fs::read_to_string(path).expect("a page"))).collect()
+}
+
+/// Lines of a page with their numbers, without its examples.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut example = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let fence = line.starts_with("```");
+        example ^= fence;
+        (!fence && !example).then_some((index + 1, line))
+    })
+}
+
+/// What links to a heading, as code hosts and viewers derive it.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Why a link of a page leads nowhere; none if it leads somewhere, or out of the project.
+fn broken(page: &Path, link: &str) -> Option<String> {
+    if link.contains("://") {
+        return None;
+    }
+    let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+    let to = if file.is_empty() { page.to_owned() } else { page.with_file_name(file) };
+    if !to.exists() {
+        return Some(format!("there is no {}", to.display()));
+    }
+    let has_it = || {
+        let text = fs::read_to_string(&to).expect("a page");
+        let found = prose(&text).any(|(_, line)| line.starts_with('#') && anchor(line) == heading);
+        found
+    };
+    (!heading.is_empty() && !has_it()).then(|| format!("{} has no heading #{heading}", to.display()))
+}
+
 /// Complaints about lines of code for which `bad` holds, in files of rooms other than `allowed`.
 fn complaints(allowed: &[&str], bad: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
@@ -201,4 +244,20 @@ fn functions_stay_short() {
         }
     }
     none(found);
+}
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let mut found = Vec::new();
+    for (page, text) in pages() {
+        for (number, line) in prose(&text) {
+            let links = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            let bad = links.filter_map(|(link, _)| broken(&page, link));
+            found.extend(bad.map(|why| format!("{}:{number}: {why}", page.display())));
+        }
+    }
+    none(found);
+    let readme = root().join("README.md");
+    assert_eq!(broken(&readme, "docs/speed.md#numaio-copy-beside-others"), None);
+    assert!(broken(&readme, "docs/gone.md").is_some() && broken(&readme, "#gone").is_some());
 }

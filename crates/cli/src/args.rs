@@ -158,10 +158,11 @@ pub enum Command {
     /// or unit reaches them twice: use timeout --foreground, and KillMode=mixed in a unit of systemd.
     Run(crate::commands::run::RunArgs),
     /// Show where running programs are, and which are remote to their devices
+    ///
+    /// Exit status: 1 if one that was named is not there, or cannot be seen.
     Status(crate::commands::status::StatusArgs),
     /// Plan a transfer: threads and bytes on each node, proven best
     Plan(crate::commands::plan::PlanArgs),
-    /// Show what on this machine costs I/O bandwidth, and what to do
     Doctor(crate::commands::doctor::DoctorArgs),
     /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
@@ -247,7 +248,8 @@ pub struct TargetArgs {
     /// Target node; may be given several times
     #[arg(long, short = 'k', value_name = "K", value_parser = node, allow_negative_numbers = true)]
     pub node: Vec<NodeId>,
-    /// Target is the node of this device: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
+    /// Target is the node of this device, by name or PCI address: eth0, nvme0n1, mlx5_0, 0000:3b:00.0 or 3b:00.0; may be given
+    /// several times
     #[arg(long, short, value_name = "DEV")]
     pub device: Vec<String>,
     /// Every node with CPUs; the default is nodes with devices

@@ -4,6 +4,7 @@ mod support;
 
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use support::{expect, kill, Home, Said};
 
@@ -143,6 +144,18 @@ fn help_says_what_there_is() {
         expect(&name, &numaio(&[command, &["--help"]].concat()).ok());
     }
     assert!(numaio(&["--version"]).ok().starts_with("numaio "));
+    let told = [
+        ("copy", &["NUMAIO_SSH", "[alias: -P]", "64 at a daemon"][..]),
+        ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
+        ("keygen", &["XDG_CONFIG_HOME"]),
+        ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),
+        ("status", &["Exit status: 1"]),
+    ];
+    for (command, words) in told {
+        let help = numaio(&[command, "--help"]).ok();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.iter().for_each(|words| assert!(help.contains(words), "{words}: {help}"));
+    }
 }
 
 #[test]
@@ -159,6 +172,28 @@ fn man_pages_and_completions_are_generated() {
             assert!(!text.contains(hidden), "{file}: {hidden}");
         }
     }
+}
+
+#[test]
+fn bash_completes_names_of_files_by_itself() {
+    let home = Home::new();
+    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.file("two words", "");
+    let offered = |words: &str, last: &str| {
+        let script = format!(
+            ". completions/numaio.bash && complete -p numaio && COMP_WORDS=(numaio {words} {last}) && \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && {{ _numaio numaio {last} ${{COMP_WORDS[-2]}}; echo \"${{COMPREPLY[*]}}\"; }}"
+        );
+        let output = home.command("bash", &["-c", &script]).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(command) = offered("", "cop") else {
+        let _ = writeln!(std::io::stderr(), "skipped: bash_completes_names_of_files_by_itself: no bash");
+        return;
+    };
+    assert!(command[0].contains("-o default") && command[1] == "copy", "{command:?}");
+    let file = offered("copy --manifest", "tw").expect("bash");
+    assert_eq!(file.get(1).map(String::as_str), Some(""), "what is offered is not completed by bash");
 }
 
 #[test]

@@ -238,6 +238,10 @@ fn names_from_a_file_are_moved_with_their_directories() {
     as_rsync_does(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
     let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
     as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
+    let list = home.file("list", "a/b/c\n");
+    // What is on the way is made, though nothing is moved; not so by rsync.
+    copy(&home, &["-a", "--files-from", &list, "--exclude", "*", "src", "way"]).ok();
+    assert_eq!(tree(&home, "way").into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
     let list = home.file("list0", "a/e\0");
     as_rsync_does(&home, &["-r", "-0", "--files-from", &list], &["-t"], &["a", "a/e"]);
     // Nothing in a list with zero bytes is a remark; rsync drops this name.

@@ -4,8 +4,9 @@ use crate::args::{Args, GenerateArgs, Generated};
 use crate::failure::Failure;
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
-use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
+use std::{fs, io};
 
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::file(&args.dir, error);
@@ -16,11 +17,23 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         Generated::Completions => {
             let mut command = shown(&command);
             for shell in Shell::value_variants() {
-                clap_complete::generate_to(*shell, &mut command, "numaio", &args.dir).map_err(failed)?;
+                let path = clap_complete::generate_to(*shell, &mut command, "numaio", &args.dir);
+                let path = path.map_err(failed)?;
+                if *shell == Shell::Bash {
+                    leave_files_to_bash(&path).map_err(|error| Failure::file(&path, error))?;
+                }
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a file may stand clap splits its name at blanks, and bash ends a folder's with one. If nothing is offered bash does by
+/// itself what it does for every program (`complete -o default`), quotes and slashes included. Not by `-o filenames`, which is about all
+/// that is offered: a folder `copy` would put a slash behind the command.
+fn leave_files_to_bash(path: &Path) -> io::Result<()> {
+    let text = fs::read_to_string(path)?;
+    fs::write(path, text.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()"))
 }
 
 /// A command without what is hidden in it, which completions would offer.

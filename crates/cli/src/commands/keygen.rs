@@ -14,7 +14,7 @@ use std::process::ExitCode;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct KeygenArgs {
-    /// Where the key is kept; without it ~/.config/numaio/key
+    /// Where the key is kept; without it ~/.config/numaio/key, or numaio/key in XDG_CONFIG_HOME if that is set
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Make none, and print the public half of the one that is there

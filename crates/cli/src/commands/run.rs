@@ -29,6 +29,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
     #[command(flatten)]
     pub near: NearArgs,
@@ -50,6 +51,14 @@ pub struct RunArgs {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
+
+const AFTER_HELP: &str = "\
+Environment: with --tasks, also that of --plan, a program finds its number, from 0, in NUMAIO_TASK,
+and how many there are in NUMAIO_TASKS.
+
+Exit status: that of the program; of several that of the first that failed, by number. Where a
+signal ended it numaio ends by that signal. 127 there is no such program; 126 it cannot be executed;
+1 it was not started, or what --verify saw cannot be written; 2 wrong usage.";
 
 pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;

@@ -2,7 +2,7 @@
 
 use super::walk::{At, Thing, Walk};
 use super::{block, UNKNOWN};
-use crate::devices::PciAddress;
+use crate::devices::{Device, PciAddress};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
@@ -55,40 +55,72 @@ pub(super) fn name(walk: &mut Walk, name: &str) {
 
 /// Says that nothing has this name, and which names are near to it.
 pub(super) fn unknown(walk: &mut Walk, at: At, name: &str) {
+    let known = Known::of(walk);
     // Device files are known by the names that their devices have.
-    let offered = nearest(name.rsplit('/').next().unwrap_or(name), &known(walk));
-    let remedy = match offered.as_slice() {
-        [] => "No device was found here at all.".to_owned(),
-        names => format!("There are {}.", names.join(", ")),
+    let offered = known.nearest(name.rsplit('/').next().unwrap_or(name));
+    let others =
+        known.devices.iter().filter(|names| !names.iter().any(|name| offered.contains(name))).count();
+    let remedy = match (offered.join(", "), others) {
+        (names, _) if names.is_empty() => "No device was found here at all.".to_owned(),
+        (names, 0) => format!("There are {names}."),
+        (names, 1) => format!("There are {names}, and one other, which numaio topology lists."),
+        (names, others) => format!("There are {names}, and {others} others, which numaio topology lists."),
     };
     walk.dead_end(at, UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
 }
 
-fn known(walk: &Walk) -> BTreeSet<String> {
-    let topology = walk.ground.topology;
-    let devices = topology.devices.iter().filter(|device| device.moves_data());
-    let devices =
-        devices.flat_map(|device| device.names.iter().cloned().chain(device.pci.map(|pci| pci.to_string())));
-    let directories = ["/sys/class/net", "/sys/class/block", "/sys/class/infiniband"];
-    let listed = directories.iter().flat_map(|directory| walk.root().names(directory));
-    devices.chain(listed).collect()
+/// Names that there are.
+struct Known {
+    /// Those of each device of the topology, the most usual first.
+    devices: Vec<Vec<String>>,
+    /// What has no device of its own: loop devices, RAM disks, partitions, bonds and others of software.
+    software: BTreeSet<String>,
 }
 
-/// The names that differ least from `name`; if none is near, the first ones.
-fn nearest(name: &str, names: &BTreeSet<String>) -> Vec<String> {
-    let mut near: Vec<(usize, &String)> = names
-        .iter()
-        .map(|known| (edits(name, known), known))
-        .filter(|(edits, _)| *edits <= MOST_EDITS)
-        .collect();
-    near.sort();
-    let near = near.into_iter().map(|(_, known)| known);
-    let chosen: Vec<String> = near.take(OFFERED).cloned().collect();
-    if chosen.is_empty() {
-        names.iter().take(OFFERED).cloned().collect()
-    } else {
-        chosen
+impl Known {
+    fn of(walk: &Walk) -> Self {
+        let devices = walk.ground.topology.devices.iter().filter(|device| device.moves_data());
+        // Those that have more than an address come first.
+        let (unnamed, named): (Vec<_>, Vec<_>) = devices.partition(|device| device.names.is_empty());
+        let names = |device: &Device| -> Vec<String> {
+            device.names.iter().cloned().chain(device.pci.map(|pci| pci.to_string())).collect()
+        };
+        let devices = named.into_iter().chain(unnamed).map(names).filter(|names| !names.is_empty());
+        let devices: Vec<Vec<String>> = devices.collect();
+        let directories = ["/sys/class/net", "/sys/class/block", "/sys/class/infiniband"];
+        let listed = directories.iter().flat_map(|directory| walk.root().names(directory));
+        let software = listed.filter(|name| !devices.iter().flatten().any(|known| known == name)).collect();
+        Self { devices, software }
     }
+
+    /// The names that differ least from `name`, of devices first; if none is near, those of devices.
+    fn nearest(&self, name: &str) -> Vec<String> {
+        let devices = self.devices.iter().flatten().map(|known| (false, known));
+        let all = devices.chain(self.software.iter().map(|known| (true, known)));
+        let near = all.filter_map(|(software, known)| Some((edits_if_few(name, known)?, software, known)));
+        let mut near: Vec<_> = near.collect();
+        near.sort();
+        if !near.is_empty() {
+            return near.into_iter().map(|(_, _, known)| known.clone()).take(OFFERED).collect();
+        }
+        let first = self.devices.iter().filter_map(|names| names.first());
+        let mut offered: Vec<String> = first.take(OFFERED).cloned().collect();
+        if offered.is_empty() {
+            offered.extend(self.software.iter().take(OFFERED).cloned());
+        }
+        offered
+    }
+}
+
+/// Edits between two names that resemble each other: there are few of them, and more of the longer name stays than not; or both
+/// are a word of letters that is the same, and what else follows.
+fn edits_if_few(name: &str, known: &str) -> Option<usize> {
+    let word = |name: &str| name.chars().take_while(|c| c.is_alphabetic()).collect::<String>();
+    let edits = edits(name, known);
+    let longer = name.chars().count().max(known.chars().count());
+    let is_near = edits <= MOST_EDITS && 2 * edits <= longer;
+    let is_of_its_kind = word(name).len() > 1 && word(name) == word(known);
+    (is_near || is_of_its_kind).then_some(edits)
 }
 
 /// Edits (of one character inserted, taken out or replaced) between two names, by Levenshtein's table.
@@ -117,8 +149,23 @@ mod tests {
             (edits("eth0", "eth0"), edits("eth0", "etho"), edits("", "abc"), edits("nvme0", "nvme0n1")),
             (0, 1, 3, 2)
         );
-        let names: BTreeSet<String> = ["eth0", "eth1", "nvme0n1", "sda"].map(str::to_owned).into();
-        assert_eq!(nearest("eht1", &names), ["eth1"]);
-        assert_eq!(nearest("ens17f0np0", &names).len(), 4);
+        let known = |devices: &[&[&str]], software: &[&str]| Known {
+            devices: devices.iter().map(|names| names.iter().map(|name| (*name).into()).collect()).collect(),
+            software: software.iter().map(|name| (*name).into()).collect(),
+        };
+        let few = known(
+            &[&["nvme0n1", "nvme0", "0000:91:00.0"], &["eth0", "0000:92:00.0"], &["eth1", "0000:93:00.0"]],
+            &["lo", "loop0", "loop1", "ram0", "nvme0n1p1"],
+        );
+        assert_eq!(few.nearest("eht1"), ["eth1"]);
+        assert_eq!(few.nearest("eth9"), ["eth0", "eth1"]);
+        assert_eq!(few.nearest("nvme7"), ["nvme0", "nvme0n1", "nvme0n1p1"]);
+        assert_eq!(few.nearest("loop7"), ["loop0", "loop1"]);
+        assert_eq!(few.nearest("0000:94:00.0"), ["0000:91:00.0", "0000:92:00.0", "0000:93:00.0"]);
+        // Nothing is like it, not even what is short.
+        for name in ["foo", "ens17f0np0", "x", ""] {
+            assert_eq!(few.nearest(name), ["nvme0n1", "eth0", "eth1"], "{name}");
+        }
+        assert_eq!(known(&[], &["lo", "loop0"]).nearest("foo"), ["lo", "loop0"]);
     }
 }

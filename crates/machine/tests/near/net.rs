@@ -154,6 +154,17 @@ fn unknown_names_offer_the_nearest() {
     let resolved = machine.resolve("eth2");
     assert!(resolved.is_unknown());
     assert_eq!(resolved.findings[0].remedy, "There are eth0, eth1.");
+    // Nothing is like it: all, as the topology has them.
+    let unlike = machine.resolve("wholly-else");
+    assert_eq!(unlike.findings[0].remedy, "There are eth1, eth0.");
+    let mut many = Machine::new();
+    many.loopback();
+    for card in 0..10 {
+        many.nic(&format!("0000:1{card}:00.0"), &format!("net{card}"), 0);
+    }
+    let first = "There are net0, net1, net2, net3, net4, net5, net6, net7";
+    let remedy = format!("{first}, and 2 others, which numaio topology lists.");
+    assert_eq!(many.resolve("wholly-else").findings[0].remedy, remedy);
     for handle in ["0000:99:00.0", "nvme7n1", "cuda:0", "GPU-12", "/dev/sdq"] {
         let mut machine = two_cards();
         machine.absent("/dev/sdq");

@@ -45,7 +45,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub plan: Vec<PathBuf>,
     /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8, and up to four times as
-    /// many where they wait for storage; 128 at most
+    /// many where they wait for storage; 128 at most, 64 at a daemon
     #[arg(long, value_name = "N", value_parser = whole(1..=MOST_THREADS))]
     pub threads: Option<u32>,
     /// How blocks of large files are read and written past the page cache: auto is many at a time by io_uring where it may be used,

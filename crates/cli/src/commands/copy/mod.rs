@@ -14,6 +14,7 @@ mod first;
 mod guarded;
 pub mod hello;
 mod how;
+mod kept;
 mod lists;
 mod local;
 mod manifest;
@@ -39,6 +40,7 @@ use clap::{ArgAction, Args as ClapArgs};
 use ends::{End, Host};
 use filters::FilterArgs;
 use how::HowArgs;
+use kept::KeptArgs;
 use net::NetArgs;
 use numaio_machine::units::parse_size;
 use order::Order;
@@ -76,11 +78,8 @@ pub struct CopyArgs {
     /// As --recursive, and modes, groups, extended attributes and ACLs; as root also users and devices
     #[arg(long, short)]
     pub archive: bool,
-    /// Taken as rsync has them: times, links, further names and holes are kept anyway
-    #[arg(short = 'H', short_aliases = ['t', 'l', 'S'], action = ArgAction::Count, hide = true)]
-    pub kept: u8,
-    #[arg(short = 'A', short_aliases = ['X'], action = ArgAction::Count, hide = true, requires = "archive")]
-    pub kept_by_archive: u8,
+    #[command(flatten)]
+    pub kept: KeptArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
     /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
@@ -210,7 +209,7 @@ pub struct ShownArgs {
     #[arg(long, short)]
     pub verbose: bool,
     /// Show how far it is, also where standard error is no terminal
-    #[arg(long, short_alias = 'P')]
+    #[arg(long, visible_short_alias = 'P')]
     pub progress: bool,
 }
 
@@ -222,8 +221,10 @@ Examples:
   numaio copy -a one:data/ two:data        from one host to another; the data does not come by here
   numaio copy -r run1 numaio://host/in/    to the root named in of a daemon, without ssh
 
-Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and all others are
-there; 130 interrupted, to be continued by the same command.";
+Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and
+all others are there; 130 interrupted, to be continued by the same command.
+
+Environment: NUMAIO_SSH names another program than ssh, with its options: NUMAIO_SSH='ssh -p 2222'.";
 
 pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {

@@ -34,7 +34,8 @@ pub struct NetArgs {
     /// all of them. What does not get to one goes to the first
     #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', conflicts_with = "tunnel")]
     via: Vec<String>,
-    /// Your key for daemons, if it is not ~/.config/numaio/key; numaio keygen makes one
+    /// Your key for daemons, if it is not where numaio keygen keeps one: ~/.config/numaio/key, or numaio/key in
+    /// XDG_CONFIG_HOME if that is set
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// The key of a daemon that you were told by who runs it; it is remembered, so once is enough

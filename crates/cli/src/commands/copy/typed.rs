@@ -5,9 +5,19 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
-/// What another numaio is not told: it shows nothing, notes nothing, and its own options are added.
-const OURS: [&str; 7] =
-    ["json", "verbose", "progress", "no_job", "attached", "forward_agent", "human_readable"];
+/// What another numaio is not told: it shows nothing, notes nothing, and its own options are added. Nor what says nothing, which an older
+/// one does not know.
+const OURS: [&str; 9] = [
+    "json",
+    "verbose",
+    "progress",
+    "no_job",
+    "attached",
+    "forward_agent",
+    "human_readable",
+    "kept",
+    "kept_by_archive",
+];
 
 /// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
 /// are among them.
@@ -85,6 +95,17 @@ mod tests {
         let wanted = ["--archive", "--exclude=x", "--bwlimit=10M", "--include=y", "--exclude=z", "--dry-run"];
         assert_eq!(typed.options, wanted.map(OsString::from));
         assert!(typed.files.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_anyway_is_taken_and_not_handed_on() {
+        let words = "copy -a -tlHSAX --times --links --hard-links --sparse --acls --xattrs a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.clone().try_get_matches_from(words.split(' ')).expect("options");
+        let typed = CopyArgs::from_arg_matches(&matches).expect("options").typed;
+        assert_eq!(typed.options, ["--archive"]);
+        // As ever, what is in --archive is not asked for without it.
+        assert!(command.try_get_matches_from(["copy", "-r", "--acls", "a", "b"]).is_err());
     }
 
     #[test]

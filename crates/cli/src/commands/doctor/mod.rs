@@ -19,7 +19,7 @@ use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what on this machine costs I/O bandwidth, and what to do
+/// Show what on this machine costs I/O bandwidth, and what to do.
 ///
 /// Looks at the topology, links, interrupts and queues, settings of the kernel, memory of each node, control groups, the
 /// IOMMU, and programs that are remote to their devices. Each finding has what was seen and where, what it costs by the
