@@ -552,6 +552,35 @@ fn sighup_reads_the_file_again() {
     assert!(daemon.is_running());
 }
 
+/// Who was taken out of the file stays out, whatever else cannot be done of it.
+#[test]
+fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
+    let (mut daemon, user) = open("");
+    let second = User::new();
+    second.trust(&daemon);
+    let (data, away) = (daemon.home.0.join("data"), daemon.home.0.join("away"));
+    let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
+    daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
+    daemon.signal("-HUP");
+    let said = daemon.said_soon("was read again; 1 root cannot be opened");
+    assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
+    user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(data.join("small").exists());
+    let why = "other cannot be opened: No such file";
+    second.copy(&["src/small", &daemon.url("other/")]).failed(1, &[why]);
+    // When it is there it is served.
+    fs::create_dir(&away).expect("a folder");
+    second.copy(&["src/small", &daemon.url("other/")]).ok();
+    assert!(away.join("small").exists());
+    // A key that cannot be read is a fault of the file: nobody could be served.
+    daemon.configure(&format!("{}{OPEN}{}", HEAD.replace("/key", "/none"), user.known_as("alice")));
+    daemon.signal("-HUP");
+    daemon.said_soon("what was read before still counts");
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(daemon.is_running());
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let home = Home::new();

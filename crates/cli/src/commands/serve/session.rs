@@ -144,7 +144,9 @@ fn enter<'c>(
     let verdict: Option<Verdict> = hear(desk, LONGEST, Some(DESK)).map_err(|error| broken(&error))?;
     verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(No::Busy)?;
     let root = &config.roots[admitted.root];
-    let entered = Base::below(&root.path.value).map_err(|error| broken(&error))?;
+    // It may be there again later.
+    let closed = |error| No::Busy(format!("{} cannot be opened: {error}", admitted.root));
+    let entered = Base::below(&root.path.value).map_err(closed)?;
     let directory = entered.directory().ok_or_else(|| broken(&"no root was entered"))?;
     let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
     let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;

@@ -103,18 +103,20 @@ impl Config {
         Self { listen, key, as_root, stop, limits, roots, users }
     }
 
-    /// Faults of what the file names: files that cannot be read, roots that are not there.
-    pub fn look(&self) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        if let Err(failure) = keys::read(&self.key.value) {
-            faults.push(Fault::new(self.key.line, &format!("key: {}", failure.message)));
-        }
-        for (name, root) in &self.roots {
-            if let Err(error) = std::fs::read_dir(&root.path.value) {
-                let path = root.path.value.display();
-                faults.push(Fault::new(root.path.line, &format!("root {name:?}: {path}: {error}")));
-            }
-        }
+    /// The fault of the key that the file names, if it cannot be read.
+    pub fn look_at_key(&self) -> Option<Fault> {
+        let failure = keys::read(&self.key.value).err()?;
+        Some(Fault::new(self.key.line, &format!("key: {}", failure.message)))
+    }
+
+    /// Faults of the roots that the file names: those that are not there, or cannot be opened. In the order of their lines.
+    pub fn look_at_roots(&self) -> Vec<Fault> {
+        let fault = |(name, root): (&String, &Root)| {
+            let error = std::fs::read_dir(&root.path.value).err()?;
+            let path = root.path.value.display();
+            Some(Fault::new(root.path.line, &format!("root {name:?}: {path}: {error}")))
+        };
+        let mut faults: Vec<Fault> = self.roots.iter().filter_map(fault).collect();
         faults.sort();
         faults
     }
