@@ -10,7 +10,7 @@ use numaio_linux::port::net::{Keys, PublicKey};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -67,6 +67,10 @@ impl User {
 
 fn content(size: usize) -> Vec<u8> {
     (0..size).map(|index| (index * 31 + (index >> 9)) as u8).collect()
+}
+
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// A daemon with one open root, and a user who knows it.
@@ -562,7 +566,7 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
     daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("was read again; 1 root cannot be opened");
+    let said = daemon.said_soon("was read again; 1 root cannot be used as it says");
     assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();
@@ -630,6 +634,44 @@ fn faults_of_a_file_are_told_with_their_lines() {
         check(&good).ok();
         home.run(&["serve", "--config", "serve.toml"]).failed(1, &["does not run as root"]);
     }
+}
+
+/// Root may do everything, so this is done as nobody, to whom the key is given.
+#[test]
+fn roots_that_the_daemon_may_not_read_or_write_are_told() {
+    let home = Home::new();
+    let key = home.run(&["keygen", "key"]).ok();
+    let (root, text) = (home.0.join("root"), format!("[user.a]\nkeys = \"{}\"\n", key.trim()));
+    fs::create_dir(&root).expect("a folder");
+    let is_root = numaio_linux::process::is_super_user();
+    let starter: &[&str] =
+        if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
+    if is_root {
+        for name in ["key", "root"] {
+            chown(home.0.join(name), Some(65_534), Some(65_534)).expect("an owner");
+        }
+    }
+    let check = |may: &str, mode| {
+        let path = home.path("");
+        let config = format!("key = \"{path}key\"\n[root.r]\npath = \"{path}root\"\n{may} = \"a\"\n{text}");
+        home.file("serve.toml", &config);
+        fs::set_permissions(&root, fs::Permissions::from_mode(mode)).expect("a mode");
+        let mut command = home.command_by(starter, &["serve", "--check", "--config", "serve.toml"]);
+        command.output().map(Said::of)
+    };
+    match check("read", 0o500) {
+        Err(_) => return skipped("no setpriv to be somebody else"),
+        Ok(said) if said.err.contains("serve.toml: ") => {
+            return skipped("another user does not reach the test's folder");
+        }
+        Ok(said) => drop(said.ok()),
+    }
+    let check = |may: &str, mode| check(may, mode).expect("numaio");
+    check("write", 0o300).ok();
+    let why = "serve.toml:3: root \"r\": ";
+    check("read", 0o300).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("read", 0o600).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("write", 0o500).failed(1, &[why, "root: it cannot be written to: Permission denied"]);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
 /// Reads the file again; what was told stays if it has faults.
 fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
     match Told::read_again(path) {
-        Ok((new, closed)) => {
+        Ok((new, bad)) => {
             let same = |one: &Config, other: &Config| {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
@@ -102,9 +102,9 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
             if is_super_user() && !new.config.as_root {
                 log(common, "as_root counts when the daemon is started again: it still runs as root");
             }
-            let but = match closed {
+            let but = match bad {
                 0 => String::new(),
-                closed => format!("; {} cannot be opened", count(closed, "root")),
+                bad => format!("; {} cannot be used as it says", count(bad, "root")),
             };
             log(common, &format!("{} was read again{but}", path.display()));
             Arc::new(new)

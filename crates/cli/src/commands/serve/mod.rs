@@ -53,7 +53,7 @@ A file for one user who may write, and others who may read:
   keys = \"ed25519:...\"
 
 SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults other
-than roots that cannot be opened.
+than roots that cannot be used.
 SIGTERM takes no more sessions, and lets those that run end. docs/serve.md has all that the file may
 say, and a unit for systemd.
 
@@ -96,15 +96,15 @@ impl Told {
         told.unless(path, &faults)
     }
 
-    /// Reads a file for a daemon that runs, and tells how many roots cannot be opened. They are no reason to go by the old
+    /// Reads a file for a daemon that runs, and tells how many roots cannot be used. They are no reason to go by the old
     /// file: whoever was taken out of it would keep what they had.
     fn read_again(path: &Path) -> Result<(Self, usize), Failure> {
         let told = Self::parse(path)?;
-        let closed = told.config.look_at_roots();
+        let bad = told.config.look_at_roots();
         let key = told.config.look_at_key();
         let told = told.unless(path, key.as_slice())?;
-        tell(path, &closed);
-        Ok((told, closed.len()))
+        tell(path, &bad);
+        Ok((told, bad.len()))
     }
 
     fn unless(self, path: &Path, faults: &[Fault]) -> Result<Self, Failure> {
