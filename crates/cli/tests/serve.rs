@@ -117,6 +117,18 @@ fn files_go_to_a_root_and_come_back() {
 }
 
 #[test]
+fn the_log_tells_how_many_files_failed() {
+    let (daemon, user) = open("");
+    // A folder with something in it is not replaced by a file.
+    fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
+    user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
+    daemon.said_soon("alice writes to data: done, 1 failed\n");
+    fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
+    user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
+    daemon.said_soon("alice reads data: done, 1 failed\n");
+}
+
+#[test]
 fn data_goes_through_the_control_connection_too() {
     let (daemon, user) = open("");
     let to = daemon.url("data/new");

@@ -104,11 +104,14 @@ fn serve(
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
     let ended = attend(ends, Some(&Service { terms, street }));
     drop(carrier);
-    if let Ok(ended) = &ended {
-        let how = if *ended == Ended::Done { "done" } else { "given up" };
-        log(common, &format!("{caller}: {user} {does} {root}: {how}"));
-    }
-    ended
+    let (ended, failed) = ended?;
+    let how = match (&ended, failed) {
+        (Ended::Done, 0) => "done".to_owned(),
+        (Ended::Done, failed) => format!("done, {failed} failed"),
+        (Ended::Failed, _) => "given up".to_owned(),
+    };
+    log(common, &format!("{caller}: {user} {does} {root}: {how}"));
+    Ok(ended)
 }
 
 /// Asks for the data connections with a ticket.
