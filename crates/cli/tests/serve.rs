@@ -648,6 +648,32 @@ fn faults_of_a_file_are_told_with_their_lines() {
     }
 }
 
+#[test]
+fn the_file_that_help_shows_has_no_faults() {
+    let home = Home::new();
+    let help = home.run(&["serve", "--help"]).ok();
+    let shown = help.split("A file for ").nth(1).expect("an example").lines().skip(1);
+    let shown: Vec<&str> = shown.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+    fs::create_dir(home.0.join("data")).expect("a folder");
+    let mut text = shown.join("\n");
+    for (name, path) in [("/etc/numaio/key", "key"), ("/srv/data", "data")] {
+        assert!(text.contains(name), "{text}");
+        text = text.replace(name, &home.path(path));
+    }
+    home.run(&["keygen", "key"]).ok();
+    let check = |text: &str| {
+        home.file("serve.toml", text);
+        home.run(&["serve", "--check", "--config", "serve.toml"])
+    };
+    // Whoever forgets to put keys there lets nobody in.
+    check(&text).failed(1, &["2 faults"]);
+    for name in ["alice", "bob"] {
+        let key = home.run(&["keygen", name]).ok();
+        text = text.replacen("ed25519:...", key.trim(), 1);
+    }
+    assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
+}
+
 /// Root may do everything, so this is done as nobody, to whom the key is given.
 #[test]
 fn roots_that_the_daemon_may_not_read_or_write_are_told() {
