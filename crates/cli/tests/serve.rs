@@ -10,7 +10,7 @@ use numaio_linux::port::net::{Keys, PublicKey};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -69,6 +69,10 @@ fn content(size: usize) -> Vec<u8> {
     (0..size).map(|index| (index * 31 + (index >> 9)) as u8).collect()
 }
 
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// A daemon with one open root, and a user who knows it.
 fn open(more: &str) -> (Daemon, User) {
     let user = User::new();
@@ -110,6 +114,18 @@ fn files_go_to_a_root_and_come_back() {
         said.contains("alice writes to data (process ") && said.contains("alice reads data: done"),
         "{said}"
     );
+}
+
+#[test]
+fn the_log_tells_how_many_files_failed() {
+    let (daemon, user) = open("");
+    // A folder with something in it is not replaced by a file.
+    fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
+    user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
+    daemon.said_soon("alice writes to data: done, 1 failed\n");
+    fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
+    user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
+    daemon.said_soon("alice reads data: done, 1 failed\n");
 }
 
 #[test]
@@ -552,6 +568,35 @@ fn sighup_reads_the_file_again() {
     assert!(daemon.is_running());
 }
 
+/// Who was taken out of the file stays out, whatever else cannot be done of it.
+#[test]
+fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
+    let (mut daemon, user) = open("");
+    let second = User::new();
+    second.trust(&daemon);
+    let (data, away) = (daemon.home.0.join("data"), daemon.home.0.join("away"));
+    let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
+    daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
+    daemon.signal("-HUP");
+    let said = daemon.said_soon("was read again; 1 root cannot be used as it says");
+    assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
+    user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(data.join("small").exists());
+    let why = "other cannot be opened: No such file";
+    second.copy(&["src/small", &daemon.url("other/")]).failed(1, &[why]);
+    // When it is there it is served.
+    fs::create_dir(&away).expect("a folder");
+    second.copy(&["src/small", &daemon.url("other/")]).ok();
+    assert!(away.join("small").exists());
+    // A key that cannot be read is a fault of the file: nobody could be served.
+    daemon.configure(&format!("{}{OPEN}{}", HEAD.replace("/key", "/none"), user.known_as("alice")));
+    daemon.signal("-HUP");
+    daemon.said_soon("what was read before still counts");
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(daemon.is_running());
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let home = Home::new();
@@ -601,6 +646,70 @@ fn faults_of_a_file_are_told_with_their_lines() {
         check(&good).ok();
         home.run(&["serve", "--config", "serve.toml"]).failed(1, &["does not run as root"]);
     }
+}
+
+#[test]
+fn the_file_that_help_shows_has_no_faults() {
+    let home = Home::new();
+    let help = home.run(&["serve", "--help"]).ok();
+    let shown = help.split("A file for ").nth(1).expect("an example").lines().skip(1);
+    let shown: Vec<&str> = shown.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+    fs::create_dir(home.0.join("data")).expect("a folder");
+    let mut text = shown.join("\n");
+    for (name, path) in [("/etc/numaio/key", "key"), ("/srv/data", "data")] {
+        assert!(text.contains(name), "{text}");
+        text = text.replace(name, &home.path(path));
+    }
+    home.run(&["keygen", "key"]).ok();
+    let check = |text: &str| {
+        home.file("serve.toml", text);
+        home.run(&["serve", "--check", "--config", "serve.toml"])
+    };
+    // Whoever forgets to put keys there lets nobody in.
+    check(&text).failed(1, &["2 faults"]);
+    for name in ["alice", "bob"] {
+        let key = home.run(&["keygen", name]).ok();
+        text = text.replacen("ed25519:...", key.trim(), 1);
+    }
+    assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
+}
+
+/// Root may do everything, so this is done as nobody, to whom the key is given.
+#[test]
+fn roots_that_the_daemon_may_not_read_or_write_are_told() {
+    let home = Home::new();
+    let key = home.run(&["keygen", "key"]).ok();
+    let (root, text) = (home.0.join("root"), format!("[user.a]\nkeys = \"{}\"\n", key.trim()));
+    fs::create_dir(&root).expect("a folder");
+    let is_root = numaio_linux::process::is_super_user();
+    let starter: &[&str] =
+        if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
+    if is_root {
+        for name in ["key", "root"] {
+            chown(home.0.join(name), Some(65_534), Some(65_534)).expect("an owner");
+        }
+    }
+    let check = |may: &str, mode| {
+        let path = home.path("");
+        let config = format!("key = \"{path}key\"\n[root.r]\npath = \"{path}root\"\n{may} = \"a\"\n{text}");
+        home.file("serve.toml", &config);
+        fs::set_permissions(&root, fs::Permissions::from_mode(mode)).expect("a mode");
+        let mut command = home.command_by(starter, &["serve", "--check", "--config", "serve.toml"]);
+        command.output().map(Said::of)
+    };
+    match check("read", 0o500) {
+        Err(_) => return skipped("no setpriv to be somebody else"),
+        Ok(said) if said.err.contains("serve.toml: ") => {
+            return skipped("another user does not reach the test's folder");
+        }
+        Ok(said) => drop(said.ok()),
+    }
+    let check = |may: &str, mode| check(may, mode).expect("numaio");
+    check("write", 0o300).ok();
+    let why = "serve.toml:3: root \"r\": ";
+    check("read", 0o300).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("read", 0o600).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("write", 0o500).failed(1, &[why, "root: it cannot be written to: Permission denied"]);
 }
 
 #[test]

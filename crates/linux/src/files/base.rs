@@ -2,8 +2,9 @@
 
 use super::beneath::walk;
 use super::Roots;
+use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +34,26 @@ pub struct Directory {
 impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+impl Directory {
+    /// Whether this process may read what is in it, or make something there: as its mode says, and the file system.
+    ///
+    /// # Errors
+    /// Why it may not, in the kernel's words.
+    pub fn may(&self, rights: Rights) -> io::Result<()> {
+        let access = Access::EXEC_OK
+            | match rights {
+                Rights::Read => Access::READ_OK,
+                Rights::Write => Access::WRITE_OK,
+            };
+        let asked = |flags| rustix::fs::accessat(&self.file, ".", access, flags);
+        match asked(AtFlags::EACCESS) {
+            // Sandboxes without faccessat2(2): that one is for who has capabilities and is not root.
+            Err(Errno::PERM) => Ok(asked(AtFlags::empty())?),
+            asked => Ok(asked?),
+        }
     }
 }
 

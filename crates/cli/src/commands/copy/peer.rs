@@ -145,16 +145,16 @@ pub fn run() -> Result<ExitCode, Failure> {
     let ends = Ends { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side was told why not, and tells its user.
     Ok(match attend(ends, None) {
-        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok((Ended::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
 }
 
-/// Hears what to do, and does it; for a daemon, if there is one.
+/// Hears what to do, and does it; for a daemon, if there is one. Tells how it ended, and how many problems there were.
 ///
 /// # Errors
 /// Why it was not begun; the other side was told.
-pub fn attend(ends: Ends, service: Option<&Service>) -> Result<Ended, Failure> {
+pub fn attend(ends: Ends, service: Option<&Service>) -> Result<(Ended, u64), Failure> {
     let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
@@ -277,7 +277,7 @@ fn through<C: Core<numaio_linux::port::Slab>>(
     mut core: C,
     Linked { port, left, to }: Linked,
     terms: Option<&Terms>,
-) -> Result<Ended, Failure> {
+) -> Result<(Ended, u64), Failure> {
     let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
     let mut port = Guarded::new(port, limit, set_id);
     let began = Instant::now();
@@ -294,5 +294,5 @@ fn through<C: Core<numaio_linux::port::Slab>>(
     });
     drop(port);
     drop(to);
-    Ok(core.ended().cloned().unwrap_or(Ended::Failed))
+    Ok((core.ended().cloned().unwrap_or(Ended::Failed), core.totals().failed))
 }

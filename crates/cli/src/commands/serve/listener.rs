@@ -6,7 +6,7 @@ use super::desk::{hear, say, Request, Start, Wanted, LONGEST_REQUEST};
 use super::house::{network, House, Seat};
 use super::lobby::{Lobby, Place};
 use super::notify::notify;
-use super::{log, Told};
+use super::{count, log, Told};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::interrupt;
@@ -91,8 +91,8 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
 
 /// Reads the file again; what was told stays if it has faults.
 fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
-    match Told::read(path) {
-        Ok(new) => {
+    match Told::read_again(path) {
+        Ok((new, bad)) => {
             let same = |one: &Config, other: &Config| {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
@@ -102,7 +102,11 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
             if is_super_user() && !new.config.as_root {
                 log(common, "as_root counts when the daemon is started again: it still runs as root");
             }
-            log(common, &format!("{} was read again", path.display()));
+            let but = match bad {
+                0 => String::new(),
+                bad => format!("; {} cannot be used as it says", count(bad, "root")),
+            };
+            log(common, &format!("{} was read again{but}", path.display()));
             Arc::new(new)
         }
         Err(failure) => {

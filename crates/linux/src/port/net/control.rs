@@ -5,7 +5,7 @@ use super::key::PublicKey;
 use super::records::{Records, Tls};
 use super::timed::Timed;
 use super::tls::{client, server, Guard, Keys};
-use super::{settle, Lane, NetError};
+use super::{settle, Lane, NetError, SILENCE};
 use crate::port::Ends;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -21,12 +21,12 @@ const LAST: Duration = Duration::from_secs(10);
 
 /// What comes after the lines.
 trait Carried: Lane {
-    fn carry(self: Box<Self>, local: &UnixStream) -> io::Result<()>;
+    fn carry(self: Box<Self>, local: &UnixStream, silence: Duration) -> io::Result<()>;
 }
 
 impl<C: Records> Carried for Tls<C> {
-    fn carry(self: Box<Self>, local: &UnixStream) -> io::Result<()> {
-        (*self).carry(local)
+    fn carry(self: Box<Self>, local: &UnixStream, silence: Duration) -> io::Result<()> {
+        (*self).carry(local, silence)
     }
 }
 
@@ -146,7 +146,7 @@ impl Control {
         let (said, over) = channel();
         Builder::new().name("control".to_owned()).spawn(move || {
             // A cut is seen by both as an end of the streams.
-            drop(self.lane.carry(&local));
+            drop(self.lane.carry(&local, SILENCE));
             drop(local.shutdown(Shutdown::Both));
             drop(said);
         })?;
@@ -198,6 +198,7 @@ impl Drop for Half {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::vanish;
     use super::*;
     use std::net::TcpListener;
     use std::thread;
@@ -263,6 +264,19 @@ mod tests {
         let mut got = Vec::new();
         drop(from.read_to_end(&mut got));
         assert!(got.is_empty());
+    }
+
+    #[test]
+    fn whoever_vanishes_while_something_is_sent_is_noticed() {
+        let (near, far) = channel();
+        vanish(far.lane.socket());
+        let (mut ours, local) = UnixStream::pair().expect("streams");
+        ours.write_all(b"words").expect("said");
+        let (said, heard) = std::sync::mpsc::channel();
+        thread::spawn(move || said.send(near.lane.carry(&local, Duration::from_millis(500))));
+        // The kernel itself gives up after a quarter of an hour.
+        let why = heard.recv_timeout(LIMIT).expect("noticed").expect_err("nobody is there");
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use ticket::{hand_over, Ticket};
 pub use tls::Keys;
+use way::is_silent;
 pub use way::listen;
 pub(super) use way::{keep_little_unsent, least_round_trip, Beginning};
 
@@ -43,6 +44,8 @@ const IDLE: Duration = Duration::from_secs(10);
 const PROBE_EACH: Duration = Duration::from_secs(5);
 /// ...until so many questions in a row have no answer: 30 s in all.
 const PROBES: u32 = 4;
+/// As long is who does not answer what was sent taken to be there.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// One connection: written to by one side, and read by the other.
 pub trait Lane: Read + Write + Send {
@@ -157,7 +160,8 @@ impl Lock {
 }
 
 /// From now on nobody waits for a deadline. A connection that is half open, as after the other machine lost its power, is
-/// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). There is no
+/// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). The kernel does not ask
+/// while something is on its way there, so who also writes to it looks by itself ([`way::is_silent`]). There is no
 /// `TCP_USER_TIMEOUT`, since that also ends a connection whose reader waits for its disk for so long.
 fn ready(lane: Box<dyn Lane>) -> Result<Box<dyn Lane>, NetError> {
     settle(lane.socket())?;

@@ -2,7 +2,9 @@ use super::*;
 use crate::port::lanes::{Lanes, LanesLink};
 use crate::port::{Pool, Slab};
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
+use std::mem::size_of_val;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +28,24 @@ fn plain() -> Locks {
 
 fn address(door: &Door) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, door.port().expect("a port").expect("one of its own")).into()
+}
+
+/// From now on this end gets nothing of what comes, and answers nothing, as if its host had lost its power: a filter that lets
+/// no byte through (socket(7), `SO_ATTACH_FILTER`).
+pub(super) fn vanish(socket: &TcpStream) {
+    let mut nothing = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    // SAFETY: the kernel copies the one instruction, which lives until then.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of_val(&filter) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
 type Ends = (Vec<Box<dyn Lane>>, Vec<Box<dyn Lane>>);

@@ -11,11 +11,13 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Where fields of `struct tcp_info` are (include/uapi/linux/tcp.h), in numbers of four bytes.
+const STATE: usize = 0;
+const LAST_ACK_RECV: usize = 56 / 4;
 const RETRANSMITTED: usize = 100 / 4;
 const MIN_RTT: usize = 148 / 4;
 
-/// What the kernel tells of a connection in one of these fields (tcp(7), `TCP_INFO`); none before Linux 4.3, which knows not all of them.
-fn told(socket: &TcpStream, field: usize) -> Option<u32> {
+/// What the kernel tells of a connection in some of these fields (tcp(7), `TCP_INFO`); none before Linux 4.3, which knows not all of them.
+fn told<const N: usize>(socket: &TcpStream, fields: [usize; N]) -> Option<[u32; N]> {
     let mut info = [0u32; MIN_RTT + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at the most, all of which are in the array, and tells how many it wrote.
@@ -29,19 +31,28 @@ fn told(socket: &TcpStream, field: usize) -> Option<u32> {
         )
     };
     let is_told = done == 0 && length as usize == size_of_val(&info);
-    info.get(field).copied().filter(|_| is_told)
+    is_told.then(|| fields.map(|field| info[field]))
 }
 
 /// The shortest round trip that was seen; none if the kernel does not tell.
 pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
     // Nothing was measured yet if all bits are set.
-    let micros = told(socket, MIN_RTT).filter(|micros| *micros != u32::MAX)?;
+    let [micros] = told(socket, [MIN_RTT]).filter(|[micros]| *micros != u32::MAX)?;
     Some(Duration::from_micros(micros.into()))
+}
+
+/// Whether the other side has not answered for so long, and should have: something had to be sent again, or it was asked more than
+/// once whether it has room again. One that only does not read answers that it has none.
+pub fn is_silent(socket: &TcpStream, limit: Duration) -> bool {
+    let Some([state, since]) = told(socket, [STATE, LAST_ACK_RECV]) else { return false };
+    let [_, _, again, asked] = state.to_ne_bytes();
+    // Two questions may wait for their answer, if one was lost.
+    (again > 0 || asked > 2) && Duration::from_millis(since.into()) >= limit
 }
 
 /// Whether a connection had to send something again; true if the kernel does not tell.
 fn has_lost(socket: &TcpStream) -> bool {
-    told(socket, RETRANSMITTED) != Some(0)
+    told(socket, [RETRANSMITTED]) != Some([0])
 }
 
 /// Bytes that wait at a connection to be sent for the first time, at the most: what it sends in a few milliseconds.
@@ -171,6 +182,7 @@ pub fn connect(to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::vanish;
     use super::*;
     use std::io::{Read, Write};
 
@@ -205,6 +217,31 @@ mod tests {
         far.read_exact(&mut [0]).expect("came");
         let time = least_round_trip(&near).expect("a round trip");
         assert!(time > Duration::ZERO && time < Duration::from_secs(5), "{time:?}");
+    }
+
+    /// Sends until there is no room any more.
+    fn fill(mut socket: &TcpStream) {
+        socket.set_nonblocking(true).expect("set");
+        while socket.write(&[0; 1 << 16]).is_ok() {}
+    }
+
+    #[test]
+    fn who_does_not_answer_any_more_is_silent_and_who_does_not_read_is_not() {
+        let limit = Duration::from_millis(500);
+        let ((idle, _still), (sending, other), (full, gone), (waiting, _slow)) =
+            (connection(), connection(), connection(), connection());
+        fill(&waiting);
+        fill(&full);
+        vanish(&other);
+        vanish(&gone);
+        (&sending).write_all(b"x").expect("sent");
+        let until = Instant::now() + Duration::from_secs(30);
+        while !is_silent(&sending, limit) || !is_silent(&full, limit) {
+            assert!(Instant::now() < until, "it is not noticed");
+            assert!(!is_silent(&idle, limit) && !is_silent(&waiting, limit));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!is_silent(&idle, limit) && !is_silent(&waiting, limit));
     }
 
     #[test]

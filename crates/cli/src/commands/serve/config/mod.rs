@@ -8,6 +8,8 @@ pub use fields::{Fault, Spot};
 
 use crate::keys;
 use fields::{Fields, Page};
+use numaio_linux::confine::Rights;
+use numaio_linux::files::Base;
 use numaio_linux::port::net::{PublicKey, MOST_LANES};
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
@@ -103,18 +105,21 @@ impl Config {
         Self { listen, key, as_root, stop, limits, roots, users }
     }
 
-    /// Faults of what the file names: files that cannot be read, roots that are not there.
-    pub fn look(&self) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        if let Err(failure) = keys::read(&self.key.value) {
-            faults.push(Fault::new(self.key.line, &format!("key: {}", failure.message)));
-        }
-        for (name, root) in &self.roots {
-            if let Err(error) = std::fs::read_dir(&root.path.value) {
-                let path = root.path.value.display();
-                faults.push(Fault::new(root.path.line, &format!("root {name:?}: {path}: {error}")));
-            }
-        }
+    /// The fault of the key that the file names, if it cannot be read.
+    pub fn look_at_key(&self) -> Option<Fault> {
+        let failure = keys::read(&self.key.value).err()?;
+        Some(Fault::new(self.key.line, &format!("key: {}", failure.message)))
+    }
+
+    /// Faults of the roots that the file names: those that are not there, or in which we may not do what users may. In the order
+    /// of their lines.
+    pub fn look_at_roots(&self) -> Vec<Fault> {
+        let fault = |(name, root): (&String, &Root)| {
+            let why = root.look().err()?;
+            let path = root.path.value.display();
+            Some(Fault::new(root.path.line, &format!("root {name:?}: {path}: {why}")))
+        };
+        let mut faults: Vec<Fault> = self.roots.iter().filter_map(fault).collect();
         faults.sort();
         faults
     }
@@ -160,6 +165,19 @@ impl Root {
         }
         fields.end();
         (name.to_owned(), Self { path, read, write })
+    }
+
+    /// Why we may not do in it what users may.
+    fn look(&self) -> Result<(), String> {
+        let base = Base::below(&self.path.value).map_err(|error| error.to_string())?;
+        let may = |rights| base.directory().map_or(Ok(()), |directory| directory.may(rights));
+        if !self.read.is_empty() {
+            may(Rights::Read).map_err(|error| format!("it cannot be read: {error}"))?;
+        }
+        if self.is_written() {
+            may(Rights::Write).map_err(|error| format!("it cannot be written to: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Whether anybody may write to it.

@@ -136,6 +136,68 @@ fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
     }
 }
 
+/// A file in which one field has this value, or is left out.
+fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<Fault>> {
+    let in_table = |fields: &[&str]| match value {
+        _ if !fields.contains(&field) => String::new(),
+        Some(value) => format!("{field} = {value}\n"),
+        // As many lines, so that all else is the same.
+        None => "\n".to_owned(),
+    };
+    let limits = in_table(&["connections", "per_address", "opening_seconds"]);
+    Config::parse(&format!(
+        "key = \"/k\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n{}",
+        in_table(&["stop_seconds"]),
+        in_table(&["sessions", "streams", "bytes_per_second"]),
+    ))
+}
+
+#[test]
+fn the_documentation_tells_what_may_be_left_out() {
+    let page = include_str!("../../../../../../docs/serve.md");
+    let table = page.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let mut numbers = Vec::new();
+    for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (field, default, range) = (cells[1].trim_matches('`'), cells[2], cells[3]);
+        let left_out = with(field, None);
+        assert!(left_out.is_ok());
+        let Some((least, most)) = range.split_once(" to ") else {
+            assert_eq!((field, default), ("bytes_per_second", "no limit"));
+            let limit = |text| with(field, Some(text)).map(|config| config.users["u"].bytes_per_second);
+            assert_eq!((limit("\"1M\""), limit("\"2KB\"")), (Ok(Some(1_048_576)), Ok(Some(2000))));
+            assert!(limit("1").is_err());
+            continue;
+        };
+        for good in [least, most] {
+            assert!(with(field, Some(good)).is_ok(), "{field} = {good}");
+        }
+        assert_eq!(with(field, Some(default)), left_out, "{field}");
+        let [less, more] = [least, most].map(|end| end.parse::<i64>().expect("a number"));
+        for bad in [less - 1, more + 1] {
+            assert!(with(field, Some(&bad.to_string())).is_err(), "{field} = {bad}");
+        }
+        numbers.push(field);
+    }
+    let all = ["stop_seconds", "connections", "per_address", "opening_seconds", "sessions", "streams"];
+    assert_eq!(numbers, all);
+}
+
+#[test]
+fn names_are_as_documented() {
+    let faults = |name: &str| {
+        let user = format!("[user.\"{name}\"]\nkeys = \"{KEY}\"\n");
+        let root = format!("[root.\"{name}\"]\npath = \"/r\"\nread = \"*\"\n");
+        Config::parse(&format!("key = \"/k\"\n{root}{user}")).err().map_or(0, |faults| faults.len())
+    };
+    for good in ["a", "9", "_x", "Run-17.b", &"x".repeat(64)] {
+        assert_eq!(faults(good), 0, "{good}");
+    }
+    for bad in ["", "-a", ".a", "a/b", "a b", "ä", &"x".repeat(65)] {
+        assert_eq!(faults(bad), 2, "{bad}");
+    }
+}
+
 #[test]
 fn the_documentation_shows_a_file_without_faults() {
     let page = include_str!("../../../../../../docs/serve.md");

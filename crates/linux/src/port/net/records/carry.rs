@@ -2,10 +2,15 @@
 //! that waits for both. So whoever uses it has two plain streams, as those of a program that ssh started.
 
 use super::{kernels, Now, Records, Tls, PIECE};
-use rustix::event::{poll, PollFd, PollFlags};
+use crate::port::net::is_silent;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How often it looks within the time in which silence is noticed.
+const LOOKS: u32 = 6;
 
 /// Bytes that are to be written when there is room for them.
 #[derive(Default)]
@@ -68,12 +73,13 @@ impl<C: Records> Tls<C> {
     /// Carries bytes until both directions have ended in order.
     ///
     /// # Errors
-    /// The connection was cut, or what came is no TLS; the local stream is gone.
-    pub fn carry(mut self, local: &UnixStream) -> io::Result<()> {
+    /// The connection was cut, or what came is no TLS; the other side did not answer for `silence`; the local stream is gone.
+    pub fn carry(mut self, local: &UnixStream, silence: Duration) -> io::Result<()> {
         self.socket.set_nonblocking(true)?;
         local.set_nonblocking(true)?;
         let mut flow = Flow { buffer: vec![0; PIECE], ..Flow::default() };
         self.decrypt(&mut flow)?;
+        let (look_each, mut looked) = (silence / LOOKS, Instant::now());
         loop {
             flow.up.write(&self.socket)?;
             flow.down.write(local)?;
@@ -88,7 +94,13 @@ impl<C: Records> Tls<C> {
             if flow.up_told && flow.down_told {
                 return Ok(());
             }
-            self.wait(&flow, local)?;
+            self.wait(&flow, local, look_each)?;
+            if looked.elapsed() >= look_each {
+                looked = Instant::now();
+                if is_silent(&self.socket, silence) {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
             if flow.down.is_empty() && !self.ended && self.filled()? {
                 self.decrypt(&mut flow)?;
             }
@@ -98,8 +110,8 @@ impl<C: Records> Tls<C> {
         }
     }
 
-    /// Until something can be done. What nobody waits for is left out: its end would be told without end.
-    fn wait(&self, flow: &Flow, local: &UnixStream) -> io::Result<()> {
+    /// Until something can be done, or it is time to look. What nobody waits for is left out: its end would be told without end.
+    fn wait(&self, flow: &Flow, local: &UnixStream, most: Duration) -> io::Result<()> {
         let flags = |read: bool, write: bool| {
             let (mut flags, none) = (PollFlags::empty(), PollFlags::empty());
             flags |= if read { PollFlags::IN } else { none };
@@ -110,7 +122,8 @@ impl<C: Records> Tls<C> {
         let mut waited: Vec<PollFd<'_>> = Vec::new();
         waited.extend((!of_socket.is_empty()).then(|| PollFd::new(&self.socket, of_socket)));
         waited.extend((!of_local.is_empty()).then(|| PollFd::new(local, of_local)));
-        match poll(&mut waited, None) {
+        let most = Timespec::try_from(most).map_err(io::Error::other)?;
+        match poll(&mut waited, Some(&most)) {
             Err(rustix::io::Errno::INTR) | Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }
