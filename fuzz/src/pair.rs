@@ -35,6 +35,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         compress: Compress::Zstd,
         unasked,
         holes: true,
+        links: true,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")

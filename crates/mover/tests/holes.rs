@@ -139,7 +139,8 @@ fn files_may_claim_more_together_than_can_be_counted() {
         let mtime = Stamp { seconds: 5, nanoseconds: 6 };
         let object = Object::File(Vec::new(), BTreeSet::new());
         let inode = Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() };
-        [&mut from, &mut to].map(|disk| disk.put(name, inode.clone()));
+        from.put(name, inode.clone());
+        to.put(name, inode);
     }
     let (mut source, mut sink) = (source(false, false), sink(false));
     run((&mut source, &mut sink), |asked| vast(&mut from, asked), |asked| vast(&mut to, asked));

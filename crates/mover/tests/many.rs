@@ -160,6 +160,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         compress: Compress::None,
         unasked: false,
         holes: true,
+        links: true,
         transfer: TRANSFER,
     };
     let sink = SinkOptions {

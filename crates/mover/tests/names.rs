@@ -5,9 +5,10 @@ mod sides;
 use numaio_machine::port::{Fault, Operation, Outcome, Stamp, Why};
 use numaio_mover::drive::Core;
 use numaio_mover::report::Report;
+use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::About;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
-use sides::{run, sink, source};
+use sides::{run, sink, source, wishes};
 use std::collections::BTreeSet;
 
 type Outcomes = Outcome<Vec<u8>>;
@@ -146,4 +147,16 @@ fn a_directory_that_cannot_be_made_is_told_once() {
     run((&mut source, &mut sink), |operation| from.run(operation), refused);
     // The root, which is there, and the other one.
     assert_eq!(sink.totals().failed, 2);
+}
+
+#[test]
+fn each_name_is_a_file_where_there_are_no_further_names() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"a", file(&[9; 900]));
+    from.link(b"a", b"b");
+    let wishes = SourceOptions { links: false, ..wishes(false, false) };
+    let (mut source, mut sink) = (Source::new(wishes).expect("a policy"), sink(false));
+    run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
+    assert_eq!([content(&to, "a"), content(&to, "b")], [Some(vec![9; 900]), Some(vec![9; 900])]);
+    assert_ne!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0);
 }

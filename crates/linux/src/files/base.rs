@@ -9,6 +9,9 @@ use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// File systems (statfs(2)) without hard links: `MSDOS_SUPER_MAGIC` and `EXFAT_SUPER_MAGIC` (include/uapi/linux/magic.h).
+const LINKLESS: [u32; 2] = [0x4d44, 0x2011_bab0];
 use std::sync::Arc;
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
@@ -106,6 +109,14 @@ impl Base {
         list().unwrap_or(false)
     }
 
+    /// Whether files can have further names at a path, or will when it is made; FAT and exFAT have none. Of others this is taken for true.
+    pub fn has_links(&self, path: &Path) -> bool {
+        let kind = |path: &Path| rustix::fs::fstatfs(self.find(path, OFlags::empty()).ok()?).ok();
+        let found =
+            path.ancestors().find_map(|path| kind(if path == Path::new("") { Path::new(".") } else { path }));
+        found.is_none_or(|found| has_links(found.f_type as u32))
+    }
+
     fn kind(&self, path: &Path) -> io::Result<FileType> {
         let found = rustix::fs::fstat(self.find(path, OFlags::NOFOLLOW)?)?;
         Ok(FileType::from_raw_mode(found.st_mode))
@@ -155,6 +166,10 @@ impl Base {
     }
 }
 
+fn has_links(kind: u32) -> bool {
+    !LINKLESS.contains(&kind)
+}
+
 /// By openat2(2) with `RESOLVE_BENEATH`; links that stay below are followed.
 fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
@@ -186,6 +201,14 @@ fn walk_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedF
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn further_names_can_be_but_on_file_systems_that_are_known_to_have_none() {
+        for path in ["/tmp", "/tmp/none/such", "none/such", "."] {
+            assert!(Base::Host.has_links(Path::new(path)), "{path}");
+        }
+        assert!(has_links(0xef53) && !has_links(0x4d44) && !has_links(0x2011_bab0));
+    }
 
     #[test]
     fn nothing_leads_out() {

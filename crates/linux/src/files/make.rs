@@ -21,7 +21,7 @@ impl Roots {
             return self.make_directory(place, making.attributes.mode);
         }
         place.not_the_root()?;
-        instead(place, |place| make(place, &making.object))?;
+        instead(place, "make it", |place| make(place, &making.object))?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), &making.attributes, leaves)
     }
@@ -58,7 +58,7 @@ impl Roots {
 }
 
 /// Makes something. What is in its place is replaced when it is made, unless it is a directory.
-fn instead(place: Place<'_>, make: impl Fn(Place<'_>) -> Result<(), Errno>) -> Result<(), Fault> {
+fn instead(place: Place<'_>, what: &str, make: impl Fn(Place<'_>) -> Result<(), Errno>) -> Result<(), Fault> {
     let made = match make(place) {
         Err(Errno::EXIST) => own_name().and_then(|name| {
             let beside = Place { name: name.as_bytes(), ..place };
@@ -69,7 +69,7 @@ fn instead(place: Place<'_>, make: impl Fn(Place<'_>) -> Result<(), Errno>) -> R
         }),
         result => result,
     };
-    made.map_err(fault("make it"))
+    made.map_err(fault(what))
 }
 
 fn make(place: Place<'_>, object: &Object) -> Result<(), Errno> {
@@ -101,7 +101,7 @@ fn link(beneath: &mut Beneath<'_>, at: &FilePath, to: &FilePath) -> Result<(), F
     if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
         return Ok(());
     }
-    instead(place, |place| {
+    instead(place, "make a further name of a file", |place| {
         rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
     })
 }

@@ -89,6 +89,8 @@ pub struct SourceOptions {
     pub unasked: bool,
     /// Whether the sink takes holes that are said apart, of files that have too many.
     pub holes: bool,
+    /// Whether files can have further names at the sink; else each name is a file there.
+    pub links: bool,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -261,7 +263,7 @@ impl<B: AsRef<[u8]>> Source<B> {
     /// Whether it is a further name of a file whose first name was sent.
     fn as_link(&mut self, name: &Name, found: &Found) -> Option<Object> {
         let seen = &found.seen;
-        if seen.links < 2 || seen.kind == FileKind::Directory {
+        if !self.options.links || seen.links < 2 || seen.kind == FileKind::Directory {
             return None;
         }
         self.links.first((seen.volume, seen.inode), name).map(Object::HardLink)

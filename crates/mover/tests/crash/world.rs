@@ -196,6 +196,7 @@ impl World {
             compress: wish.compress,
             unasked: wish.unasked,
             holes: true,
+            links: true,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {

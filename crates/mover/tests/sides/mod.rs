@@ -15,7 +15,11 @@ const TRANSFER: TransferId = TransferId([7; 16]);
 
 /// A source of all that is in a root. An unasked one sends all at once, as to an empty place.
 pub fn source(by_address: bool, unasked: bool) -> Source<Vec<u8>> {
-    let options = SourceOptions {
+    Source::new(wishes(by_address, unasked)).expect("a policy")
+}
+
+pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
+    SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
         listed: false,
@@ -32,9 +36,9 @@ pub fn source(by_address: bool, unasked: bool) -> Source<Vec<u8>> {
         compress: Compress::None,
         unasked,
         holes: true,
+        links: true,
         transfer: TRANSFER,
-    };
-    Source::new(options).expect("a policy")
+    }
 }
 
 /// A sink that takes it.

@@ -24,7 +24,7 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
     // Buffers are handed over: there is no way that could be slow.
     source.compress = Compress::None;
     let (to, sink) = order.sink(order.is_one_file())?;
-    source.except = order.target();
+    (source.except, source.links) = (order.target(), order.has_links());
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);
     let (mut from, mut to) = FilePort::pair(from.setting(None)?, to.setting(None)?).map_err(Failure::new)?;

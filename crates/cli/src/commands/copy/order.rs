@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use there::Destination;
+pub use there::Takes;
 
 /// Most threads that another user may ask a daemon for.
 const MOST_THREADS: u32 = 64;
@@ -78,12 +79,9 @@ pub struct Order {
     /// Whether the source uses fewer of them where that is better; an older numaio uses all.
     #[serde(default)]
     pub sparing: bool,
-    /// Whether the sink takes data before it says what it needs; an older numaio does neither.
-    #[serde(default)]
-    pub unasked: bool,
-    /// Whether the sink takes holes that are said apart; an older numaio gets zeros.
-    #[serde(default)]
-    pub holes: bool,
+    /// What the sink takes.
+    #[serde(flatten)]
+    pub takes: Takes,
     transfer: [u8; 16],
     /// What the other side is not told; none there.
     #[serde(skip)]
@@ -139,8 +137,7 @@ impl Order {
             threads: args.how.threads,
             streams: args.net.streams(),
             sparing: args.net.is_sparing(),
-            unasked: false,
-            holes: true,
+            takes: Takes { holes: true, ..Takes::default() },
             transfer: there::random_bytes()?,
             here: Some(Here {
                 common: common.clone(),
@@ -221,8 +218,9 @@ impl Order {
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
             compress: self.compress.kind(),
-            unasked: self.unasked,
-            holes: self.holes,
+            unasked: self.takes.unasked,
+            holes: self.takes.holes,
+            links: self.takes.links,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
@@ -265,7 +263,7 @@ impl Order {
             sync: self.sync(),
             hash: self.hash().kind(),
             packed: self.compress != Compress::None,
-            unasked: self.unasked,
+            unasked: self.takes.unasked,
             transfer: TransferId(transfer),
         };
         Ok((site, options))

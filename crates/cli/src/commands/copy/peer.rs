@@ -5,7 +5,7 @@
 use super::channel::{directed, open, Choice, Offer, Opened, Street};
 use super::far::{From, To};
 use super::guarded::Guarded;
-use super::order::{Order, VERSION};
+use super::order::{Order, Takes, VERSION};
 use super::place::Site;
 use crate::commands::json_line;
 use crate::failure::Failure;
@@ -72,12 +72,9 @@ pub enum Answer {
         /// Whether it can pack and unpack data; an older one does not say so, nor what follows.
         #[serde(default)]
         packs: bool,
-        /// Whether it is a sink that takes data before it says what it needs.
-        #[serde(default)]
-        unasked: bool,
-        /// Whether it takes holes that are said apart.
-        #[serde(default)]
-        holes: bool,
+        /// What it takes as a sink.
+        #[serde(flatten)]
+        takes: Takes,
     },
     /// It is not, and why.
     Refused(String),
@@ -163,13 +160,13 @@ pub fn attend(ends: Ends, service: Option<&Service>) -> Result<(Ended, u64), Fai
         Ask::Source(order) => {
             let (site, options) = streams.told(order.source())?;
             let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let way = Way::agree(call.offer.as_ref(), street, (order.is_one_file(), false), streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, (order.is_one_file(), order.takes), streams)?;
             through(source, way.port(site, true)?, terms)
         }
         Ask::Sink(order, one_file) => {
             order.look_there();
             let (site, options) = streams.told(order.sink(*one_file))?;
-            let way = Way::agree(call.offer.as_ref(), street, (*one_file, order.unasked), streams)?;
+            let way = Way::agree(call.offer.as_ref(), street, (*one_file, order.takes), streams)?;
             through(Sink::new(options), way.port(site, false)?, terms)
         }
     }
@@ -222,7 +219,7 @@ impl Way {
     fn agree(
         offer: Option<&Offer>,
         street: Option<&Street>,
-        (one_file, unasked): (bool, bool),
+        (one_file, takes): (bool, Takes),
         mut streams: Streams,
     ) -> Result<Self, Failure> {
         let (door, opened) = match offer.map(|offer| open(offer, street)) {
@@ -230,7 +227,7 @@ impl Way {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, unasked, holes: true })?;
+        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, takes })?;
         if offer.is_none() {
             return Ok(Self::Streams(streams));
         }

@@ -6,7 +6,7 @@ use super::ends::Host;
 use super::far::{From, Reached, To, Via, Way};
 use super::first::cut_short;
 use super::how;
-use super::order::Order;
+use super::order::{Order, Takes};
 use super::peer::{Answer, Ask, Call};
 use super::place::Site;
 use super::show::Show;
@@ -55,9 +55,8 @@ struct Far {
     one_file: bool,
     /// Whether it can pack and unpack data.
     packs: bool,
-    /// Whether it is a sink that takes data before it says what it needs.
-    unasked: bool,
-    holes: bool,
+    /// What it takes as a sink.
+    takes: Takes,
 }
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
@@ -136,7 +135,7 @@ impl Remote<'_> {
         if !far.packs {
             options.compress = Compress::None;
         }
-        (options.unasked, options.holes) = (far.unasked, far.holes);
+        Takes { unasked: options.unasked, holes: options.holes, links: options.links } = far.takes;
         show.begin(earlier);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
@@ -190,10 +189,8 @@ impl Remote<'_> {
             Ok(streams) => streams,
             Err(failure) => return Ok(Err(failure)),
         };
-        let (one_file, door, packs, unasked, holes) = match reached.answer() {
-            Some(Answer::Ready { one_file, door, packs, unasked, holes }) => {
-                (one_file, door, packs, unasked, holes)
-            }
+        let (one_file, door, packs, takes) = match reached.answer() {
+            Some(Answer::Ready { one_file, door, packs, takes }) => (one_file, door, packs, takes),
             Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
             None => return Ok(Err(reached.silent(&host))),
         };
@@ -211,7 +208,7 @@ impl Remote<'_> {
         if !packs && self.order.compress != how::Compress::None {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
-        Ok(Ok(Far { via, link, one_file, packs, unasked, holes }))
+        Ok(Ok(Far { via, link, one_file, packs, takes }))
     }
 
     /// Says which way data goes, if there was a choice; or why there is none.

@@ -8,6 +8,7 @@ use numaio_linux::random;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
 use numaio_mover::sink::{JOURNAL, SERIES};
+use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +31,25 @@ pub(super) struct Destination {
 /// For identities.
 pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], Failure> {
     random::bytes().map_err(|error| Failure::new(format!("the kernel has no random numbers: {error}")))
+}
+
+/// What the sink takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Takes {
+    /// Data before it says what it needs.
+    pub unasked: bool,
+    /// Holes that are said apart; an older numaio gets zeros.
+    pub holes: bool,
+    /// Further names of files.
+    pub links: bool,
+}
+
+/// As an older numaio, which does not say it.
+impl Default for Takes {
+    fn default() -> Self {
+        Self { unasked: false, holes: false, links: true }
+    }
 }
 
 impl Order {
@@ -110,13 +130,19 @@ impl Order {
         from.iter().find(is_emptied).filter(|_| self.in_place).cloned()
     }
 
-    /// Looks whether next to nothing of what is moved is at the destination, on this host: then the source sends all at once, and waits
-    /// for no answer before.
+    /// Whether files can have further names at the destination, on this host.
+    pub fn has_links(&self) -> bool {
+        self.base.has_links(&path_of(&self.to))
+    }
+
+    /// Looks at the destination, on this host: whether next to nothing of what is moved is there, as then the source sends all at once, and
+    /// waits for no answer before; and whether files can have further names.
     pub fn look_there(&mut self) {
         let needs_all = !self.checksum && !self.rehearse && self.sizes == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.listed.is_none());
         let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
-        self.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
+        self.takes.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
+        self.takes.links = self.has_links();
     }
 }
 
