@@ -466,6 +466,10 @@ fn another_host_takes_part_in_lists_hashes_and_manifests() {
     let said = copy_far(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
     assert!(said.contains("copied: a/b\n") && !said.contains("copied: d\n"), "{said}");
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
+    // As it is told there, a letter of this list takes two bytes for each of its own.
+    let long = home.file("long", &format!("{}\n", "\u{436}".repeat(50)).repeat(90_000));
+    copy_far(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
+        .failed(1, &["the lists of names and rules are too long for another host", "copy in parts"]);
     let names = |manifest: &str| {
         let text = fs::read_to_string(home.0.join(manifest)).expect("a manifest");
         let mut names: Vec<String> = text.lines().map(|line| line[66..].to_owned()).collect();

@@ -6,7 +6,7 @@ use super::channel::{self, Lookup, Offer, Opened, Ours};
 use super::ends::Host;
 use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
-use super::peer::Answer;
+use super::peer::{Answer, LONGEST_LINE};
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
 use crate::failure::Failure;
@@ -121,6 +121,10 @@ impl Reached {
     /// gives no answer.
     pub fn say(&mut self, what: &impl Serialize) -> Result<(), Failure> {
         let line = json_line(what).map_err(Failure::new)?;
+        if line.len() as u64 > LONGEST_LINE {
+            return Err(Failure::new("the lists of names and rules are too long for another host")
+                .hint("run numaio copy there, or copy in parts"));
+        }
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
         let said = patiently(Duration::MAX, move || {
             let _ = to.write_all(line.as_bytes());

@@ -9,9 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Most bytes of a list that is told to another host.
-const LONGEST: usize = 15 << 20;
-
 /// The lines of a list: without empty ones and, as names without zero bytes between them may be commented on, without
 /// those that begin with `#` or `;`.
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
@@ -60,13 +57,8 @@ pub struct Listed(Vec<Name>);
 
 impl Listed {
     /// Reads a list of names. Slashes at both ends and `..` within a name are taken for what they mean.
-    pub fn read(path: &Path, zeros: bool, far: bool) -> Result<Self, Failure> {
+    pub fn read(path: &Path, zeros: bool) -> Result<Self, Failure> {
         let lines = lines(path, zeros)?;
-        let length: usize = lines.iter().map(Vec::len).sum();
-        if far && length > LONGEST {
-            return Err(Failure::file(path, "it is too long for a source on another host")
-                .hint("run numaio copy there, or copy in parts"));
-        }
         let name = |line: &Vec<u8>| {
             plain(line).ok_or_else(|| {
                 let shown = String::from_utf8_lossy(line).into_owned();

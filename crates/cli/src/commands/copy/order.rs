@@ -108,8 +108,7 @@ impl Order {
     pub fn new(common: &Common, args: &CopyArgs, from: &[End], to: &End) -> Result<Self, Failure> {
         let rules = lists::rules(&args.filters.rules, args.from0)?;
         filter(&rules)?;
-        let far = from.iter().any(|end| end.host.is_some());
-        let list = |path: &PathBuf| Listed::read(path, args.from0, far);
+        let list = |path: &PathBuf| Listed::read(path, args.from0);
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),

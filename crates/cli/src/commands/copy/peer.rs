@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest order, and longest answer to one.
-const LONGEST_LINE: u64 = 16 << 20;
+pub const LONGEST_LINE: u64 = 16 << 20;
 
 /// How long a transfer may go on when the one who asked for it has closed the control channel: at the end of a transfer
 /// that overtakes the last packets.
