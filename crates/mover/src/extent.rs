@@ -1,6 +1,5 @@
 //! Stretches of bytes of a file, and sets of them.
 
-use crate::entry::FileNumber;
 use std::collections::BTreeMap;
 
 /// Largest size of a file, in bytes: offsets of the kernel are signed (`loff_t`).
@@ -37,13 +36,6 @@ impl Extent {
     /// Number of bytes, at least 1.
     pub fn length(self) -> u64 {
         self.end - self.start
-    }
-}
-
-impl From<FileNumber> for Extent {
-    /// The number of one file, for sets of files.
-    fn from(file: FileNumber) -> Self {
-        Self { start: file.get(), end: file.get() + 1 }
     }
 }
 

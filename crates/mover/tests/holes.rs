@@ -5,7 +5,7 @@ mod sides;
 use numaio_machine::port::{Fault, FileKind, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
 use numaio_mover::drive::Core;
 use numaio_mover::entry::MAX_EXTENTS;
-use numaio_mover::report::Ended;
+use numaio_mover::report::{Ended, Report};
 use numaio_sim::mover::{Disk, Inode, Object};
 use sides::{run, sink, source};
 use std::collections::BTreeSet;
@@ -70,6 +70,8 @@ fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
     assert_eq!(from.bytes_read, PAGES * BLOCK as u64);
     let totals = sink.totals();
     assert_eq!((totals.moved, totals.bytes, totals.size), (1, from.bytes_read, from.bytes_read));
+    let bytes = |report| if let Report::Did(did) = report { did.bytes } else { 0 };
+    assert_eq!(sink.reports().into_iter().map(bytes).sum::<u64>(), from.bytes_read, "as is told of it");
     // Every page is written, at least, and so that zeros beside it become holes.
     let written: Vec<(u64, u64)> = to
         .puts

@@ -137,10 +137,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !item.settled {
             return self.settle_if_whole(number);
         }
-        if let Some(Incoming { name, at, bytes, .. }) = self.no_longer_awaited(number) {
+        if let Some(Incoming { name, at, bytes, holes, .. }) = self.no_longer_awaited(number) {
             self.notes.finished(&name, &at);
             self.note_there(&name);
-            self.did(name, Action::Copied, bytes);
+            self.did(name, Action::Copied, bytes - holes);
         }
     }
 }
@@ -158,6 +158,7 @@ impl Incoming {
         }
         self.left.remove(hole);
         self.bytes += hole.length();
+        self.holes += hole.length();
         Ok(())
     }
 

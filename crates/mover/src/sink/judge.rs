@@ -319,6 +319,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             answered: false,
             left,
             bytes: 0,
+            holes: 0,
             writing: 0,
             done: None,
         };

@@ -143,8 +143,10 @@ struct Incoming {
     answered: bool,
     /// Bytes that did not come yet.
     left: ExtentSet,
-    /// Bytes that came.
+    /// Bytes that came, or were said to be holes.
     bytes: u64,
+    /// Those of holes.
+    holes: u64,
     /// Operations that write to it.
     writing: usize,
     /// How many bytes the source sent, once it says so.
@@ -232,11 +234,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
             stopping: false,
             options,
         }
-    }
-
-    /// How many bytes of a file were durable here before, summed over all: for tests that count.
-    pub fn resumed(&self) -> u64 {
-        self.talk.totals.resumed
     }
 
     fn received(&mut self, frames: &[u8], data: Option<(B, usize)>) -> Result<(), WireError> {
