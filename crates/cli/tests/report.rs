@@ -415,8 +415,9 @@ fn what_a_machine_alike_left_in_the_same_home_is_not_taken_for_ones_own() {
     };
     let name = own.identity.hostname.clone();
     assert!(!name.is_empty());
-    // The newest one is the twin's.
+    // The newest one is the twin's, but for a broken one, which is nobody's.
     save("001795000002.json", &twin, THEN + 2);
+    fs::write(saved.join("001795000003.json"), "{").expect("a file");
     assert_eq!(hosts(), (vec![(name.clone(), 1), ("its-twin".to_owned(), 1)], true));
     save("001795000000.json", &own, THEN);
     assert_eq!(hosts(), (vec![(name, 2)], false));
