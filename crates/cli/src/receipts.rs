@@ -155,7 +155,7 @@ fn keep_new(
 }
 
 /// Whether the machine was started anew since: no change outlives that.
-pub fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
+fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
     let booted = boot_id(kernel);
     receipt.boot.is_some() && booted.is_some() && receipt.boot != booted
 }
