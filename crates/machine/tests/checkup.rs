@@ -336,10 +336,11 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         .class("nvme", &format!("{SECOND}/nvme/nvme4"), &[])
         .class("block", &format!("{SECOND}/nvme/nvme4/nvme0c4n1"), &[])
         .irq(SECOND, 50, "0")
-        .irq(SECOND, 51, "1");
+        .irq(SECOND, 51, "1")
+        .irq(SECOND, 52, "1");
     server.tree.file(
         "/proc/interrupts",
-        " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n",
+        " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n 52:  9  9  PCI-MSI 0-edge  nvme4q0\n",
     );
     let mut topology = two_sockets();
     topology.devices = devices::read(&server.tree, &topology);
@@ -352,6 +353,10 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         let symptom = of(rule).into_iter().find(|it| it.finding.subject == "0000:90:00.0").expect(rule);
         assert_eq!((symptom.device, symptom.target), (Some(second), Some(NodeId(1))), "{rule}");
     }
+    let mends: Vec<_> =
+        of("irq-foreign-node").into_iter().map(|it| (&it.mend.commands, &it.mend.undo)).collect();
+    let [apply, undo] = ["apply", "undo"].map(|what| vec![format!("numaio irq {what} 0000:90:00.0")]);
+    assert!(mends.contains(&(&apply, &undo)), "{mends:?}");
     assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::OfLink(_)), "the link is its own");
 }
 

@@ -64,12 +64,11 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     })
 }
 
-/// Undone by the device's own name: under that it is remembered what was changed.
+/// By the name under which it is remembered what was changed.
 pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Mend {
-    Mend::one(
-        format!("numaio irq apply {}", word(&device.distinct_name(&topology.devices))),
-        format!("numaio irq undo {}", word(&device.name())),
-    )
+    let name = device.distinct_name(&topology.devices);
+    let name = word(&name);
+    Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
 }
 
 fn s(number: usize) -> &'static str {
