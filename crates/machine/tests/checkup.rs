@@ -217,6 +217,38 @@ fn names_are_words_of_a_command_and_no_commands() {
 }
 
 #[test]
+fn names_are_no_options_of_a_command() {
+    let mut server = server();
+    for name in ["eth2", "eth10"] {
+        server.tree.remove(&format!("/sys/class/net/{name}"));
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/{name}"));
+    }
+    server.class("net", &format!("{NIC}/net/--rfs"), &[("speed", "100000")]);
+    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    let mend = only(read(&server), "irq-foreign-node").mend;
+    assert_eq!(mend.commands, ["numaio irq apply -- --rfs"]);
+    assert_eq!(mend.undo, ["numaio irq undo -- --rfs"]);
+    let part = |name: &str, node: &str| NearDevice {
+        index: 0,
+        step: 0,
+        name: name.into(),
+        kind: DeviceKind::Network,
+        pci: None,
+        share: 0.5,
+        nodes: nodes(node),
+    };
+    let bond = Resolved {
+        handle: "-b".into(),
+        chain: Vec::new(),
+        devices: vec![part("eth0", "0"), part("eth1", "1")],
+        nodes: Vec::new(),
+        findings: Vec::new(),
+    };
+    let symptom = spans(&two_sockets(), &bond).expect("it spans");
+    assert!(symptom.finding.remedy.contains("numaio place --near=-b --tasks"), "{symptom:?}");
+}
+
+#[test]
 fn interrupts_that_the_kernel_manages_have_no_command() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");

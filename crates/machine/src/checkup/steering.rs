@@ -1,6 +1,6 @@
 //! Queues of network interfaces, and where their packets are sent.
 
-use super::{finding, word, Effect, Mend, Symptom};
+use super::{finding, operand, option, word, Effect, Mend, Symptom};
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{matters, Severity};
 use crate::set::CpuSet;
@@ -67,7 +67,7 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
 /// By the name under which it is remembered what was changed.
 pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Mend {
     let name = device.distinct_name(&topology.devices);
-    let name = word(&name);
+    let name = operand(&name);
     Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
 }
 
@@ -147,8 +147,8 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
         device: None,
         target: device.locality.node,
         effect: Effect::FindOut(format!(
-            "numaio bench disk --device {} --direction read, by more streams than queues, shows it",
-            word(&device.name())
+            "numaio bench disk {} --direction read, by more streams than queues, shows it",
+            option("--device", &device.name())
         )),
         mend: Mend::none(),
     })
