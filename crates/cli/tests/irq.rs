@@ -8,7 +8,7 @@ use numaio_schema::{Applied, IrqDocument, Receipt, TopologyDocument};
 use numaio_sim::{shapes, Simulated};
 use std::fs;
 use std::process::Stdio;
-use support::{Home, Said};
+use support::{until, Home, Said};
 
 const TAPE: &str = "amd-dl585-g7";
 
@@ -160,6 +160,27 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
     leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
     home.run(&["undo", "irq-3"])
         .failed(1, &["irq-4 changed some of the same settings", "first numaio undo irq-4"]);
+}
+
+#[test]
+fn who_waits_for_another_says_so() {
+    let home = Home::new();
+    let folder = home.0.join("state/numaio/receipts");
+    fs::create_dir_all(&folder).expect("a folder");
+    let turn = fs::File::open(&folder).expect("a folder");
+    if turn.lock().is_err() {
+        println!("skipped: a file system without locks");
+        return;
+    }
+    let said = home.path("said");
+    let to = fs::File::create(&said).expect("a file");
+    let mut undo = home.command_by(&[], &["undo"]).stderr(to).spawn().expect("started");
+    let text = || fs::read_to_string(&said).expect("a file");
+    until(|| text().contains("waits for another numaio"), text);
+    assert!(undo.try_wait().expect("asked").is_none(), "it goes on before its turn");
+    drop(turn);
+    assert!(undo.wait().expect("ended").success());
+    assert_eq!(text().lines().count(), 2, "{}", text());
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
 
 fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     let mut document = planned(&Machine::pick(common)?, &args.plan)?;
     let changes = document.plan.as_mut().map(|plan| std::mem::take(&mut plan.changes)).unwrap_or_default();
     if changes.is_empty() {
@@ -264,7 +264,7 @@ fn heed_irqbalance(
 
 fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     let kernel: Kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     let all = receipts::all(common, &kernel)?;
     let topology = see(&kernel);
     // Under whatever name it was changed, and under that alone where it is gone.
