@@ -3,13 +3,17 @@
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::{output, receipts, store};
+use crate::receipts::{self, TakenBack};
+use crate::{output, store};
 use numaio_linux::Kernel;
 use numaio_machine::conditions;
 use numaio_machine::control::Change;
 use numaio_schema::{Applied, Receipt};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+
+/// Name of the receipt.
+const RECEIPT: &str = "balancing";
 
 /// Balancing is off while this lives, and as before when it is dropped. A receipt on disk outlives a crash:
 /// the next pause takes it back first, unless the machine was started anew since.
@@ -39,11 +43,11 @@ pub fn pause<'a>(
 impl<'a> Paused<'a> {
     /// Switches balancing off, if it is on.
     fn begin(common: &'a Common, machine: &'a Kernel, fingerprint: &str) -> Result<Self, Failure> {
-        let path = store::receipt(fingerprint, "balancing")?;
+        let path = store::receipt(fingerprint, RECEIPT)?;
         let turn = turn(&path)?;
+        take_back_after_crash(common, machine, &path)?;
         let fingerprint = fingerprint.to_owned();
         let mut paused = Self { common, machine, fingerprint, receipt: None, path, turn };
-        paused.take_back_after_crash();
         if let Some(mode) = conditions::read(machine).numa_balancing.filter(|mode| *mode != 0) {
             let [change, inverse] = [0, mode].map(|mode| Change::NumaBalancing { mode });
             let receipt = receipts::foreseen(machine, &paused.fingerprint, vec![Applied { change, inverse }]);
@@ -56,22 +60,24 @@ impl<'a> Paused<'a> {
         }
         Ok(paused)
     }
+}
 
-    fn take_back_after_crash(&mut self) {
-        let left = fs::read_to_string(&self.path).ok().and_then(|text| Receipt::from_json(&text).ok());
-        let Some(left) = left else { return };
-        if receipts::is_over(&left, self.machine) {
-            // What balancing is now was set since, and is not ours to change.
-            drop(fs::remove_file(&self.path));
-        } else {
-            output::remark(
-                self.common,
-                "an earlier run was killed; its change of NUMA balancing is taken back",
-            );
-            self.receipt = Some(left);
-            self.end();
+/// Takes back what runs that were killed have left, the newest first. A CPU that went offline since has given the machine another
+/// fingerprint, under which each has its own receipt and turn; that of `own` is ours.
+fn take_back_after_crash(common: &Common, machine: &Kernel, own: &Path) -> Result<(), Failure> {
+    let all = receipts::all(common, machine)?;
+    for left in all.iter().rev().filter(|kept| kept.id == RECEIPT) {
+        let _its_turn = if left.path == own { None } else { turn(&left.path)? };
+        if !left.path.exists() {
+            // It was not killed: it has just ended.
+            continue;
+        }
+        // After a restart, what balancing is now was set since, and is not ours to change.
+        if let TakenBack::Done { .. } = receipts::take_back(machine, left, &all)? {
+            output::remark(common, "an earlier run was killed; its change of NUMA balancing is taken back");
         }
     }
+    Ok(())
 }
 
 /// One run at a time: the first to end would switch balancing on while the other measures. None where the file system has no

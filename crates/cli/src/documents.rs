@@ -7,6 +7,8 @@ use crate::{input, output};
 use numaio_machine::topology::Identity;
 use numaio_schema::{Document, PlanProblem, Provenance};
 use serde::Deserialize;
+use std::collections::VecDeque;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
@@ -15,42 +17,83 @@ pub fn read(path: &Path) -> Result<Document, Failure> {
     Document::from_json(&text).map_err(|error| failure::no_document(path, &text, &error))
 }
 
-/// Saved documents of one kind of a machine, newest first.
+/// Saved documents of one kind of a machine, newest first; no more of them is looked at than is taken.
 ///
 /// Machines that are alike have one fingerprint, and may share a home. So what another host left is taken only where
 /// nothing is saved of this one, as when its name changed, and that is said.
-pub fn saved(common: &Common, kind: Kind, machine: &Identity) -> Vec<PathBuf> {
+pub fn saved<'a>(
+    common: &'a Common,
+    kind: Kind,
+    machine: &'a Identity,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let say = move |other: &str| {
+        let name = kind.name();
+        let what =
+            format!("the saved {name} are of host {other}, which is alike: none are saved of this one");
+        output::remark(common, &what);
+    };
     let paths = store::saved(kind, &machine.fingerprint);
-    if machine.hostname.is_empty() {
-        return paths;
-    }
-    let hosts: Vec<Option<String>> = paths.iter().map(|path| host(path)).collect();
-    let is_own = |host: &Option<String>| host.as_ref().is_none_or(|host| *host == machine.hostname);
-    let other = hosts.iter().flatten().find(|host| **host != machine.hostname);
-    let all = paths.into_iter().zip(&hosts);
-    match other {
-        Some(other) if !hosts.iter().any(is_own) => {
-            let name = kind.name();
-            let what =
-                format!("the saved {name} are of host {other}, which is alike: none are saved of this one");
-            output::remark(common, &what);
-            all.map(|(path, _)| path).collect()
-        }
-        _ => all.filter(|(_, host)| is_own(host)).map(|(path, _)| path).collect(),
-    }
+    own_or_alike(paths, move |path| whose(path, &machine.hostname), say)
 }
 
-/// The host that a document was measured on, if it tells. No more is read of it than that.
-fn host(path: &Path) -> Option<String> {
+/// The host that a document was measured on.
+enum Whose {
+    /// This one, or it does not tell.
+    Own,
+    /// Another one.
+    Others(String),
+    /// Whatever is there is no document.
+    Unreadable,
+}
+
+/// What is a host's own, as it is come to; what is of others only if the end is reached without any, and that is said. What
+/// cannot be read is nobody's: whoever reads it tells so.
+fn own_or_alike(
+    paths: Vec<PathBuf>,
+    whose: impl Fn(&Path) -> Whose,
+    say: impl Fn(&str),
+) -> impl Iterator<Item = PathBuf> {
+    let mut paths = paths.into_iter();
+    let (mut has_own, mut is_said, mut others) = (false, false, VecDeque::new());
+    iter::from_fn(move || {
+        for path in paths.by_ref() {
+            match whose(&path) {
+                Whose::Own => has_own = true,
+                Whose::Unreadable => {}
+                Whose::Others(host) => {
+                    others.push_back((host, path));
+                    continue;
+                }
+            }
+            return Some(path);
+        }
+        let (host, path) = others.pop_front().filter(|_| !has_own)?;
+        if !is_said {
+            say(&host);
+        }
+        is_said = true;
+        Some(path)
+    })
+}
+
+/// No more is read of a document than its host.
+fn whose(path: &Path, hostname: &str) -> Whose {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Measured {
         machine: Identity,
         record: Option<Box<Measured>>,
     }
-    let told: Measured = serde_json::from_str(&input::text(path).ok()?).ok()?;
-    let machine = told.record.map_or(told.machine, |record| record.machine);
-    Some(machine.hostname).filter(|host| !host.is_empty())
+    if hostname.is_empty() {
+        return Whose::Own;
+    }
+    let text = input::text(path).unwrap_or_default();
+    let Ok(told) = serde_json::from_str::<Measured>(&text) else { return Whose::Unreadable };
+    let host = told.record.map_or(told.machine, |record| record.machine).hostname;
+    match host.is_empty() || host == hostname {
+        true => Whose::Own,
+        false => Whose::Others(host),
+    }
 }
 
 /// Reads documents, all of one machine.
@@ -133,4 +176,45 @@ pub fn machine_of(document: &Document) -> String {
 /// Fingerprint of the machine that a problem was made from; empty of none.
 fn fingerprint(problem: &PlanProblem) -> String {
     problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// What is taken of documents whose names begin with their hosts; how many were looked at; whose they were said to be.
+    fn taken(names: &[&str], most: usize) -> (Vec<String>, usize, Vec<String>) {
+        let (looked, said) = (RefCell::new(0), RefCell::new(Vec::new()));
+        let whose = |path: &Path| {
+            *looked.borrow_mut() += 1;
+            match path.to_string_lossy().split_once('-') {
+                Some(("own", _)) => Whose::Own,
+                Some((host, _)) => Whose::Others(host.to_owned()),
+                None => Whose::Unreadable,
+            }
+        };
+        let paths = names.iter().map(PathBuf::from).collect();
+        let found = own_or_alike(paths, whose, |other| said.borrow_mut().push(other.to_owned())).take(most);
+        let found = found.map(|path| path.display().to_string()).collect();
+        (found, looked.take(), said.take())
+    }
+
+    #[test]
+    fn what_cannot_be_read_does_not_hide_what_another_host_left() {
+        assert_eq!(
+            taken(&["twin-2", "broken", "twin-1"], 9),
+            (vec!["broken".into(), "twin-2".into(), "twin-1".into()], 3, vec!["twin".into()])
+        );
+        assert_eq!(taken(&["twin-2", "own-1", "broken"], 9).0, ["own-1", "broken"]);
+        assert_eq!(taken(&[], 9), (Vec::new(), 0, Vec::new()));
+    }
+
+    #[test]
+    fn no_more_is_looked_at_than_is_taken() {
+        assert_eq!(
+            taken(&["twin-9", "own-8", "own-7", "twin-6", "own-5"], 2),
+            (vec!["own-8".into(), "own-7".into()], 3, Vec::new())
+        );
+    }
 }

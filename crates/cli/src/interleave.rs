@@ -30,7 +30,7 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
         return Err(Failure::new(what).hint("run numaio stream here, or apply them there"));
     }
     let path = store::receipt(&machine, RECEIPT)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     take_back(common, &kernel)?;
     let now = interleave::read(&kernel).ok_or_else(|| {
         Failure::new("this kernel has no weighted interleave").hint("it came with Linux 6.9")
@@ -49,7 +49,7 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
 /// Takes back what was set.
 pub fn undo(common: &Common) -> Result<(), Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     match take_back(common, &kernel)? {
         true => Ok(()),
         false => Err(Failure::new("no weights were set by numaio on this machine")),

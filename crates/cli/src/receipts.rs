@@ -11,7 +11,7 @@ use numaio_machine::devices::interrupt_names;
 use numaio_machine::see::see;
 use numaio_place::{Foreign, PlaceError};
 use numaio_schema::{Applied, Receipt};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
 
 /// A receipt that is kept.
@@ -117,8 +117,11 @@ fn number(id: &str) -> u32 {
 
 /// As long as it is kept, no other numaio changes interrupts here or takes changes back: what is planned rests on what is set now, and
 /// is taken back in the order in which it was made. None where the file system has no locks (flock(2)).
-pub fn turn() -> Option<File> {
+pub fn turn(common: &Common) -> Option<File> {
     let folder = File::open(store::receipts_folder().ok()?).ok()?;
+    if let Err(TryLockError::WouldBlock) = folder.try_lock() {
+        output::remark(common, "it waits for another numaio that changes settings or takes changes back");
+    }
     folder.lock().ok()?;
     Some(folder)
 }
@@ -155,7 +158,7 @@ fn keep_new(
 }
 
 /// Whether the machine was started anew since: no change outlives that.
-pub fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
+fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
     let booted = boot_id(kernel);
     receipt.boot.is_some() && booted.is_some() && receipt.boot != booted
 }

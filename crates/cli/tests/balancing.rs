@@ -5,7 +5,7 @@ mod support;
 use numaio_machine::control::Change;
 use numaio_schema::{Applied, Receipt, TopologyDocument};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use support::{until, Home, Said};
 
@@ -66,16 +66,42 @@ fn one_run_at_a_time_has_balancing_paused() {
     assert_eq!((third.code, mode(&home).as_str()), (Some(0), "1"));
 }
 
+/// What a pause that was killed leaves.
+fn leave(home: &Home, machine: &str, path: &Path, boot: &str) {
+    let mode_to = |mode| Change::NumaBalancing { mode };
+    let applied = vec![Applied { change: mode_to(0), inverse: mode_to(1) }];
+    let left = Receipt::foreseen(machine, Some(boot.into()), 1, applied);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, serde_json::to_string(&left).expect("JSON")).expect("a receipt");
+    home.file("balancing", "0\n");
+}
+
+#[test]
+fn a_pause_before_the_fingerprint_changed_is_taken_back() {
+    let Some(home) = home() else { return };
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it tells its start");
+    let path = receipt(&home).1.with_file_name("0123456789abcdef-balancing.json");
+    leave(&home, "0123456789abcdef", &path, boot.trim());
+    let run = || {
+        let args = ["model", "--pause-balancing", "--no-save", "--node", "0", "--time-limit", "1"];
+        Said::of(command(&home, &args).output().expect("run"))
+    };
+    // One that has it paused still.
+    let turn = fs::File::create(path.with_extension("lock")).expect("a file");
+    turn.lock().expect("locked");
+    run().failed(1, &["another run"]);
+    assert_eq!((mode(&home).as_str(), path.exists()), ("0", true));
+    drop(turn);
+    let said = run();
+    assert!(said.err.contains("an earlier run was killed"), "{}", said.err);
+    assert_eq!((said.code, mode(&home).as_str(), path.exists()), (Some(0), "1", false));
+}
+
 #[test]
 fn a_pause_of_an_earlier_start_of_the_kernel_is_not_taken_back() {
     let Some(home) = home() else { return };
     let (machine, path) = receipt(&home);
-    let mode_to = |mode| Change::NumaBalancing { mode };
-    let applied = vec![Applied { change: mode_to(0), inverse: mode_to(1) }];
-    let left = Receipt::foreseen(&machine, Some("another start".into()), 1, applied);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, serde_json::to_string(&left).expect("JSON")).expect("a receipt");
-    home.file("balancing", "0\n");
+    leave(&home, &machine, &path, "another start");
     let said =
         Said::of(command(&home, &[&MODEL[..], &["--time-limit", "1"]].concat()).output().expect("run"));
     said.ok();

@@ -310,6 +310,30 @@ fn what_is_missing_is_said_with_the_command_that_measures_it() {
     other.failed(1, &["no I/O of nvme1n1 was measured", "numaio bench disk --device nvme1n1"]);
 }
 
+/// What is lost is named by the path that would be written to. There is no such disk, so that nothing is.
+#[test]
+fn nothing_is_written_but_to_what_was_named() {
+    let home = Home::new();
+    let here = TopologyDocument::from_json(&home.run(&["topology", "--json"]).ok()).expect("a topology");
+    let node = here.topology.memory_nodes().first().expect("a node");
+    let dl585 = Measured::new(shapes::dl585());
+    let mut record = dl585.io(places(&[Write], &[1, 4], Vec::new()), 2_001);
+    record.device.name = "numaio-none".into();
+    record.provenance.machine = here.topology.identity.clone();
+    let folder = home.0.join("state/numaio/io").join(&here.topology.identity.fingerprint);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("000000002001.json"), serde_json::to_string(&record).expect("JSON"))
+        .expect("a file");
+    let (mix, device) = (format!("{node}:1"), record.device.pci.clone().expect("it is on PCI"));
+    let args = ["predict", "--device", &device, "--direction", "write", "--mix", &mix, "--measure"];
+    let measure = |more: &[&str]| home.run(&[&args[..], more].concat());
+    let named = "--i-know-this-destroys /dev/numaio-none";
+    measure(&[]).failed(2, &["a place to write to is needed", named]);
+    measure(&["--i-know-this-destroys", &device])
+        .failed(2, &["/dev/numaio-none would be written to", &device, named]);
+    measure(&["--i-know-this-destroys", "numaio-none"]).failed(1, &["open /dev/numaio-none"]);
+}
+
 /// Documents that are not of one machine are not mixed up.
 #[test]
 fn machines_are_not_mixed() {

@@ -3,10 +3,12 @@
 mod support;
 
 use numaio_machine::control::Change;
-use numaio_schema::{Applied, IrqDocument, Receipt};
+use numaio_machine::devices::Device;
+use numaio_schema::{Applied, IrqDocument, Receipt, TopologyDocument};
+use numaio_sim::{shapes, Simulated};
 use std::fs;
 use std::process::Stdio;
-use support::{Home, Said};
+use support::{until, Home, Said};
 
 const TAPE: &str = "amd-dl585-g7";
 
@@ -58,6 +60,51 @@ fn wrong_devices_and_machines_are_refused_with_a_hint() {
     home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
     assert!(home.run(&["undo", "--list"]).ok().contains("nothing to take back"));
     home.run(&["undo"]).ok();
+}
+
+#[test]
+fn controllers_of_one_name_are_told_apart() {
+    let home = Home::new();
+    let mut tree = Simulated::new(shapes::dl585()).expect("a machine").tree().clone();
+    let second = "/sys/devices/pci0000:90/0000:90:00.0";
+    tree.link("/sys/bus/pci/devices/0000:90:00.0", second);
+    for (file, content) in
+        [("class", "0x010802"), ("vendor", "0x8086"), ("device", "0x1"), ("numa_node", "3")]
+    {
+        tree.file(&format!("{second}/{file}"), format!("{content}\n"));
+    }
+    tree.file(&format!("{second}/msi_irqs/950"), "msix\n");
+    tree.file("/proc/irq/950/smp_affinity_list", "0-31\n");
+    tree.dir(&format!("{second}/nvme/nvme4/nvme0c4n1"));
+    tree.link("/sys/class/nvme/nvme4", &format!("{second}/nvme/nvme4"));
+    tree.link("/sys/class/block/nvme0c4n1", &format!("{second}/nvme/nvme4/nvme0c4n1"));
+    let root = home.path("root");
+    numaio_sim::write_tree(&tree, std::path::Path::new(&root)).expect("a tree");
+    let names = |device: &str| {
+        let shown = document(home.run(&["irq", "show", device, "--sysroot", &root, "--json"])).devices;
+        shown.into_iter().map(|device| device.device).collect::<Vec<_>>()
+    };
+    assert_eq!(names("0000:90:00.0"), ["0000:90:00.0"]);
+    assert!(names("nvme0n1").iter().all(|name| name.ends_with(":00.0")), "{:?}", names("nvme0n1"));
+}
+
+#[test]
+fn what_was_changed_is_taken_back_by_any_name_of_the_device() {
+    let home = Home::new();
+    let seen = TopologyDocument::from_json(&home.run(&["topology", "--json"]).ok()).expect("a topology");
+    let devices = seen.topology.devices;
+    let has_two = |it: &&Device| it.pci.is_some_and(|pci| pci.to_string() != it.distinct_name(&devices));
+    let Some(device) = devices.iter().find(has_two) else {
+        println!("skipped: no device with a name and a PCI address");
+        return;
+    };
+    let address = device.pci.expect("an address").to_string();
+    for name in [address, device.distinct_name(&devices)] {
+        let path =
+            leave_receipt(&home, "irq-1", |receipt| receipt.devices = vec![device.distinct_name(&devices)]);
+        home.run(&["irq", "undo", &name]).ok();
+        assert!(!path.exists(), "{name}");
+    }
 }
 
 /// This machine's fingerprint, and a receipt of it as an apply that was killed has left it.
@@ -113,6 +160,27 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
     leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
     home.run(&["undo", "irq-3"])
         .failed(1, &["irq-4 changed some of the same settings", "first numaio undo irq-4"]);
+}
+
+#[test]
+fn who_waits_for_another_says_so() {
+    let home = Home::new();
+    let folder = home.0.join("state/numaio/receipts");
+    fs::create_dir_all(&folder).expect("a folder");
+    let turn = fs::File::open(&folder).expect("a folder");
+    if turn.lock().is_err() {
+        println!("skipped: a file system without locks");
+        return;
+    }
+    let said = home.path("said");
+    let to = fs::File::create(&said).expect("a file");
+    let mut undo = home.command_by(&[], &["undo"]).stderr(to).spawn().expect("started");
+    let text = || fs::read_to_string(&said).expect("a file");
+    until(|| text().contains("waits for another numaio"), text);
+    assert!(undo.try_wait().expect("asked").is_none(), "it goes on before its turn");
+    drop(turn);
+    assert!(undo.wait().expect("ended").success());
+    assert_eq!(text().lines().count(), 2, "{}", text());
 }
 
 #[test]

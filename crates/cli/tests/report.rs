@@ -415,9 +415,12 @@ fn what_a_machine_alike_left_in_the_same_home_is_not_taken_for_ones_own() {
     };
     let name = own.identity.hostname.clone();
     assert!(!name.is_empty());
-    // The newest one is the twin's.
+    // The newest one is the twin's, but for a broken one, which is nobody's.
     save("001795000002.json", &twin, THEN + 2);
-    assert_eq!(hosts(), (vec![(name.clone(), 1), ("its-twin".to_owned(), 1)], true));
+    fs::write(saved.join("001795000003.json"), "{").expect("a file");
+    assert_eq!(hosts(), (vec![(name.clone(), 2)], true), "as wherever else they stand for this machine's");
+    let page = folder.report(&["-o", "-"]).1;
+    assert!(page.contains(", as host its-twin"));
     save("001795000000.json", &own, THEN);
     assert_eq!(hosts(), (vec![(name, 2)], false));
 }

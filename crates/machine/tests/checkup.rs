@@ -217,6 +217,38 @@ fn names_are_words_of_a_command_and_no_commands() {
 }
 
 #[test]
+fn names_are_no_options_of_a_command() {
+    let mut server = server();
+    for name in ["eth2", "eth10"] {
+        server.tree.remove(&format!("/sys/class/net/{name}"));
+        server.tree.remove(&format!("/sys/devices/{NIC}/net/{name}"));
+    }
+    server.class("net", &format!("{NIC}/net/--rfs"), &[("speed", "100000")]);
+    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    let mend = only(read(&server), "irq-foreign-node").mend;
+    assert_eq!(mend.commands, ["numaio irq apply -- --rfs"]);
+    assert_eq!(mend.undo, ["numaio irq undo -- --rfs"]);
+    let part = |name: &str, node: &str| NearDevice {
+        index: 0,
+        step: 0,
+        name: name.into(),
+        kind: DeviceKind::Network,
+        pci: None,
+        share: 0.5,
+        nodes: nodes(node),
+    };
+    let bond = Resolved {
+        handle: "-b".into(),
+        chain: Vec::new(),
+        devices: vec![part("eth0", "0"), part("eth1", "1")],
+        nodes: Vec::new(),
+        findings: Vec::new(),
+    };
+    let symptom = spans(&two_sockets(), &bond).expect("it spans");
+    assert!(symptom.finding.remedy.contains("numaio place --near=-b --tasks"), "{symptom:?}");
+}
+
+#[test]
 fn interrupts_that_the_kernel_manages_have_no_command() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
@@ -336,10 +368,11 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         .class("nvme", &format!("{SECOND}/nvme/nvme4"), &[])
         .class("block", &format!("{SECOND}/nvme/nvme4/nvme0c4n1"), &[])
         .irq(SECOND, 50, "0")
-        .irq(SECOND, 51, "1");
+        .irq(SECOND, 51, "1")
+        .irq(SECOND, 52, "1");
     server.tree.file(
         "/proc/interrupts",
-        " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n",
+        " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n 52:  9  9  PCI-MSI 0-edge  nvme4q0\n",
     );
     let mut topology = two_sockets();
     topology.devices = devices::read(&server.tree, &topology);
@@ -352,6 +385,10 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         let symptom = of(rule).into_iter().find(|it| it.finding.subject == "0000:90:00.0").expect(rule);
         assert_eq!((symptom.device, symptom.target), (Some(second), Some(NodeId(1))), "{rule}");
     }
+    let mends: Vec<_> =
+        of("irq-foreign-node").into_iter().map(|it| (&it.mend.commands, &it.mend.undo)).collect();
+    let [apply, undo] = ["apply", "undo"].map(|what| vec![format!("numaio irq {what} 0000:90:00.0")]);
+    assert!(mends.contains(&(&apply, &undo)), "{mends:?}");
     assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::OfLink(_)), "the link is its own");
 }
 

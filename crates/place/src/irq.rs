@@ -58,7 +58,7 @@ pub fn plan(
         *begin += ranks(device).len().max(1);
         cores.rotate_left(turn);
         plan.cpus = plan.cpus.union(&cores.iter().map(|core| core.cpu).collect());
-        interrupts(device, &cores, &mut plan);
+        interrupts(device, &cores, request, &mut plan);
         for interface in &device.interfaces {
             receive(interface, &cores, entries, request, &mut plan);
             transmit(topology, interface, &cores, &mut plan);
@@ -149,11 +149,15 @@ fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet, shunned: &
 }
 
 /// Each queue's interrupts to a core of its own, then around; the others to any of the cores, unless they are bound to one of them.
-fn interrupts(device: &DeviceIrqs, cores: &[Core], plan: &mut IrqPlan) {
+fn interrupts(device: &DeviceIrqs, cores: &[Core], request: &IrqRequest, plan: &mut IrqPlan) {
     let name = &device.device;
     let alone = device.irqs.len() == 1;
     let ranks = ranks(device);
-    let here = threads(cores);
+    // An open core may have an isolated thread, which is left alone; isolated cores serve only where there are no others.
+    let here = match cores.iter().all(|core| request.isolated.contains(core.cpu)) {
+        true => threads(cores),
+        false => threads(cores).difference(&request.isolated),
+    };
     let before = plan.changes.len();
     let mut of_queues = 0;
     for irq in device.irqs.iter().filter(|irq| irq.fixed.is_none()) {

@@ -121,6 +121,28 @@ fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
     assert!(said(&all.reasons, "every CPU there is isolated") && said(&all.rejected, "no RPS"), "{all:?}");
 }
 
+/// Of a core that is open, too.
+#[test]
+fn what_is_bound_to_an_isolated_thread_moves() {
+    let machine = machine(2, |_| {});
+    let mut topology = see(&machine.tree());
+    for cpu in topology.cpus.iter_mut().filter(|cpu| [28, 29].contains(&cpu.id.0)) {
+        cpu.siblings = cpus("28-29");
+    }
+    let eth0 = topology.devices.iter().find(|device| device.answers_to("eth0")).expect("a device");
+    let goals_of = |isolated: &str| {
+        let mut device = look(&machine, eth0);
+        for irq in &mut device.irqs {
+            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus("29"));
+        }
+        let request = IrqRequest { isolated: cpus(isolated), ..IrqRequest::default() };
+        goals(&plan(&topology, &[device], None, &request))
+    };
+    assert_eq!(goals_of("29"), ["28,30-31", "28,30-31"]);
+    assert_eq!(goals_of("28-31"), Vec::<String>::new(), "there is no other");
+    assert_eq!(goals_of(""), Vec::<String>::new());
+}
+
 #[test]
 fn a_device_without_a_node_may_be_served_anywhere_and_that_is_said() {
     let lost = machine(3, |spec| spec.devices.iter_mut().for_each(|device| device.node = None));

@@ -75,27 +75,40 @@ impl Bundle {
     /// # Errors
     /// [`Misfit`]; nothing was added then.
     pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
+        self.put(document, None)
+    }
+
+    /// Adds a document to those of a machine that it is taken for, as one from before its host was renamed.
+    ///
+    /// # Errors
+    /// [`Misfit`]; nothing was added then.
+    pub fn add_as(&mut self, document: Document, machine: &Identity) -> Result<(), Misfit> {
+        self.put(document, Some(machine))
+    }
+
+    fn put(&mut self, document: Document, taken_for: Option<&Identity>) -> Result<(), Misfit> {
+        let whose = |told: &Identity| {
+            let alike = taken_for.filter(|machine| machine.fingerprint == told.fingerprint);
+            alike.unwrap_or(told).clone()
+        };
         match document {
             Document::Topology(it) => {
-                let machine = self.of(&it.topology.identity);
+                let machine = self.of(&whose(&it.topology.identity));
                 if machine.topology.is_none() || it.seen_at >= machine.seen_at {
                     (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
                 }
             }
-            Document::Model(it) => {
-                let machine = it.record.provenance.machine.clone();
-                self.of(&machine).models.push(*it);
-            }
-            Document::Stream(it) => self.of(&it.provenance.machine.clone()).streams.push(*it),
-            Document::Latency(it) => self.of(&it.provenance.machine.clone()).latencies.push(*it),
-            Document::Io(it) => self.of(&it.provenance.machine.clone()).ios.push(*it),
+            Document::Model(it) => self.of(&whose(&it.record.provenance.machine)).models.push(*it),
+            Document::Stream(it) => self.of(&whose(&it.provenance.machine)).streams.push(*it),
+            Document::Latency(it) => self.of(&whose(&it.provenance.machine)).latencies.push(*it),
+            Document::Io(it) => self.of(&whose(&it.provenance.machine)).ios.push(*it),
             Document::Comparison(it) => {
                 of_one_machine(&it)?;
-                self.of(&it.machine.clone()).comparisons.push(*it);
+                self.of(&whose(&it.machine)).comparisons.push(*it);
             }
             Document::View(it) => {
                 let machine = Identity { fingerprint: it.machine.clone(), ..Identity::default() };
-                self.of(&machine).views.insert(0, *it);
+                self.of(&whose(&machine)).views.insert(0, *it);
             }
             Document::Validation(_) | Document::Prediction(_) => return Err(Misfit::Derived),
             Document::Placement(_) => return Err(Misfit::Placement),
@@ -187,6 +200,12 @@ impl MachineDocuments {
             true => told.find(|identity| !identity.hostname.is_empty()).or(Some(first)),
             false => Some(first),
         }
+    }
+
+    /// The host that something was measured on, if it is told and is not this one: it was added as this machine's all the same.
+    pub fn other_host<'a>(&self, provenance: &'a Provenance) -> Option<&'a str> {
+        let host = provenance.machine.hostname.as_str();
+        Some(host).filter(|host| !host.is_empty() && *host != self.hostname)
     }
 
     /// Where all measurements come from.

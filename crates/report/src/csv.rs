@@ -7,7 +7,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    Class, IoCell, IoRecord, LatencyRecord, Model, Quantity, Reading, StreamRecord, Summary, View,
+    Class, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord, Summary, View,
 };
 
 /// Titles of the columns. What does not apply is empty.
@@ -126,16 +126,20 @@ impl Line {
 fn lines(machine: &MachineDocuments) -> Vec<Line> {
     let host = Name::of(&machine.hostname);
     let first = Line { machine: Name::of(&machine.fingerprint), host, ..Line::default() };
-    let models = machine.models.iter().flat_map(|model| of_model(model, &first));
-    let streams = machine.streams.iter().flat_map(|record| of_stream(record, &first));
-    let latencies = machine.latencies.iter().flat_map(|record| of_latency(record, &first));
+    let on = |provenance: &Provenance| match machine.other_host(provenance) {
+        Some(host) => Line { host: Name::of(host), ..first.clone() },
+        None => first.clone(),
+    };
+    let models = machine.models.iter().flat_map(|model| of_model(model, &on(&model.record.provenance)));
+    let streams = machine.streams.iter().flat_map(|record| of_stream(record, &on(&record.provenance)));
+    let latencies = machine.latencies.iter().flat_map(|record| of_latency(record, &on(&record.provenance)));
     let views = machine
         .comparisons
         .iter()
         .flat_map(|comparison| comparison.views.iter().map(|view| (Some(comparison.measured_at), view)));
     let views = views.chain(machine.views.iter().map(|view| (None, view)));
     let views = views.flat_map(|(measured_at, view)| of_view(view, &Line { measured_at, ..first.clone() }));
-    let ios = machine.ios.iter().flat_map(|record| of_io(record, &first));
+    let ios = machine.ios.iter().flat_map(|record| of_io(record, &on(&record.provenance)));
     models.chain(streams).chain(latencies).chain(ios).chain(views).collect()
 }
 

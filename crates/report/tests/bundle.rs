@@ -5,7 +5,7 @@
 mod common;
 
 use common::{machines, models};
-use numaio_machine::topology::Topology;
+use numaio_machine::topology::{Identity, Topology};
 use numaio_machine::units::BandwidthUnit;
 use numaio_report::Bundle;
 use numaio_schema::{Document, Model, Quantity, TopologyDocument, View, VIEW_SCHEMA};
@@ -87,4 +87,29 @@ fn figures_stand_under_the_host_that_they_are_of() {
     let csv = numaio_report::csv(&bundle).unwrap();
     let hosts: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
     assert!(!hosts.is_empty() && hosts.iter().all(|host| *host == "b"), "{csv}");
+}
+
+/// What was measured under another name of the host is this machine's, and the name is told with it.
+#[test]
+fn what_is_taken_for_a_machine_stands_with_it() {
+    let mut bundle = Bundle::default();
+    let own = machines::uniform().identity;
+    bundle.add(topology("a")).unwrap();
+    let own = Identity { hostname: "a".into(), ..own };
+    bundle.add_as(model("b"), &own).unwrap();
+    bundle.add(model("a")).unwrap();
+    let [machine] = bundle.machines.as_slice() else { panic!("{:?}", bundle.machines) };
+    assert_eq!((machine.hostname.as_str(), machine.models.len()), ("a", 2));
+    let page = numaio_report::html(&bundle, BandwidthUnit::default());
+    assert_eq!((page.matches(", as host b").count(), page.matches(", as host a").count()), (1, 0));
+    let text = numaio_report::markdown(&bundle, BandwidthUnit::default());
+    assert_eq!((text.matches(" on host b by").count(), text.matches(" on host a").count()), (1, 0), "{text}");
+    let csv = numaio_report::csv(&bundle).unwrap();
+    let hosts: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
+    let of = |name: &str| hosts.iter().filter(|host| **host == name).count();
+    assert!(of("a") > 0 && of("a") == of("b"), "{csv}");
+    // Of another machine altogether it is not.
+    let other = Identity { fingerprint: "another".into(), ..own };
+    bundle.add_as(model("c"), &other).unwrap();
+    assert_eq!(bundle.machines.len(), 2);
 }

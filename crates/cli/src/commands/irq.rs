@@ -16,7 +16,7 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
 use numaio_place::irq::{look, plan, IrqRequest};
-use numaio_schema::{Applied, IrqDocument, IRQ_SCHEMA};
+use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IRQ_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,7 +90,7 @@ pub struct ApplyArgs {
 
 #[derive(Debug, Args)]
 pub struct UndoArgs {
-    /// Devices, by the names under which they were changed
+    /// Devices, by a name, a PCI address, or the name under which they were changed
     #[arg(value_name = "DEV")]
     pub devices: Vec<String>,
 }
@@ -130,13 +130,18 @@ fn seen(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument)
         [] => topology.devices.iter().filter(|it| it.moves_data() && !it.irqs.is_empty()).collect(),
         handles => named(machine, &topology, handles)?,
     };
+    // Of two controllers of one name each is told, changed and taken back alone.
+    let of = |device: &Device| DeviceIrqs {
+        device: device.distinct_name(&topology.devices),
+        ..look(machine, device)
+    };
     let document = IrqDocument {
         schema: IRQ_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         machine: topology.identity.fingerprint.clone(),
         irqbalance: conditions::read(machine).irqbalance,
         sock_flow_entries: steering::sock_flow_entries(machine),
-        devices: devices.into_iter().map(|device| look(machine, device)).collect(),
+        devices: devices.into_iter().map(of).collect(),
         plan: None,
     };
     Ok((topology, document))
@@ -194,7 +199,7 @@ fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
 
 fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     let mut document = planned(&Machine::pick(common)?, &args.plan)?;
     let changes = document.plan.as_mut().map(|plan| std::mem::take(&mut plan.changes)).unwrap_or_default();
     if changes.is_empty() {
@@ -259,13 +264,16 @@ fn heed_irqbalance(
 
 fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     let kernel: Kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn();
+    let _turn = receipts::turn(common);
     let all = receipts::all(common, &kernel)?;
-    let about = |device: &String| {
-        let is_about = |kept: &&receipts::Kept| kept.receipt.devices.contains(device);
-        all.iter().any(|kept| is_about(&kept))
+    let topology = see(&kernel);
+    // Under whatever name it was changed, and under that alone where it is gone.
+    let is_about = |kept: &receipts::Kept, device: &String| {
+        let changed = &kept.receipt.devices;
+        let mut seen = topology.devices.iter().filter(|seen| seen.answers_to(device));
+        changed.contains(device) || seen.any(|seen| changed.contains(&seen.distinct_name(&topology.devices)))
     };
-    if let Some(device) = devices.iter().find(|device| !about(device)) {
+    if let Some(device) = devices.iter().find(|device| !all.iter().any(|kept| is_about(kept, device))) {
         return Err(Failure::new(format!("numaio changed nothing about {device} that is still in force"))
             .hint("numaio undo --list shows what was changed"));
     }
@@ -274,7 +282,7 @@ fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
         .rev()
         .filter(|kept| {
             !kept.receipt.devices.is_empty()
-                && (devices.is_empty() || devices.iter().any(|device| kept.receipt.devices.contains(device)))
+                && (devices.is_empty() || devices.iter().any(|device| is_about(kept, device)))
         })
         .peekable();
     if chosen.peek().is_none() {

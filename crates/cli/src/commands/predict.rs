@@ -47,7 +47,7 @@ pub struct PredictArgs {
     /// written
     #[arg(long, value_name = "PATH", requires = "measure")]
     pub file: Option<PathBuf>,
-    /// With --measure: write to --device DEV, named here again: everything on it is lost
+    /// With --measure: write to DEV, the disk or volume that was measured: everything on it is lost
     #[arg(long, value_name = "DEV", requires = "measure", conflicts_with = "file")]
     pub i_know_this_destroys: Option<String>,
     /// Print JSON
@@ -131,12 +131,7 @@ fn measure(
     if capacities.cap_source == CapSource::Assumed && !telling.is_empty() && telling != mixes[0] {
         mixes.push(telling);
     }
-    if let Some(twice) = args.i_know_this_destroys.as_ref().filter(|twice| **twice != args.device) {
-        let device = &args.device;
-        return Err(Failure::usage(format!("--i-know-this-destroys {twice} is not --device {device}"))
-            .hint("both must name the same device"));
-    }
-    let (file, keep, destroys) = (args.file.as_deref(), !args.no_save, args.i_know_this_destroys.is_some());
+    let (file, keep, destroys) = (args.file.as_deref(), !args.no_save, args.i_know_this_destroys.as_deref());
     let wanted = Wanted { like, capacities: &capacities, mixes: &mixes, file, destroys, keep };
     measure_mixes(common, machine, topology, &wanted)
 }

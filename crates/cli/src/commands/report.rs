@@ -12,7 +12,7 @@ use numaio_model::Rule;
 use numaio_report::{Bundle, MachineDocuments};
 use numaio_schema::{Document, TopologyDocument};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, ClapArgs)]
@@ -119,13 +119,17 @@ fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> 
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 
-/// Adds everything that this machine's measurements of earlier days left. One that cannot be read is said and
-/// passed over, so that it does not keep the others from being reported.
+/// Adds everything that this machine's measurements of earlier days left, also under another host's name. One that cannot
+/// be read is said and passed over, so that it does not keep the others from being reported.
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     use crate::store::Kind;
     let kinds = [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io, Kind::Comparison];
     for path in kinds.into_iter().flat_map(|kind| documents::saved(common, kind, &topology.identity)) {
-        if let Err(failure) = documents::read(&path).and_then(|document| add(bundle, &path, document)) {
+        let added = documents::read(&path).and_then(|document| {
+            let document = with_classes(bundle, document);
+            bundle.add_as(document, &topology.identity).map_err(|error| Failure::file(&path, error))
+        });
+        if let Err(failure) = added {
             output::remark(common, &format!("passed over: {}", failure.message));
         }
     }
@@ -147,7 +151,8 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         (documents::identity(document).hostname.is_empty(), !matches!(document, Document::Topology(_)))
     });
     for (path, document) in documents {
-        add(&mut bundle, path, document)?;
+        let document = with_classes(&bundle, document);
+        bundle.add(document).map_err(|error| Failure::file(path, error))?;
         if let [wanted, other, ..] = bundle.machines.as_slice() {
             if named {
                 let host = |machine: &MachineDocuments| match machine.hostname.as_str() {
@@ -171,16 +176,11 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     Ok(bundle)
 }
 
-/// Adds a document; of a record without classes the model by the usual rule.
-fn add(bundle: &mut Bundle, path: &Path, document: Document) -> Result<(), Failure> {
-    let document = match document {
-        Document::Record(record) => {
-            let fingerprint = &record.provenance.machine.fingerprint;
-            let machine = bundle.machines.iter().find(|machine| machine.fingerprint == *fingerprint);
-            let topology = machine.and_then(|machine| machine.topology.clone()).unwrap_or_default();
-            Document::Model(Box::new(numaio_model::fit(*record, &topology, Rule::default())))
-        }
-        document => document,
-    };
-    bundle.add(document).map_err(|error| Failure::file(path, error))
+/// A document that can be added; of a record without classes the model by the usual rule.
+fn with_classes(bundle: &Bundle, document: Document) -> Document {
+    let Document::Record(record) = document else { return document };
+    let fingerprint = &record.provenance.machine.fingerprint;
+    let machine = bundle.machines.iter().find(|machine| machine.fingerprint == *fingerprint);
+    let topology = machine.and_then(|machine| machine.topology.clone()).unwrap_or_default();
+    Document::Model(Box::new(numaio_model::fit(*record, &topology, Rule::default())))
 }

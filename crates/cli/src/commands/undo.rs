@@ -35,7 +35,7 @@ pub struct UndoArgs {
 
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let _turn = (!args.list).then(receipts::turn);
+    let _turn = (!args.list).then(|| receipts::turn(common));
     let all = receipts::all(common, &kernel)?;
     if args.list {
         return list(common, args, &all);

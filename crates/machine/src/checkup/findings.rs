@@ -1,7 +1,7 @@
 //! What looks wrong with the topology: what it does, and what mends it.
 
 use super::steering::by_numaio;
-use super::{confined, next_best, word, Effect, Mend, Symptom};
+use super::{confined, next_best, option, Effect, Mend, Symptom};
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{self, Finding, Severity};
@@ -103,7 +103,7 @@ fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
     let name = device.name();
     let command = match device.kind {
         DeviceKind::Nvme | DeviceKind::Block => {
-            format!("numaio bench disk --device {} --direction read", word(&name))
+            format!("numaio bench disk {} --direction read", option("--device", &name))
         }
         DeviceKind::Gpu => "numaio bench gpu".to_owned(),
         _ => "numaio bench".to_owned(),

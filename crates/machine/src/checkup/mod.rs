@@ -95,13 +95,26 @@ impl Mend {
 }
 
 /// A name as one word of a shell's command line (POSIX.1-2017, XCU 2.2.2). Whoever may name an interface chooses its name, and
-/// root types the command.
+/// root types the command. It may begin with a dash: numaio takes it as an [`operand`] or the value of an [`option`], and what stands
+/// behind `ethtool -L` or `-l` is a name whatever it looks like.
 pub(crate) fn word(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._:@-".contains(c);
     match !name.is_empty() && name.chars().all(plain) {
         true => Cow::Borrowed(name),
         false => Cow::Owned(format!("'{}'", name.replace('\'', r"'\''"))),
     }
+}
+
+/// A name as an operand of numaio: behind `--` where it would be taken for an option (POSIX.1-2017, XBD 12.2, guideline 10).
+pub(crate) fn operand(name: &str) -> String {
+    let dashes = if name.starts_with('-') { "-- " } else { "" };
+    format!("{dashes}{}", word(name))
+}
+
+/// A name as the value of an option of numaio: joined to it where it would be taken for another one.
+pub(crate) fn option(option: &str, name: &str) -> String {
+    let between = if name.starts_with('-') { "=" } else { " " };
+    format!("{option}{between}{}", word(name))
 }
 
 /// Looks at a machine. What cannot be read is passed over: no file, no symptom.

@@ -1,6 +1,6 @@
 //! Bonds, RAIDs and volumes whose parts hang on several sockets.
 
-use super::{finding, word, Effect, Mend, Symptom};
+use super::{finding, option, Effect, Mend, Symptom};
 use crate::findings::Severity;
 use crate::ids::PackageId;
 use crate::near::{Handle, Resolved};
@@ -36,6 +36,7 @@ pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
         return None;
     }
     let name = &stack.handle;
+    let near = option("--near", name);
     let parts: Vec<String> =
         carrying.iter().map(|device| format!("{} on node {}", device.name, device.nodes)).collect();
     let looked = stack.chain.iter().find(|step| !step.looked_at.is_empty());
@@ -46,11 +47,11 @@ pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
             name,
             format!("Its parts hang on {} sockets: {}.", packages.len(), parts.join(", ")),
             looked.map(|step| format!("{}: {}", step.looked_at, step.said)).unwrap_or_default(),
-            format!("Build it of devices of one socket, or divide tasks by device: numaio place --near {} --tasks N does.", word(name)),
+            format!("Build it of devices of one socket, or divide tasks by device: numaio place {near} --tasks N does."),
         ),
         device: None,
         target: None,
-        effect: Effect::FindOut(format!("numaio plan, or numaio place --near {} --explain, with a model of each node", word(name))),
+        effect: Effect::FindOut(format!("numaio plan, or numaio place {near} --explain, with a model of each node")),
         mend: Mend::none(),
     })
 }

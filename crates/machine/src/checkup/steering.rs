@@ -1,6 +1,6 @@
 //! Queues of network interfaces, and where their packets are sent.
 
-use super::{finding, word, Effect, Mend, Symptom};
+use super::{finding, operand, option, word, Effect, Mend, Symptom};
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{matters, Severity};
 use crate::set::CpuSet;
@@ -64,12 +64,11 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     })
 }
 
-/// Undone by the device's own name: under that it is remembered what was changed.
+/// By the name under which it is remembered what was changed.
 pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Mend {
-    Mend::one(
-        format!("numaio irq apply {}", word(&device.distinct_name(&topology.devices))),
-        format!("numaio irq undo {}", word(&device.name())),
-    )
+    let name = device.distinct_name(&topology.devices);
+    let name = operand(&name);
+    Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
 }
 
 fn s(number: usize) -> &'static str {
@@ -148,8 +147,8 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
         device: None,
         target: device.locality.node,
         effect: Effect::FindOut(format!(
-            "numaio bench disk --device {} --direction read, by more streams than queues, shows it",
-            word(&device.name())
+            "numaio bench disk {} --direction read, by more streams than queues, shows it",
+            option("--device", &device.name())
         )),
         mend: Mend::none(),
     })

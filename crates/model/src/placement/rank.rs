@@ -132,11 +132,14 @@ fn order(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
     });
 }
 
-/// For tasks that only compute: the nodes that are worst for the device are left over by all others.
+/// For tasks that only compute: the nodes that are worst for the device are left over by all others. Those that a model has no
+/// figure of stay last, as nobody knows what they are to the device; by topology alone none has one.
 fn turn_round(nodes: &mut [RankedNode]) {
-    let last = nodes.iter().map(|node| node.rank).max().unwrap_or(0);
-    nodes.iter_mut().for_each(|node| node.rank = last + 1 - node.rank);
-    nodes.reverse();
+    let measured = nodes.iter().filter(|node| node.of_best.is_some()).count();
+    let turned = if measured == 0 { nodes } else { &mut nodes[..measured] };
+    let last = turned.iter().map(|node| node.rank).max().unwrap_or(0);
+    turned.iter_mut().for_each(|node| node.rank = last + 1 - node.rank);
+    turned.reverse();
 }
 
 /// Nodes as seen from several devices together: by the mean of the bandwidths that each device gives relative to its
@@ -193,10 +196,10 @@ pub(super) fn words(
     let why = |node: NodeId| {
         let ranked = together.iter().find(|ranked| ranked.node == node);
         match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
-            _ if request.hint == Hint::Cpu => "it is left to tasks that use the device".to_owned(),
             _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
                 "not measured by the model".to_owned()
             }
+            _ if request.hint == Hint::Cpu => "it is left to tasks that use the device".to_owned(),
             Some((1, _)) => "as good as those chosen, and not needed".to_owned(),
             Some((rank, of_best)) => {
                 format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)

@@ -203,6 +203,24 @@ fn hints_choose_otherwise() {
     assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
 }
 
+/// What was not measured may be the best that there is: it is nothing that the device can spare.
+#[test]
+fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
+    let (topology, model) = (machine(8, 4), interrupted());
+    let request = PlacementRequest { hint: Hint::Cpu, ..ask(1, Direction::Write) };
+    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room");
+    assert!(chosen.compromises[0].contains("nodes 2-6, ranked last"), "{:?}", chosen.compromises);
+    let ranked = &chosen.targets[0].nodes;
+    let order: Vec<u32> = ranked.iter().map(|node| node.node.0).collect();
+    assert_eq!((used(&chosen), &order[..3]), (vec!["1".to_owned()], &[1, 0, 7][..]), "{ranked:?}");
+    assert!(ranked.iter().is_sorted_by_key(|node| node.rank), "{ranked:?}");
+    let why = |node: u32| &chosen.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").why;
+    assert_eq!(
+        (why(2).as_str(), why(7).as_str()),
+        ("not measured by the model", "it is left to tasks that use the device")
+    );
+}
+
 /// Cores are chosen as ever; pages go to memory without CPUs too, and to nothing that is closed.
 #[test]
 fn weights_spread_pages_over_all_memory() {

@@ -1,6 +1,7 @@
 //! Where figures come from: source, conditions, doubts, and how it was measured.
 
 use super::page::Page;
+use crate::bundle::MachineDocuments;
 use crate::io_text;
 use crate::model_text::head::{conditions, date, loop_name, percent};
 use crate::words::{self, count};
@@ -60,7 +61,12 @@ pub(super) fn warnings(warnings: &[numaio_schema::Warning]) -> Markup {
 }
 
 /// How one document's figures were measured, and in what conditions.
-pub(super) fn write(page: &mut Page, title: &str, provenance: &Provenance, settings: &[Setting]) -> Markup {
+pub(super) fn write(
+    page: &mut Page,
+    title: &str,
+    (machine, provenance): (&MachineDocuments, &Provenance),
+    settings: &[Setting],
+) -> Markup {
     let (before, after) = &provenance.conditions;
     let (before, after) = (conditions(before), conditions(after));
     let source = match &provenance.source {
@@ -68,11 +74,12 @@ pub(super) fn write(page: &mut Page, title: &str, provenance: &Provenance, setti
         MachineSource::Tape { name, .. } => format!("the tape {name}"),
         MachineSource::Simulated => "a simulation".to_owned(),
     };
+    let host = machine.other_host(provenance).map(|host| format!(", as host {}", words::short(host)));
     let id = page.id("method");
     html! {
         (page.heading(2, &id, title))
         dl.settings {
-            div { dt { "Measured" } dd { (date(provenance.measured_at)) " on " (source) ", by numaio " (provenance.numaio) } }
+            div { dt { "Measured" } dd { (date(provenance.measured_at)) " on " (source) (host.unwrap_or_default()) ", by numaio " (provenance.numaio) } }
             @if before == after && !before.is_empty() {
                 div { dt { "Conditions" } dd { (before) } }
             } @else if before != after {

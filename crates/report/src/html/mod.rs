@@ -165,16 +165,16 @@ fn method_of_each(page: &mut Page, machine: &MachineDocuments) -> Markup {
             "with the noise of all cells together. Drift is later over earlier visits, less one."
         }
         @for model in &machine.models {
-            (method::write(page, "Copy model", &model.record.provenance, &method::of_model(model)))
+            (method::write(page, "Copy model", (machine, &model.record.provenance), &method::of_model(model)))
         }
         @for stream in &machine.streams {
-            (method::write(page, "STREAM", &stream.provenance, &method::of_stream(stream)))
+            (method::write(page, "STREAM", (machine, &stream.provenance), &method::of_stream(stream)))
         }
         @for latency in &machine.latencies {
-            (method::write(page, "Latency", &latency.provenance, &method::of_latency(latency)))
+            (method::write(page, "Latency", (machine, &latency.provenance), &method::of_latency(latency)))
         }
         @for io in &machine.ios {
-            (method::write(page, &format!("I/O of {}", io.device.name), &io.provenance, &method::of_io(io)))
+            (method::write(page, &format!("I/O of {}", io.device.name), (machine, &io.provenance), &method::of_io(io)))
         }
     }
 }

@@ -63,7 +63,7 @@ fn about(machine: &MachineDocuments) -> Sheet {
     let measurements = measurements(machine);
     let mut told: Vec<String> = Vec::new();
     for Measurement { what, provenance, method } in &measurements {
-        row(what, format!("{}; {method}", measured(provenance)));
+        row(what, format!("{}; {method}", measured(machine, provenance)));
         for (name, text) in
             [("Source", source(provenance)), ("Conditions", conditions(&provenance.conditions.0))]
         {
@@ -77,9 +77,11 @@ fn about(machine: &MachineDocuments) -> Sheet {
     sheet
 }
 
-fn measured(provenance: &Provenance) -> String {
+fn measured(machine: &MachineDocuments, provenance: &Provenance) -> String {
     let complete = if provenance.complete { "" } else { ", incomplete" };
-    format!("measured {} by numaio {}{complete}", date(provenance.measured_at), provenance.numaio)
+    let host = machine.other_host(provenance).map(|host| format!(" on host {}", words::short(host)));
+    let (when, host) = (date(provenance.measured_at), host.unwrap_or_default());
+    format!("measured {when}{host} by numaio {}{complete}", provenance.numaio)
 }
 
 fn source(provenance: &Provenance) -> String {

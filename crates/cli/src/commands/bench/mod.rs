@@ -8,6 +8,8 @@ pub mod rdma;
 mod shared;
 mod target;
 
+pub use target::{device_near, short};
+
 use crate::args::{Command, Common};
 use crate::commands::measuring;
 use crate::failure::Failure;

@@ -167,7 +167,7 @@ fn path_of(topology: &Topology, name: &str) -> String {
 
 /// The device near which a path is, through volumes and file systems; of several their names, and their node if they
 /// have one in common.
-fn device_near(
+pub fn device_near(
     machine: &Machine,
     topology: &Topology,
     path: &str,

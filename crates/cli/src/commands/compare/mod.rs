@@ -198,16 +198,16 @@ const MOST_SAVED: usize = 50;
 fn add_saved(common: &Common, found: &mut Collected, all: bool, machine: &Identity) -> Result<(), Failure> {
     let again = if all { Again::Keep } else { Again::Drop };
     for source in &SOURCES {
-        for path in documents::saved(common, source.kind, machine).iter().take(MOST_SAVED) {
+        for path in documents::saved(common, source.kind, machine).take(MOST_SAVED) {
             if source.is_known(found) && !all {
                 break;
             }
-            found.add(path, &documents::read(path)?, again)?;
+            found.add(&path, &documents::read(&path)?, again)?;
         }
     }
     // Of I/O there may be a device and an engine in each document.
-    for path in documents::saved(common, Kind::Io, machine).iter().take(MOST_SAVED) {
-        found.add(path, &documents::read(path)?, again)?;
+    for path in documents::saved(common, Kind::Io, machine).take(MOST_SAVED) {
+        found.add(&path, &documents::read(&path)?, again)?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Mixes of streams, measured on a disk as its saved measurement was.
 
 use crate::args::Common;
+use crate::commands::bench::{device_near, short};
 use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::output;
 use crate::store::Kind;
 use numaio_linux::io::{best_method, facts, lockable_bytes, Claim};
 use numaio_machine::topology::Topology;
@@ -24,8 +26,8 @@ pub struct Wanted<'a> {
     pub mixes: &'a [Vec<NodeStreams>],
     /// A file that is not there yet.
     pub file: Option<&'a Path>,
-    /// Whether everything on the device may be lost. Without it, and without a file, nothing is written.
-    pub destroys: bool,
+    /// The disk or volume on which everything may be lost. Without it, and without a file, nothing is written.
+    pub destroys: Option<&'a str>,
     /// Whether to save what is measured.
     pub keep: bool,
 }
@@ -51,7 +53,7 @@ pub fn measure_mixes(
 ) -> Result<IoRecord, Failure> {
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::keep(machine, !wanted.keep, Kind::Io, fingerprint)?;
-    let Place { path, claim, by_way_of } = place(common, machine, wanted)?;
+    let Place { path, claim, by_way_of } = place(common, machine, topology, wanted)?;
     let engine = engine(wanted, path, claim.as_ref())?;
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
@@ -119,8 +121,38 @@ fn raw(device: &IoDevice, is_block: impl Fn(&str) -> bool) -> (String, Option<St
     (volume.clone().unwrap_or_else(|| format!("/dev/{}", device.name)), volume)
 }
 
+/// What is lost must be named by the very path that is opened: that is one of an old document, and may be a volume on the device.
+fn heed_loss(destroys: Option<&str>, path: &str, writes: bool) -> Result<(), Failure> {
+    let hint = format!(
+        "--file PATH writes a file that is not there, or into a folder; --i-know-this-destroys {path} loses what is on \
+         {path}"
+    );
+    match destroys {
+        None if writes => {
+            Err(Failure::usage("to measure what is written, a place to write to is needed").hint(hint))
+        }
+        Some(named) if writes && short(named) != short(path) => {
+            let what = format!("{path} would be written to, and --i-know-this-destroys names {named}");
+            Err(Failure::usage(what).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A volume's name may be another one's by now, as that of a loop device.
+fn lies_still(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failure> {
+    match now {
+        Some(now) if now == then => Ok(()),
+        now => {
+            let now = now.unwrap_or("no device that is known");
+            Err(Failure::new(format!("{volume} lay on {then} when it was measured, and lies on {now}"))
+                .hint(format!("numaio bench disk --device {volume} --direction read measures it as it is")))
+        }
+    }
+}
+
 /// Where to read or write. Files are made and claimed, and so is a device that is written to.
-fn place(common: &Common, machine: &Machine, wanted: &Wanted) -> Result<Place, Failure> {
+fn place(common: &Common, machine: &Machine, topology: &Topology, wanted: &Wanted) -> Result<Place, Failure> {
     let method = &wanted.like.method;
     let area = method.area_bytes.unwrap_or(AREA);
     let (disk_method, order) = method.disk.unwrap_or_else(|| (best_method().0, DiskOrder::Sequential));
@@ -148,11 +180,10 @@ fn place(common: &Common, machine: &Machine, wanted: &Wanted) -> Result<Place, F
         return Ok(Place { path: path(name, u64::MAX), claim: None, by_way_of });
     }
     let writes = wanted.capacities.direction == Direction::Write;
-    if writes && !wanted.destroys {
-        return Err(Failure::usage("to measure what is written, a place to write to is needed").hint(
-            "name a file that is not there, or a folder, by --file PATH; or the device again by \
-             --i-know-this-destroys DEV to lose what is on it",
-        ));
+    heed_loss(wanted.destroys, &name, writes)?;
+    if let Some(volume) = &by_way_of {
+        let now = device_near(machine, topology, volume, None).map(|device| device.name);
+        lies_still(volume, &wanted.like.device.name, now.as_deref())?;
     }
     let claim = match writes {
         true => Some(Claim::device(machine, &name).map_err(Failure::new)?),
@@ -161,6 +192,10 @@ fn place(common: &Common, machine: &Machine, wanted: &Wanted) -> Result<Place, F
     let found = facts(machine, &name).map_err(|error| {
         Failure::new(format!("{name}: {error}")).hint("--file PATH measures a file on the disk")
     })?;
+    output::remark(
+        common,
+        &output::harmless(&format!("{name} is {}", if writes { "written to" } else { "read" })),
+    );
     Ok(Place { path: path(name, found.bytes), claim, by_way_of })
 }
 
@@ -186,5 +221,26 @@ mod tests {
         assert_eq!(of(Some("/mnt/old.file")), ("/dev/sda".to_owned(), None));
         let volume = "/dev/mapper/data".to_owned();
         assert_eq!(of(Some(&volume)), (volume.clone(), Some(volume)));
+    }
+
+    #[test]
+    fn nothing_is_lost_that_was_not_named() {
+        let lost = |named, writes| heed_loss(named, "/dev/loop0", writes).map_err(|failure| failure.message);
+        assert_eq!(lost(Some("loop0"), true).and(lost(Some("/dev/loop0"), true)), Ok(()));
+        for named in ["vda", "/dev/vda", "/dev/loop", ""] {
+            let refused = lost(Some(named), true).expect_err("it is not the one");
+            assert!(refused.contains("/dev/loop0 would be written to"), "{refused}");
+        }
+        let failure = heed_loss(None, "/dev/loop0", true).expect_err("nothing is named");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("--i-know-this-destroys /dev/loop0")));
+        assert_eq!(lost(None, false), Ok(()));
+    }
+
+    #[test]
+    fn a_volume_of_another_device_is_not_measured_as_this_ones() {
+        let checked = |now| lies_still("/dev/loop0", "vda", now).map_err(|failure| failure.message);
+        assert_eq!(checked(Some("vda")), Ok(()));
+        assert!(checked(Some("vdb")).is_err_and(|what| what.contains("lies on vdb")));
+        assert!(checked(None).is_err_and(|what| what.contains("/dev/loop0 lay on vda")));
     }
 }

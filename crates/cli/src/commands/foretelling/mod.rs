@@ -43,8 +43,7 @@ impl Known {
                 replayed::documents(&quiet, machine, &seen)?
             }
             (true, _) => {
-                let saved =
-                    |kind| documents::saved(common, kind, &seen.identity).into_iter().take(MOST_SAVED);
+                let saved = |kind| documents::saved(common, kind, &seen.identity).take(MOST_SAVED);
                 read(&[Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect::<Vec<_>>())?
             }
             (false, _) => read(from)?,

@@ -112,5 +112,5 @@ fn measured(common: &Common, topology: &Topology) -> Vec<IoRecord> {
             None
         }
     };
-    documents::saved(common, Kind::Io, &topology.identity).into_iter().filter_map(read).collect()
+    documents::saved(common, Kind::Io, &topology.identity).filter_map(read).collect()
 }
