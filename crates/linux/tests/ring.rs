@@ -40,6 +40,14 @@ fn write(pool: &Arc<Pool>, number: u64) -> Operation<Slab> {
     Operation::Write { puts: vec![put], data: Some(data), hash: digest, packed: None }
 }
 
+/// Begins the file.
+fn begin(port: &mut FilePort) {
+    let puts = vec![Put::begin(file(), Begin::InPlace)];
+    port.submit(0, Operation::Write { puts, data: None, hash: digest, packed: None });
+    let begun = outcomes(port, 1).remove(0);
+    assert!(matches!(&begun, Outcome::Each(results) if results[..] == [Ok(())]), "{begun:?}");
+}
+
 fn read(identity: Identity, number: u64) -> Operation<Slab> {
     let offset = PAST_FROM + number * BLOCK as u64;
     let piece = ReadPiece { at: file(), identity, offset, length: BLOCK };
@@ -72,6 +80,7 @@ fn moves(threads: usize, with_rings: bool) {
     let one = setting(&folder.0, BLOCKS, threads, with_rings);
     let pool = one.pool.clone();
     let (mut port, other) = FilePort::pair(one, setting(&folder.0, BLOCKS, 1, false)).expect("ports");
+    begin(&mut port);
     (0..BLOCKS as u64).for_each(|number| port.submit(number, write(&pool, number)));
     for outcome in outcomes(&mut port, BLOCKS) {
         assert!(matches!(&outcome, Outcome::Each(results) if results[..] == [Ok(())]), "{outcome:?}");
@@ -107,6 +116,7 @@ fn a_port_that_is_closed_waits_for_what_is_on_its_way() {
     let one = setting(&folder.0, BLOCKS, 2, true);
     let pool = one.pool.clone();
     let (mut port, other) = FilePort::pair(one, setting(&folder.0, BLOCKS, 1, false)).expect("ports");
+    begin(&mut port);
     (0..BLOCKS as u64).for_each(|number| port.submit(number, write(&pool, number)));
     drop((port, other));
     assert_eq!(rings_open(), 0);

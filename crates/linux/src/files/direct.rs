@@ -297,6 +297,13 @@ mod tests {
     #[test]
     fn blocks_come_back_whether_or_not_they_can_go_past_the_cache() {
         let folder = Folder::new("direct");
+        let begin = Operation::Write {
+            puts: vec![Put::begin(at(), Begin::InPlace)],
+            data: None::<Buffer>,
+            hash,
+            packed: None,
+        };
+        assert_eq!(faults(folder.1.run(begin, || unreachable!("nothing is read"))), [None]);
         // Whole pages, a tail, an address and an offset that no device takes; before and behind the border.
         let cases = [(0, 2 * ALIGNED, 0), (0, 2 * ALIGNED + 17, 0), (1, ALIGNED, 0), (0, ALIGNED, 3)];
         for (number, (start, length, shift)) in cases.into_iter().enumerate() {

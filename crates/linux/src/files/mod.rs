@@ -12,6 +12,7 @@ mod case;
 mod close;
 mod direct;
 mod fault;
+mod in_place;
 mod journal;
 mod list;
 mod look;
@@ -30,6 +31,7 @@ pub(crate) use direct::{Block, Request};
 
 use beneath::Beneath;
 use cache::Cache;
+use in_place::InPlace;
 use list::Listings;
 use numaio_machine::port::{FilePath, Operation, Outcome, Part, Put};
 use rustix::fd::OwnedFd;
@@ -48,6 +50,7 @@ pub struct Roots {
     /// The volume of each, where nothing is said when a file is closed.
     silent: Vec<Option<u64>>,
     cache: Cache,
+    in_place: InPlace,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
@@ -83,6 +86,7 @@ impl Roots {
             silent: roots.iter().map(close::silent_volume).collect(),
             roots,
             cache: Cache::default(),
+            in_place: InPlace::default(),
             listings: Listings::default(),
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),

@@ -73,13 +73,23 @@ impl Roots {
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
+        self.opened(beneath, put, data, hash).inspect_err(|_| self.in_place.end(&put.at))
+    }
+
+    fn opened(
+        &self,
+        beneath: &mut Beneath<'_>,
+        put: &Put,
+        data: &[u8],
+        hash: Hash,
+    ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
             if hash(whole(data, range)?) != *digest {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
             }
         }
         let mode = self.first_mode(beneath, put);
-        self.begin(beneath.place(&put.at)?, put.begin, mode)
+        self.begin(beneath.place(&put.at)?, put, mode)
     }
 
     /// Ends what was begun with a file, whose parts are written or could not be.
@@ -94,6 +104,9 @@ impl Roots {
             Some(settle) => self.settle(beneath, put, file, settle),
             None => self.taken(put, file, None),
         });
+        if done.is_err() || put.settle.is_some() {
+            self.in_place.end(&put.at);
+        }
         if done.is_err() && put.begin == Begin::Fresh {
             // Its room is needed; an error changes nothing in what is told.
             let place = beneath.place(&put.at)?;
@@ -113,21 +126,24 @@ impl Roots {
         }
     }
 
-    fn begin(&self, place: Place<'_>, begin: Begin, mode: Mode) -> Result<OwnedFd, Fault> {
+    fn begin(&self, place: Place<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
-        match begin {
+        match put.begin {
             Begin::Fresh => fresh(place, mode).map_err(fault("create it")),
             Begin::InPlace => {
                 let file =
                     place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
                 // A further name that it got meanwhile would be written to, too.
                 check(&file, |seen| Ok(seen.links < 2))?;
+                if put.settle.is_none() {
+                    self.in_place.begin(&put.at, &file)?;
+                }
                 rustix::fs::ftruncate(&file, 0).map_err(fault("empty it"))?;
                 Ok(file)
             }
             Begin::Further => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
-                check(&file, |_| Ok(true))?;
+                self.in_place.check(&put.at, &file)?;
                 Ok(file)
             }
             Begin::Continue => {

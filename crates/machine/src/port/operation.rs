@@ -162,7 +162,8 @@ pub enum Begin {
     Continue,
     /// Any regular file, which is emptied, or none.
     InPlace,
-    /// The regular file that was begun by [`Begin::InPlace`].
+    /// The regular file that was begun by [`Begin::InPlace`], and is not settled yet; else [`super::Why::Changed`], as if it has
+    /// another name by now.
     Further,
 }
 
