@@ -179,7 +179,9 @@ mod tests {
             let hash = |_: &[u8]| Digest::default();
             let operation =
                 Operation::Write { puts: vec![put], data: Some(b"abc".to_vec()), hash, packed: None };
-            let Outcome::Each(done) = roots.run(operation, Vec::new) else { panic!("results of each") };
+            let Outcome::Each(done) = roots.run(operation, || Some(Vec::new())) else {
+                panic!("results of each")
+            };
             let whys: Vec<Option<Why>> =
                 done.into_iter().map(|done| done.err().map(|fault| fault.why)).collect();
             assert_eq!(whys, [Some(Why::NoSpace)]);

@@ -243,7 +243,7 @@ mod tests {
         fn read(&self, piece: ReadPiece) -> Vec<u8> {
             let length = piece.length;
             let operation = Operation::Read { pieces: vec![piece], hash, pack: None };
-            match self.1.run(operation, || Buffer::of(|_| 0)) {
+            match self.1.run(operation, || Some(Buffer::of(|_| 0))) {
                 Outcome::Read { results, data, .. } => {
                     let bytes = data.as_ref()[..length].to_vec();
                     assert_eq!(results, [Ok(hash(&bytes))]);

@@ -33,7 +33,7 @@ use beneath::Beneath;
 use cache::Cache;
 use in_place::InPlace;
 use list::Listings;
-use numaio_machine::port::{FilePath, Operation, Outcome, Part, Put};
+use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -110,11 +110,11 @@ impl Roots {
         self.roots.iter().map(link).collect()
     }
 
-    /// Carries an operation out. `buffer` gives a buffer for what is read.
+    /// Carries an operation out. `buffer` gives a buffer for what is read; nothing is read without.
     pub(crate) fn run<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
-        buffer: impl FnOnce() -> B,
+        buffer: impl FnOnce() -> Option<B>,
     ) -> Outcome<B> {
         match self.start(operation, buffer) {
             Begun::Ended(outcome) => outcome,
@@ -126,13 +126,16 @@ impl Roots {
     pub(crate) fn start<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
-        buffer: impl FnOnce() -> B,
+        buffer: impl FnOnce() -> Option<B>,
     ) -> Begun<B> {
         let only_looks = matches!(operation, Operation::Look { .. });
         let mut beneath = Beneath::new(&self.roots, only_looks);
         Begun::Ended(match operation {
             // Packing is no matter of files: see `port::own`.
-            Operation::Read { pieces, hash, .. } => return self.read(beneath, pieces, hash, buffer()),
+            Operation::Read { pieces, hash, .. } => match buffer() {
+                Some(buffer) => return self.read(beneath, pieces, hash, buffer),
+                None => Outcome::Each(pieces.iter().map(|_| Err(no_buffer())).collect()),
+            },
             Operation::Write { puts, data, hash, .. } => return self.write(beneath, &puts, data, hash),
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&mut beneath, &directory, most, details))
@@ -189,6 +192,10 @@ impl Roots {
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(crate) fn no_buffer() -> Fault {
+    Fault::new(Why::Other, "there is no buffer")
 }
 
 /// Whether files are reached by their open descriptors (proc_pid_fd(5)): without, modes and extended attributes of what cannot be

@@ -274,12 +274,7 @@ mod tests {
     }
 
     fn write(pool: &Arc<Pool>) -> Operation<Slab> {
-        Operation::Write {
-            puts: Vec::new(),
-            data: Some(pool.take()),
-            hash: |_| Default::default(),
-            packed: None,
-        }
+        Operation::Write { puts: Vec::new(), data: pool.take(), hash: |_| Default::default(), packed: None }
     }
 
     fn of(owner: usize) -> Claim {
