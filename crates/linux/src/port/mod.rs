@@ -168,7 +168,9 @@ impl FilePort {
         if !self.growth.is_due(threads, now) {
             return;
         }
-        if !self.growth.look(threads, now, busy(), self.work.has_backlog()) {
+        // Buffers are short where the link is slow: more threads would wait for them, too.
+        let is_short = self.work.was_short_of_buffers();
+        if !self.growth.look(threads, now, busy(), self.work.has_backlog() && !is_short) {
             return;
         }
         for number in 0..self.crews.len() {
