@@ -12,6 +12,8 @@ mod case;
 mod close;
 mod direct;
 mod fault;
+#[cfg(test)]
+mod fuse;
 mod in_place;
 mod journal;
 mod list;
