@@ -161,6 +161,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_in_place_is_durable_before_its_time_says_that_it_is_whole() {
+        let Some(volume) = Volume::mount("in-place", |_, _| 0) else { return };
+        moved(&volume, true, true).expect("a file");
+        let asked = volume.asked(&[WRITE, FSYNC, SETATTR]);
+        let asked: Vec<u32> =
+            asked.iter().filter(|(op, sets)| *op != SETATTR || sets & TIME != 0).map(|(op, _)| *op).collect();
+        let written = asked.iter().position(|asked| *asked == WRITE).expect("it is written");
+        assert_eq!(asked[written..], [WRITE, FSYNC, SETATTR, FSYNC]);
+    }
+
+    #[test]
     fn the_mode_of_something_new_is_left_to_file_systems_that_have_none() {
         let refuse: [Errors; 3] = [
             |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },

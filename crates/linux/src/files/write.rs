@@ -167,6 +167,10 @@ impl Roots {
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
+        if settle.sync && *at == settle.name {
+            // With its time it is taken for whole.
+            rustix::fs::fsync(file).map_err(fault("make it durable"))?;
+        }
         let leaves = self.leaves(beneath, at, &settle.attributes);
         let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
         if settle.sync {
