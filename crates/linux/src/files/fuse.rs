@@ -185,4 +185,15 @@ mod tests {
             assert!(moved(&volume, false, false).is_err(), "this mode was asked for");
         }
     }
+
+    /// Of those that another process heard of meanwhile, who opens it only then hears nothing (syncfs(2)).
+    #[test]
+    fn errors_of_disks_are_heeded_from_the_beginning() {
+        let Some(volume) = Volume::mount("heeded", |_, _| 0) else { return };
+        let mut roots = Roots::open(&[volume.path()]).expect("a root");
+        roots.heed_errors();
+        let opened = volume.asked(&[OPENDIR]).len();
+        roots.sync(0).expect("durable");
+        assert_eq!((opened, volume.asked(&[OPENDIR]).len()), (1, 1));
+    }
 }

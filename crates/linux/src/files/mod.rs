@@ -47,6 +47,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<OwnedFd>,
+    /// Those of which errors are heard from when they were opened (syncfs(2)).
+    synced: Vec<Option<OwnedFd>>,
     /// Which of them lie in memory.
     in_memory: Vec<bool>,
     /// The volume of each, where nothing is said when a file is closed.
@@ -87,6 +89,7 @@ impl Roots {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
             silent: roots.iter().map(close::silent_volume).collect(),
             roots,
+            synced: Vec::new(),
             cache: Cache::default(),
             in_place: InPlace::default(),
             listings: Listings::default(),
@@ -101,6 +104,11 @@ impl Roots {
     /// Whether this process may do all that root may.
     pub fn is_super_user(&self) -> bool {
         self.super_user
+    }
+
+    /// Errors of disks from now on are told when all is made durable. Else those are not of which another process heard before.
+    pub fn heed_errors(&mut self) {
+        self.synced = self.roots.iter().map(|root| write::to_sync(root).ok()).collect();
     }
 
     /// Where they are, as the kernel tells (proc_pid_fd(5)).

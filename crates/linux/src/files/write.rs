@@ -195,12 +195,20 @@ impl Roots {
     }
 
     pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {
+        let early = self.synced.get(root as usize).and_then(Option::as_ref);
         let root = self.roots.get(root as usize).ok_or_else(too_short)?;
-        // syncfs(2) takes no O_PATH descriptor.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(root, ".", flags, Mode::empty());
-        opened.and_then(rustix::fs::syncfs).map_err(fault("make all durable"))
+        let synced = match early {
+            Some(opened) => rustix::fs::syncfs(opened),
+            None => to_sync(root).and_then(rustix::fs::syncfs),
+        };
+        synced.map_err(fault("make all durable"))
     }
+}
+
+/// A root for syncfs(2), which takes no `O_PATH` descriptor.
+pub fn to_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(root, ".", flags, Mode::empty())
 }
 
 /// Both names are in one directory, or in two that are resolved one after the other.
