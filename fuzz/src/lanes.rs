@@ -7,15 +7,13 @@ use numaio_linux::port::{Crew, FilePort, Lanes, LinkError, Pool, Setting};
 use numaio_machine::port::{Event, Port, BLOCK, MOST_FRAMES};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Most connections.
 const MOST: usize = 4;
 /// How long a link may take to tell all that came: it reads from memory.
 const LIMIT: Duration = Duration::from_secs(20);
-
-static POOL: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(32));
 
 /// What stands for the socket of every connection; nothing goes over it.
 static SOCKET: LazyLock<TcpStream> = LazyLock::new(|| {
@@ -122,11 +120,13 @@ pub fn lanes(input: &[u8]) {
 
 /// What a port hands over of connections, and why its link ends.
 fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
-    let crew = Crew { threads: 1, cpus: None, pool: POOL.clone() };
+    // A port closes its pool.
+    let pool = Pool::new(32);
+    let crew = Crew { threads: 1, cpus: None, pool: pool.clone() };
     let setting = Setting {
         roots: Roots::open(&[]).expect("nothing to open"),
         crews: vec![crew],
-        pool: POOL.clone(),
+        pool,
         most_threads: 1,
         rings: false,
         share: |_, _| None,

@@ -65,8 +65,19 @@ pub fn place(path: &Path) -> io::Result<Place> {
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
         Ok(_) => Ok(Place::Stream),
-        Err(_) => Ok(Place::File(path.to_owned())),
+        Err(_) => end_of_links(path).map(Place::File),
     }
+}
+
+/// What is to be made where a link leads to nothing; the name itself if it is none.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    // As many as the kernel follows (path_resolution(7)).
+    for _ in 0..40 {
+        let Ok(to) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    Err(io::Error::other("there are too many links"))
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -266,6 +277,23 @@ pub fn receipts() -> Result<Vec<ReceiptFile>, Failure> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_stays_one_whether_or_not_it_leads_to_something() {
+        let dir = std::env::temp_dir().join(format!("numaio-links-{}", std::process::id()));
+        fs::create_dir_all(dir.join("far")).expect("folders");
+        symlink("far/second", dir.join("first")).expect("a link");
+        symlink(dir.join("far/file"), dir.join("far/second")).expect("a link");
+        for content in [b"new", b"old"] {
+            check_file(&dir.join("first")).expect("it can be written");
+            write_file(&dir.join("first"), content).expect("written");
+            assert!(dir.join("first").is_symlink() && dir.join("far/second").is_symlink());
+            assert_eq!(fs::read(dir.join("far/file")).expect("a file"), content);
+        }
+        symlink("round", dir.join("round")).expect("a link");
+        assert!(write_file(&dir.join("round"), b"x").is_err() && dir.join("round").is_symlink());
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 
     #[test]
     fn nothing_is_written_through_a_link_that_somebody_put_there() {

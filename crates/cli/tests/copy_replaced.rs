@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -268,7 +268,14 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
     let home = Home::new();
     files(&home, &["from/file", "real"]);
     symlink("real", home.0.join("link")).expect("a link");
+    fs::set_permissions(home.0.join("real"), fs::Permissions::from_mode(0o604)).expect("a mode");
+    // Who is not root cannot give it away.
+    let _ = chown(home.0.join("real"), Some(65_534), Some(65_534));
+    let owner =
+        || fs::metadata(home.0.join("real")).map(|it| (it.uid(), it.gid(), it.mode())).expect("a file");
+    let before = owner();
     copy(&home, &["-r", "--manifest", "link", "from/", "to/"]).ok();
+    assert_eq!(owner(), before);
     assert!(fs::symlink_metadata(home.0.join("link")).expect("a link").is_symlink());
     let manifest = fs::read_to_string(home.0.join("real")).expect("a manifest");
     assert!(manifest.ends_with("  file\n"), "{manifest}");

@@ -2,9 +2,10 @@
 
 use numaio_linux::files::Roots;
 use numaio_linux::port::{Crew, FilePort, Pool, Setting, Slab};
-use numaio_machine::port::{Begin, Event, FilePath, Operation, Port, Put};
+use numaio_machine::port::{Begin, Event, FilePath, Identity, Operation, Port, Put, ReadPiece, Stamp};
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const WRITES: u64 = 60;
@@ -40,6 +41,9 @@ fn slow(number: u64) -> Operation<Slab> {
     Operation::Write { puts: vec![put], data: None, hash, packed: None }
 }
 
+/// Tests count the threads of this process, and so run one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Threads of ports in this process.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
@@ -49,6 +53,7 @@ fn threads() -> usize {
 
 #[test]
 fn threads_that_wait_for_storage_become_more() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = std::env::temp_dir().join(format!("numaio-growth-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
     let (mut port, other) = FilePort::pair(setting(&folder, 4), setting(&folder, 1)).expect("ports");
@@ -61,5 +66,30 @@ fn threads_that_wait_for_storage_become_more() {
     assert_eq!(most, 5, "four of a port that may have more than one, and one of the other");
     drop((port, other));
     assert_eq!(fs::read_dir(&folder).expect("the folder").count(), WRITES as usize);
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+/// As they do where the link is slower than the storage.
+#[test]
+fn threads_that_wait_for_buffers_do_not() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = std::env::temp_dir().join(format!("numaio-short-{}", std::process::id()));
+    fs::create_dir(&folder).expect("a folder");
+    let short = setting(&folder, 4);
+    let pool = short.pool.clone();
+    let held: Vec<Slab> = std::iter::from_fn(|| pool.take_free()).collect();
+    let (mut port, other) = FilePort::pair(short, setting(&folder, 1)).expect("ports");
+    for number in 0..WRITES {
+        let identity = Identity { inode: 0, size: 0, mtime: Stamp::default() };
+        let piece = ReadPiece { at: FilePath::new(0, *b"none"), identity, offset: 0, length: 0 };
+        port.submit(
+            number,
+            Operation::Read { pieces: vec![piece], hash: |_| Default::default(), pack: None },
+        );
+    }
+    let mut events = Vec::new();
+    (0..20).for_each(|_| port.wait(Duration::from_millis(100), &mut events));
+    assert_eq!((threads(), events.len()), (2, 0), "one of each port, and nothing is done");
+    drop((held, port, other));
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }

@@ -4,7 +4,7 @@ use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
 use super::Roots;
-use numaio_machine::port::{Attributes, Fault, FileKind, FilePath, Seen, Why, Xattr};
+use numaio_machine::port::{is_roots, Attributes, Fault, FileKind, FilePath, Seen, Why, Xattr};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
@@ -52,13 +52,10 @@ fn left_by(acl: &[u8]) -> Option<u32> {
     (version == [2, 0, 0, 0]).then_some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
 }
 
-/// Whether an extended attribute is kept: users' own, ACLs, and for root what programs need to run as they did.
+/// Whether an extended attribute is kept: users' own, ACLs, and for root what is root's.
 pub fn is_kept(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    // XFS shows ACLs under other names, too (fs/xfs/xfs_acl.h).
-    let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
-    let roots = name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice;
-    name.starts_with(b"user.") || acl || (super_user && roots)
+    name.starts_with(b"user.") || acl || (super_user && is_roots(name))
 }
 
 /// Extended attributes, by name. No file is opened for it.
@@ -188,7 +185,11 @@ impl Roots {
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
         let mode = wanted.mode.map(|mode| (mode & leaves | inherited) & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
-        let mode = mode.map_or(Ok(()), |mode| set_mode(target, mode).map_err(fault("set its mode")));
+        let mode = mode.map_or(Ok(()), |mode| match set_mode(target, mode) {
+            // Nobody asked for this one, and there are file systems that give all files theirs.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) if wanted.masked => Ok(()),
+            set => set.map_err(fault("set its mode")),
+        });
         let times = match wanted.mtime {
             Some(mtime) if mtime != seen.mtime || matches!(target, Target::Open(_)) => {
                 set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set its time"))

@@ -166,7 +166,14 @@ fn cached_pages(file: &OwnedFd, offset: u64, length: usize) -> Option<u64> {
     let (range, mut stat) = ([offset, length as u64], [0u64; 5]);
     // SAFETY: the kernel reads two numbers and writes five, which live as long as the call.
     let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    (done == 0).then_some(stat[0])
+    (done == 0 && (stat[0] > 0 || !is_overlay(file))).then_some(stat[0])
+}
+
+/// Whether the pages of a file are those of another one, as on overlayfs: none of its own is ever in the cache.
+fn is_overlay(file: &OwnedFd) -> bool {
+    /// include/uapi/linux/magic.h
+    const OVERLAYFS: u32 = 0x794c_7630;
+    rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == OVERLAYFS)
 }
 
 /// Whether a byte of a file is in the page cache, or can only come through it (preadv2(2), `RWF_NOWAIT`). If it is not, the kernel
@@ -243,7 +250,7 @@ mod tests {
         fn read(&self, piece: ReadPiece) -> Vec<u8> {
             let length = piece.length;
             let operation = Operation::Read { pieces: vec![piece], hash, pack: None };
-            match self.1.run(operation, || Buffer::of(|_| 0)) {
+            match self.1.run(operation, || Some(Buffer::of(|_| 0))) {
                 Outcome::Read { results, data, .. } => {
                     let bytes = data.as_ref()[..length].to_vec();
                     assert_eq!(results, [Ok(hash(&bytes))]);
@@ -297,6 +304,13 @@ mod tests {
     #[test]
     fn blocks_come_back_whether_or_not_they_can_go_past_the_cache() {
         let folder = Folder::new("direct");
+        let begin = Operation::Write {
+            puts: vec![Put::begin(at(), Begin::InPlace)],
+            data: None::<Buffer>,
+            hash,
+            packed: None,
+        };
+        assert_eq!(faults(folder.1.run(begin, || unreachable!("nothing is read"))), [None]);
         // Whole pages, a tail, an address and an offset that no device takes; before and behind the border.
         let cases = [(0, 2 * ALIGNED, 0), (0, 2 * ALIGNED + 17, 0), (1, ALIGNED, 0), (0, ALIGNED, 3)];
         for (number, (start, length, shift)) in cases.into_iter().enumerate() {
@@ -415,5 +429,32 @@ mod tests {
             let others = cached_pages(&file, 0, 32 * ALIGNED);
             assert_eq!(others, Some(0), "nothing else was fetched");
         }
+    }
+
+    /// Its files have no pages of their own (Documentation/filesystems/overlayfs.rst).
+    #[test]
+    fn what_is_in_the_cache_is_known_on_overlayfs() {
+        let folder = Folder::new("overlay");
+        let path = |name: &str| folder.0.join(name).into_os_string().into_encoded_bytes();
+        let target = [path("over"), b"\0".to_vec()].concat();
+        for name in ["over", "one", "other"] {
+            std::fs::create_dir(folder.0.join(name)).expect("a folder");
+        }
+        std::fs::write(folder.0.join("one/file"), [1; 64 * ALIGNED]).expect("written");
+        let options = [b"lowerdir=", &path("one")[..], b":", &path("other"), b"\0"].concat();
+        // SAFETY: all are strings that end with a zero byte, and live as long as the call.
+        let done = unsafe {
+            let kind = c"overlay".as_ptr();
+            libc::mount(kind, target.as_ptr().cast(), kind, libc::MS_RDONLY, options.as_ptr().cast())
+        };
+        if done != 0 {
+            return crate::tests::tell("skipped: no overlayfs may be mounted");
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(folder.0.join("over/file"), flags, Mode::empty());
+        let is_cached = opened.map(|file| is_cached(&file, 0, 64 * ALIGNED));
+        // SAFETY: a string that ends with a zero byte.
+        unsafe { libc::umount2(target.as_ptr().cast(), libc::MNT_DETACH) };
+        assert_eq!(is_cached, Ok(true));
     }
 }

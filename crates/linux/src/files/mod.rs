@@ -12,6 +12,9 @@ mod case;
 mod close;
 mod direct;
 mod fault;
+#[cfg(test)]
+mod fuse;
+mod in_place;
 mod journal;
 mod list;
 mod look;
@@ -30,8 +33,9 @@ pub(crate) use direct::{Block, Request};
 
 use beneath::Beneath;
 use cache::Cache;
+use in_place::InPlace;
 use list::Listings;
-use numaio_machine::port::{FilePath, Operation, Outcome, Part, Put};
+use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -43,11 +47,14 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<OwnedFd>,
+    /// Those of which errors are heard from when they were opened (syncfs(2)).
+    synced: Vec<Option<OwnedFd>>,
     /// Which of them lie in memory.
     in_memory: Vec<bool>,
     /// The volume of each, where nothing is said when a file is closed.
     silent: Vec<Option<u64>>,
     cache: Cache,
+    in_place: InPlace,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
@@ -82,7 +89,9 @@ impl Roots {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
             silent: roots.iter().map(close::silent_volume).collect(),
             roots,
+            synced: Vec::new(),
             cache: Cache::default(),
+            in_place: InPlace::default(),
             listings: Listings::default(),
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),
@@ -97,6 +106,11 @@ impl Roots {
         self.super_user
     }
 
+    /// Errors of disks from now on are told when all is made durable. Else those are not of which another process heard before.
+    pub fn heed_errors(&mut self) {
+        self.synced = self.roots.iter().map(|root| write::to_sync(root).ok()).collect();
+    }
+
     /// Where they are, as the kernel tells (proc_pid_fd(5)).
     ///
     /// # Errors
@@ -106,11 +120,11 @@ impl Roots {
         self.roots.iter().map(link).collect()
     }
 
-    /// Carries an operation out. `buffer` gives a buffer for what is read.
+    /// Carries an operation out. `buffer` gives a buffer for what is read; nothing is read without.
     pub(crate) fn run<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
-        buffer: impl FnOnce() -> B,
+        buffer: impl FnOnce() -> Option<B>,
     ) -> Outcome<B> {
         match self.start(operation, buffer) {
             Begun::Ended(outcome) => outcome,
@@ -122,13 +136,16 @@ impl Roots {
     pub(crate) fn start<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
-        buffer: impl FnOnce() -> B,
+        buffer: impl FnOnce() -> Option<B>,
     ) -> Begun<B> {
         let only_looks = matches!(operation, Operation::Look { .. });
         let mut beneath = Beneath::new(&self.roots, only_looks);
         Begun::Ended(match operation {
             // Packing is no matter of files: see `port::own`.
-            Operation::Read { pieces, hash, .. } => return self.read(beneath, pieces, hash, buffer()),
+            Operation::Read { pieces, hash, .. } => match buffer() {
+                Some(buffer) => return self.read(beneath, pieces, hash, buffer),
+                None => Outcome::Each(pieces.iter().map(|_| Err(no_buffer())).collect()),
+            },
             Operation::Write { puts, data, hash, .. } => return self.write(beneath, &puts, data, hash),
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&mut beneath, &directory, most, details))
@@ -185,6 +202,10 @@ impl Roots {
     fn journal(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(crate) fn no_buffer() -> Fault {
+    Fault::new(Why::Other, "there is no buffer")
 }
 
 /// Whether files are reached by their open descriptors (proc_pid_fd(5)): without, modes and extended attributes of what cannot be

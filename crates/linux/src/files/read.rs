@@ -107,7 +107,7 @@ pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
 }
 
 /// Whether files of this file system get new inode numbers when the kernel forgets them.
-fn is_renumbered(file: &OwnedFd) -> bool {
+pub fn is_renumbered(file: &OwnedFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|told| RENUMBERED.contains(&(told.f_type as u32)))
 }
 

@@ -17,7 +17,7 @@ fn this_kernel_does_to_files_what_a_port_does() {
     fs::create_dir(&folder).expect("a folder");
     let roots = Roots::open(&[&folder]).expect("a root");
     conformance::files(conformance::Files {
-        run: &mut |operation| roots.run(operation, || vec![0; BLOCK]),
+        run: &mut |operation| roots.run(operation, || Some(vec![0; BLOCK])),
         buffer: &|bytes| bytes.to_vec(),
     });
     fs::remove_dir_all(&folder).expect("a folder of ours");
@@ -41,7 +41,9 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
     let write = Operation::Write { puts: vec![put], data: None, hash, packed: None };
     let make = Operation::Make(vec![Making { at: at("pipe"), object: Object::Fifo, attributes }]);
     for operation in [write, make] {
-        let Outcome::Each(done) = roots.run(operation, || vec![0; BLOCK]) else { panic!("results of each") };
+        let Outcome::Each(done) = roots.run(operation, || Some(vec![0; BLOCK])) else {
+            panic!("results of each")
+        };
         done.into_iter().for_each(|done| done.expect("done"));
     }
     ["file", "pipe"].map(|name| fs::metadata(folder.join(name)).expect("it is there").mode() & 0o7777)
@@ -86,7 +88,7 @@ fn adorned(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
     let xattrs = names.iter().map(|name| (name.as_bytes().into(), (*b"x").into())).collect();
     let attributes = Attributes { xattrs: Some(xattrs), ..Attributes::default() };
     let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-    let Outcome::Each(done) = roots.run(adorn, || vec![0; BLOCK]) else { panic!("results of each") };
+    let Outcome::Each(done) = roots.run(adorn, || Some(vec![0; BLOCK])) else { panic!("results of each") };
     let mut names = [0; 4096];
     let length = rustix::fs::listxattr(folder.join("file"), &mut names).expect("names");
     let text = String::from_utf8_lossy(&names[..length]).into_owned();
@@ -178,7 +180,9 @@ fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
         let xattrs = Some(vec![(b"user.k".as_slice().into(), b"new".as_slice().into())]);
         let attributes = Attributes { mode: Some(0o444), xattrs, ..Attributes::default() };
         let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-        let Outcome::Each(done) = roots.run(adorn, || vec![0; BLOCK]) else { panic!("results of each") };
+        let Outcome::Each(done) = roots.run(adorn, || Some(vec![0; BLOCK])) else {
+            panic!("results of each")
+        };
         done.into_iter().for_each(|done| done.expect("done"));
     };
     std::thread::scope(|scope| scope.spawn(adorn).join().expect("it is set"));

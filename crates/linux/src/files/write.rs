@@ -73,13 +73,23 @@ impl Roots {
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
+        self.opened(beneath, put, data, hash).inspect_err(|_| self.in_place.end(&put.at))
+    }
+
+    fn opened(
+        &self,
+        beneath: &mut Beneath<'_>,
+        put: &Put,
+        data: &[u8],
+        hash: Hash,
+    ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
             if hash(whole(data, range)?) != *digest {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
             }
         }
         let mode = self.first_mode(beneath, put);
-        self.begin(beneath.place(&put.at)?, put.begin, mode)
+        self.begin(beneath.place(&put.at)?, put, mode)
     }
 
     /// Ends what was begun with a file, whose parts are written or could not be.
@@ -94,6 +104,9 @@ impl Roots {
             Some(settle) => self.settle(beneath, put, file, settle),
             None => self.taken(put, file, None),
         });
+        if done.is_err() || put.settle.is_some() {
+            self.in_place.end(&put.at);
+        }
         if done.is_err() && put.begin == Begin::Fresh {
             // Its room is needed; an error changes nothing in what is told.
             let place = beneath.place(&put.at)?;
@@ -113,21 +126,24 @@ impl Roots {
         }
     }
 
-    fn begin(&self, place: Place<'_>, begin: Begin, mode: Mode) -> Result<OwnedFd, Fault> {
+    fn begin(&self, place: Place<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
-        match begin {
+        match put.begin {
             Begin::Fresh => fresh(place, mode).map_err(fault("create it")),
             Begin::InPlace => {
                 let file =
                     place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
                 // A further name that it got meanwhile would be written to, too.
                 check(&file, |seen| Ok(seen.links < 2))?;
+                if put.settle.is_none() {
+                    self.in_place.begin(&put.at, &file)?;
+                }
                 rustix::fs::ftruncate(&file, 0).map_err(fault("empty it"))?;
                 Ok(file)
             }
             Begin::Further => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
-                check(&file, |_| Ok(true))?;
+                self.in_place.check(&put.at, &file)?;
                 Ok(file)
             }
             Begin::Continue => {
@@ -150,6 +166,10 @@ impl Roots {
         self.taken(put, file, Some(seen.volume))?;
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
+        }
+        if settle.sync && *at == settle.name {
+            // With its time it is taken for whole.
+            rustix::fs::fsync(file).map_err(fault("make it durable"))?;
         }
         let leaves = self.leaves(beneath, at, &settle.attributes);
         let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
@@ -175,12 +195,20 @@ impl Roots {
     }
 
     pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {
+        let early = self.synced.get(root as usize).and_then(Option::as_ref);
         let root = self.roots.get(root as usize).ok_or_else(too_short)?;
-        // syncfs(2) takes no O_PATH descriptor.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(root, ".", flags, Mode::empty());
-        opened.and_then(rustix::fs::syncfs).map_err(fault("make all durable"))
+        let synced = match early {
+            Some(opened) => rustix::fs::syncfs(opened),
+            None => to_sync(root).and_then(rustix::fs::syncfs),
+        };
+        synced.map_err(fault("make all durable"))
     }
+}
+
+/// A root for syncfs(2), which takes no `O_PATH` descriptor.
+pub fn to_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(root, ".", flags, Mode::empty())
 }
 
 /// Both names are in one directory, or in two that are resolved one after the other.

@@ -207,7 +207,8 @@ pub fn read_packet<R: Read + ?Sized>(
     let data = match data {
         0 => None,
         length => {
-            let mut slab = pool.take();
+            // None if the port is closed: nobody hears why.
+            let mut slab = pool.take().ok_or(LinkError::Closed)?;
             read_whole(from, &mut slab.as_mut()[..length as usize], LinkError::Cut)?;
             Some((slab, length as usize))
         }
@@ -284,7 +285,7 @@ mod tests {
             }
         }
         let (to, queue) = channel();
-        let mut slab = pool.take();
+        let mut slab = pool.take().expect("a buffer");
         slab.as_mut()[..3].copy_from_slice(b"abc");
         to.send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) }).expect("sent");
         to.send(Packet { frames: b"x".to_vec(), data: None }).expect("sent");

@@ -61,7 +61,7 @@ pub struct Crew {
     pub threads: usize,
     /// Where they run; anywhere if there is none.
     pub cpus: Option<CpuSet>,
-    /// Where they put what they read.
+    /// Where they put what they read; closed with the port.
     pub pool: Arc<Pool>,
 }
 
@@ -168,7 +168,9 @@ impl FilePort {
         if !self.growth.is_due(threads, now) {
             return;
         }
-        if !self.growth.look(threads, now, busy(), self.work.has_backlog()) {
+        // Buffers are short where the link is slow: more threads would wait for them, too.
+        let is_short = self.work.was_short_of_buffers();
+        if !self.growth.look(threads, now, busy(), self.work.has_backlog() && !is_short) {
             return;
         }
         for number in 0..self.crews.len() {
@@ -239,6 +241,8 @@ impl Drop for FilePort {
         self.link.take();
         self.room.end();
         self.work.close();
+        // What was not sent in time holds buffers for as long as the other side likes.
+        self.crews.iter().for_each(|crew| crew.pool.close());
         // Buffers that wait to be heard of may be what a worker waits for.
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));

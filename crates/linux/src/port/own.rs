@@ -1,6 +1,7 @@
 //! What a thread does to data between files and the link: it packs what it read, and unpacks what it is to write.
 
 use super::pool::{Pool, Slab};
+use crate::files::no_buffer;
 use numaio_machine::port::{Fault, Operation, Outcome, Pack, Packed, Unpacking};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
@@ -47,25 +48,25 @@ impl Own {
         }
     }
 
-    fn buffer(&self) -> Slab {
+    fn buffer(&self) -> Option<Slab> {
         self.0.get_or_init(|| Pool::new(1)).take()
     }
 
     /// Packs the first bytes of a buffer.
     fn pack(&self, pack: Pack, data: &mut Slab, length: usize) -> Packed {
         let (began, busy) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
-        let mut own = self.buffer();
-        let bytes = pack(&data.as_ref()[..length], own.as_mut());
-        if let Some(bytes) = bytes {
+        let bytes = self.buffer().and_then(|mut own| {
+            let bytes = pack(&data.as_ref()[..length], own.as_mut())?;
             data.as_mut()[..bytes].copy_from_slice(&own.as_ref()[..bytes]);
-        }
+            Some(bytes)
+        });
         let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(busy);
         Packed { bytes, took: began.elapsed(), worked }
     }
 
     /// What the data was; the buffer that it came in is given back.
     fn unpack(&self, packed: &Unpacking, data: Slab) -> Result<Slab, Fault> {
-        let mut own = self.buffer();
+        let mut own = self.buffer().ok_or_else(no_buffer)?;
         packed.run(data.as_ref(), own.as_mut()).map(|()| own)
     }
 }
@@ -92,7 +93,7 @@ mod tests {
         conformance::packing(conformance::Files {
             run: &mut |operation| own.run(operation, |operation| roots.run(operation, || pool.take())),
             buffer: &|bytes| {
-                let mut slab = pool.take();
+                let mut slab = pool.take().expect("a buffer");
                 slab.as_mut()[..bytes.len()].copy_from_slice(bytes);
                 slab
             },

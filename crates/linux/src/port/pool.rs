@@ -8,7 +8,7 @@ use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a transparent huge page, on x86-64 and on aarch64 with base pages of 4 KiB.
 const HUGE: usize = 2 << 20;
@@ -18,8 +18,16 @@ pub struct Pool {
     memory: Memory,
     node: Option<NodeId>,
     count: usize,
-    free: Mutex<Vec<usize>>,
+    free: Mutex<Free>,
     given_back: Condvar,
+}
+
+/// Which buffers are nobody's.
+#[derive(Debug)]
+struct Free {
+    parts: Vec<usize>,
+    /// Whether nobody waits for one any more.
+    closed: bool,
 }
 
 enum Memory {
@@ -75,7 +83,7 @@ impl Pool {
     }
 
     fn of(memory: Memory, node: Option<NodeId>, count: usize) -> Arc<Self> {
-        let free = (0..count).rev().collect();
+        let free = Free { parts: (0..count).rev().collect(), closed: false };
         Arc::new(Self { memory, node, count, free: Mutex::new(free), given_back: Condvar::new() })
     }
 
@@ -86,20 +94,27 @@ impl Pool {
 
     /// A buffer, if one is free.
     pub fn take_free(self: &Arc<Self>) -> Option<Slab> {
-        let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let index = self.free().parts.pop()?;
         Some(Slab { pool: self.clone(), index })
     }
 
-    /// A buffer; waits until one is free.
-    pub fn take(self: &Arc<Self>) -> Slab {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            // The one that was given back last is in the cache most likely.
-            if let Some(index) = free.pop() {
-                return Slab { pool: self.clone(), index };
-            }
-            free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// A buffer; waits until one is free. None if none is and the pool is closed.
+    pub fn take(self: &Arc<Self>) -> Option<Slab> {
+        let waits = |free: &mut Free| free.parts.is_empty() && !free.closed;
+        let free = self.given_back.wait_while(self.free(), waits);
+        // The one that was given back last is in the cache most likely.
+        let index = free.unwrap_or_else(PoisonError::into_inner).parts.pop()?;
+        Some(Slab { pool: self.clone(), index })
+    }
+
+    /// Nobody waits for a buffer any more: those that are out may never come back.
+    pub fn close(&self) {
+        self.free().closed = true;
+        self.given_back.notify_all();
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start(&self) -> *mut u8 {
@@ -160,7 +175,7 @@ impl AsMut<[u8]> for Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+        self.pool.free().parts.push(self.index);
         self.pool.given_back.notify_one();
     }
 }
@@ -172,7 +187,7 @@ mod tests {
     #[test]
     fn every_slab_has_its_own_bytes_and_comes_back() {
         let pool = Pool::new(3);
-        let mut slabs: Vec<Slab> = (0..3).map(|_| pool.take()).collect();
+        let mut slabs: Vec<Slab> = (0..3).filter_map(|_| pool.take()).collect();
         assert!(slabs.iter().all(|slab| slab.as_ref().as_ptr().addr().is_multiple_of(BLOCK)));
         for (value, slab) in slabs.iter_mut().enumerate() {
             slab.as_mut().fill(value as u8 + 1);
@@ -182,11 +197,11 @@ mod tests {
         }
         let waiting = std::thread::spawn({
             let pool = pool.clone();
-            move || pool.take().index
+            move || pool.take().map(|slab| slab.index)
         });
         let index = slabs.pop().map(|slab| slab.index);
-        assert_eq!(waiting.join().ok(), index);
+        assert_eq!(waiting.join().ok(), Some(index));
         drop(slabs);
-        assert_eq!(pool.free.lock().map(|free| free.len()).ok(), Some(3));
+        assert_eq!(pool.free().parts.len(), 3);
     }
 }

@@ -8,6 +8,7 @@ use super::{Crew, Slab};
 use numaio_machine::ids::NodeId;
 use numaio_machine::port::{FilePath, Operation, Ticket};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub type Share = fn(loads: &[Load], idle: usize) -> Option<usize>;
 pub(super) struct Work {
     queue: Mutex<Queue>,
     ready: Condvar,
+    /// Threads that wait for a buffer.
+    short: AtomicUsize,
+    /// Whether some did since that was asked last.
+    were_short: AtomicBool,
 }
 
 /// Something to do.
@@ -108,7 +113,12 @@ impl Work {
         let crews = crews.iter().map(place).collect();
         let queue =
             Queue { waiting: VecDeque::new(), taken: Vec::new(), idle: 0, closed: false, crews, share };
-        Self { queue: Mutex::new(queue), ready: Condvar::new() }
+        Self {
+            queue: Mutex::new(queue),
+            ready: Condvar::new(),
+            short: AtomicUsize::new(0),
+            were_short: AtomicBool::new(false),
+        }
     }
 
     /// Adds an operation, during which none other that is `alone` in the same file runs.
@@ -135,6 +145,20 @@ impl Work {
     pub fn has_backlog(&self) -> bool {
         let queue = self.queue();
         queue.waiting.iter().filter(|task| queue.is_free(task)).count() >= queue.threads()
+    }
+
+    /// What a thread does that finds no buffer free.
+    pub fn short_of_buffers<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.short.fetch_add(1, Ordering::SeqCst);
+        let waited = wait();
+        self.were_short.store(true, Ordering::SeqCst);
+        self.short.fetch_sub(1, Ordering::SeqCst);
+        waited
+    }
+
+    /// Whether a thread waits for a buffer, or did since this was asked last.
+    pub fn was_short_of_buffers(&self) -> bool {
+        self.were_short.swap(false, Ordering::SeqCst) || self.short.load(Ordering::SeqCst) > 0
     }
 
     /// A crew has so many threads now.
@@ -274,12 +298,7 @@ mod tests {
     }
 
     fn write(pool: &Arc<Pool>) -> Operation<Slab> {
-        Operation::Write {
-            puts: Vec::new(),
-            data: Some(pool.take()),
-            hash: |_| Default::default(),
-            packed: None,
-        }
+        Operation::Write { puts: Vec::new(), data: pool.take(), hash: |_| Default::default(), packed: None }
     }
 
     fn of(owner: usize) -> Claim {

@@ -91,7 +91,8 @@ impl Worker {
     fn begin(&self, hands: &mut Hands, Task { ticket, operation, claim }: Task) -> bool {
         let doing = Doing { ticket, claim, began: Instant::now() };
         let spare = &mut hands.spare;
-        let buffer = || spare.take().unwrap_or_else(|| self.pool.take());
+        let wait = || self.work.short_of_buffers(|| self.pool.take());
+        let buffer = || spare.take().or_else(|| self.pool.take_free()).or_else(wait);
         if Own::is_for(&operation) {
             let outcome = hands.own.run(operation, |operation| self.roots.run(operation, buffer));
             return self.end(hands, doing, outcome);

@@ -219,9 +219,13 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(files.content("d/slow"), b"on", "it was emptied");
     files.write(part(Begin::Further, b"ward", 2, None), b"ward").expect("more of it");
     assert_eq!(files.content("d/slow"), b"onward");
+    let settled = Some(settle("d/slow", 6));
+    files.write(Put { settle: settled, ..Put::begin(at("d/slow"), Begin::Further) }, b"").expect("settled");
+    others_in_place(files);
 
     // Pages of zeros in the place of others, whether they become holes or not.
-    files.file("d/full", &[1; 5 * 4096]);
+    let ones = [1; 5 * 4096];
+    files.write(put("d/full", Begin::InPlace, &ones, None), &ones).expect("a file");
     let mut bytes = vec![0; 4 * 4096];
     bytes[3 * 4096..][..10].fill(2);
     let parts = vec![Part { bytes: 0..bytes.len(), offset: 100 }];
@@ -229,6 +233,30 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.write(zeros, &bytes).expect("zeros");
     let expected = [&[1; 100][..], &bytes, &[1; 4096 - 100]].concat();
     assert!(files.content("d/full") == expected, "what is a hole is zeros, and nothing else is");
+}
+
+/// Only what was begun in place is written to further.
+fn others_in_place<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
+    let further = |files: &mut Files<'_, B>| {
+        let wrote = files.write(put("d/slow", Begin::Further, b"forward", None), b"forward");
+        why(&wrote)
+    };
+    let begin = |files: &mut Files<'_, B>| {
+        files.write(put("d/slow", Begin::InPlace, b"be", None), b"be").expect("the file itself");
+    };
+    assert_eq!(further(files), Some(Why::Changed), "it is settled");
+    begin(files);
+    files.file("d/slow", b"other");
+    assert_eq!(further(files), Some(Why::Changed), "another file has its name");
+    assert_eq!(files.content("d/slow"), b"other");
+    begin(files);
+    files.make("d/second", Object::HardLink(at("d/slow"))).expect("another name");
+    assert_eq!(further(files), Some(Why::Changed), "it has another name");
+    assert_eq!(files.content("d/second"), b"be");
+    files.each(Operation::Remove(vec![at("d/slow")]));
+    assert_eq!(further(files), Some(Why::NotFound), "nothing has its name");
+    files.file("d/slow", b"other");
+    assert_eq!(further(files), Some(Why::Changed), "what was not begun is not written to");
 }
 
 fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {

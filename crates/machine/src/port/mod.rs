@@ -13,8 +13,8 @@ mod packing;
 mod seen;
 
 pub use operation::{
-    Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record, Running,
-    Settle, Summing, Xattr, UNFINISHED,
+    is_roots, Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record,
+    Running, Settle, Summing, Xattr, UNFINISHED,
 };
 pub use packing::{Pack, Packed, Unpack, Unpacking};
 pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Seen, Stamp};

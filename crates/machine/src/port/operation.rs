@@ -9,6 +9,13 @@ use std::ops::Range;
 /// An extended attribute: name and value.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
+/// Whether an extended attribute is kept by root alone (xattr(7)): what programs need to run as they did.
+pub fn is_roots(name: &[u8]) -> bool {
+    // XFS shows ACLs under other names, too (fs/xfs/xfs_acl.h).
+    let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
+    name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice
+}
+
 /// What a port is asked to do.
 #[derive(Debug)]
 pub enum Operation<B> {
@@ -162,7 +169,8 @@ pub enum Begin {
     Continue,
     /// Any regular file, which is emptied, or none.
     InPlace,
-    /// The regular file that was begun by [`Begin::InPlace`].
+    /// The regular file that was begun by [`Begin::InPlace`], and is not settled yet; else [`super::Why::Changed`], as if it has
+    /// another name by now.
     Further,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
-use numaio_machine::port::{Attributes, FileKind, Found, Seen, Stamp};
+use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Seen, Stamp, Xattr};
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// The attributes that an object gets.
@@ -15,15 +15,26 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
             _ => (bits & 0o777, true),
         };
-        let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
         Attributes {
             mode: Some(mode),
             masked,
             mtime: Some(stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),
-            xattrs: keep.xattrs.then(xattrs),
+            xattrs: self.xattrs(inode),
         }
+    }
+
+    /// The extended attributes that an object gets, if they are kept.
+    pub(super) fn xattrs(&self, inode: &Inode) -> Option<Vec<Xattr>> {
+        let all = || self.settable(inode).map(|(name, value)| (name.into(), value.into())).collect();
+        self.options.keep.xattrs.then(all)
+    }
+
+    /// Those that may be set here.
+    fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let is_root = self.options.own.user == 0;
+        inode.xattrs.iter().filter(move |(name, _)| is_root || !is_roots(name))
     }
 
     /// Whether what is there has the same content, as far as size and time tell, or if asked for `equal` hashes.
@@ -55,7 +66,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let owners = keep.users && seen.user != inode.user.id()
             || keep.groups && may_group && seen.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
-        let attributes = keep.xattrs && !is_link && !there.eq(inode.xattrs.iter());
+        let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
         mode || owners || attributes || !is_kept_as(stamp(inode), seen.mtime)
     }
 }

@@ -327,7 +327,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
             if self.finish.failed.contains_key(&name) {
                 continue;
             }
-            let xattrs = || inode.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect();
             let masked = self.finish.masked.has(&name);
             let bits = inode.mode.bits();
             let attributes = Attributes {
@@ -336,7 +335,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 mtime: Some(super::stamp(&inode)),
                 user: keep.users.then(|| inode.user.id()),
                 group: keep.groups.then(|| inode.group.id()),
-                xattrs: keep.xattrs.then(xattrs),
+                xattrs: self.xattrs(&inode),
             };
             all.push((FilePath::new(0, name.as_bytes()), attributes));
             let action = if self.is_made(&name) { Action::Made } else { Action::Adorned };

@@ -65,7 +65,7 @@ pub enum Sync {
     End,
 }
 
-/// Who is not root gives files of his own the groups that he is in, and no others.
+/// Who is not root gives files of his own the groups that he is in, and no others; and no extended attributes that are root's.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
     /// The user's number.

@@ -24,7 +24,7 @@ pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
         recursive: true,
         listed: false,
         accounts: None,
-        xattrs: false,
+        xattrs: true,
         devices: false,
         filter: Filter::default(),
         except: None,
@@ -43,9 +43,14 @@ pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
 
 /// A sink that takes it.
 pub fn sink(unasked: bool) -> Sink<Vec<u8>> {
+    sink_of(unasked, Keep::default(), Own::default())
+}
+
+/// The same of a user, who keeps some attributes.
+pub fn sink_of(unasked: bool, keep: Keep, own: Own) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
-        keep: Keep::default(),
-        own: Own::default(),
+        keep,
+        own,
         devices: false,
         update: false,
         ignore_times: false,

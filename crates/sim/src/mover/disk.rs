@@ -1,7 +1,7 @@
 //! A disk and what happens to it.
 
 use super::state::{Change, Inode, Object, State, ROOT};
-use numaio_machine::port::Stamp;
+use numaio_machine::port::{FilePath, Stamp};
 use std::collections::BTreeMap;
 
 /// A source of chance: the same seed gives the same numbers (SplitMix64).
@@ -43,6 +43,8 @@ pub struct Disk {
     clock: i64,
     /// Listings that are not over: names that are left.
     pub(super) listings: BTreeMap<u64, Open>,
+    /// Files that were begun in place.
+    pub(super) in_place: BTreeMap<FilePath, u64>,
     /// Whether a process has the journal.
     pub(super) journal: Option<u64>,
     /// Bytes that were written since it was made.
@@ -71,6 +73,7 @@ impl Default for Disk {
             next: ROOT + 1,
             clock: 1_000_000,
             listings: BTreeMap::new(),
+            in_place: BTreeMap::new(),
             journal: None,
             written: 0,
             read: 0,
@@ -120,6 +123,7 @@ impl Disk {
     /// The process that used it is gone.
     pub fn process_ends(&mut self) {
         self.listings.clear();
+        self.in_place.clear();
         self.journal = None;
     }
 

@@ -255,6 +255,14 @@ impl Disk {
     }
 
     fn write(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {
+        let done = self.write_parts(put, data, hash);
+        if done.is_err() || put.settle.is_some() {
+            self.in_place.remove(&put.at);
+        }
+        done
+    }
+
+    fn write_parts(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {
         for (range, digest) in &put.check {
             if data.get(range.clone()).map(hash) != Some(*digest) {
                 return Err(fault(Why::Mismatch));
@@ -282,16 +290,28 @@ impl Disk {
         let there = self.find(&put.at.name).ok();
         let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
         match (put.begin, there, object) {
-            (Begin::Continue | Begin::Further, Some(number), Some(Object::File(..))) => Ok(number),
+            (Begin::Continue, Some(number), Some(Object::File(..))) => Ok(number),
+            (Begin::Further, Some(number), Some(Object::File(..))) => {
+                let has_another_name =
+                    self.found(number, Details::default()).is_none_or(|found| found.seen.links > 1);
+                match self.in_place.get(&put.at) == Some(&number) && !has_another_name {
+                    true => Ok(number),
+                    false => Err(fault(Why::Changed)),
+                }
+            }
             (Begin::Continue | Begin::Further, ..) => Err(fault(Why::NotFound)),
             (_, _, Some(Object::Directory(_))) => Err(fault(Why::Exists)),
             (Begin::InPlace, Some(number), Some(Object::File(..))) => {
                 self.change(Change::Size(number, 0));
+                self.in_place.insert(put.at.clone(), number);
                 Ok(number)
             }
             _ => {
                 let number = self.add(Object::File(Vec::new(), BTreeSet::new()), 0o600);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
+                if put.begin == Begin::InPlace {
+                    self.in_place.insert(put.at.clone(), number);
+                }
                 Ok(number)
             }
         }

@@ -5,9 +5,10 @@ use crate::output::{self, harmless};
 use crate::store::{self, Place};
 use numaio_linux::{files, random};
 use numaio_mover::wire::There;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{fchown, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A manifest that is written. It has its name when it is whole; a device or a pipe is written to.
@@ -85,6 +86,11 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
     // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
     let part = file.with_file_name(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random::bytes()?)));
     let to = File::create_new(&part)?;
+    // What is replaced keeps its mode, and where that may be its owner.
+    if let Ok(there) = fs::metadata(&file) {
+        let _ = fchown(&to, Some(there.uid()), Some(there.gid()));
+        let _ = to.set_permissions(Permissions::from_mode(there.mode() & 0o777));
+    }
     Ok((file, Some(part), to))
 }
 

@@ -69,21 +69,23 @@ impl NetArgs {
                 self.via.len() + 1
             )));
         }
-        let address = |name: &String| {
-            let found = (name.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
-            let why = match found {
-                Ok(Some(address)) => return Ok(address),
-                Ok(None) => "it has no address".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            Err(Failure::usage(format!("--via {name}: {why}")))
-        };
+        let address = |name: &String| of(name).map_err(|why| Failure::usage(format!("--via {name}: {why}")));
         self.via.iter().map(address).collect()
     }
 
     /// How long to try to go on after the connection was lost.
     pub fn retry(&self) -> Duration {
         Duration::from_secs(self.retry.into())
+    }
+}
+
+/// The address of a host, at no port yet. One with colons may stand in brackets, as it does before a path.
+fn of(name: &str) -> Result<SocketAddr, String> {
+    let plain = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    match (plain, 0).to_socket_addrs().map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err("it has no address".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -116,6 +118,14 @@ pub fn ports(text: &str) -> Result<(u16, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_with_colons_may_stand_in_brackets() {
+        for name in ["::1", "[::1]"] {
+            assert_eq!(of(name).map(|address| address.to_string()), Ok("[::1]:0".to_owned()));
+        }
+        assert!(of("[::1").is_err() && of("[]").is_err());
+    }
 
     #[test]
     fn ports_are_one_or_several() {

@@ -77,7 +77,10 @@ struct Placed {
 impl<'a> Site<'a> {
     pub fn new(roots: &[PathBuf], side: Side, order: &'a Order, base: &Base) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
+        let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
+        if side == Side::Sink {
+            roots.heed_errors();
+        }
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let seen = Seen::new(order, planned::of(order, side));

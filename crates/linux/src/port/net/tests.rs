@@ -248,7 +248,7 @@ fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
             for number in 0..COUNT {
                 // Lengths differ, so that connections overtake each other.
                 let data = (number % 3 != 0).then(|| {
-                    let mut slab = pool.take();
+                    let mut slab = pool.take().expect("a buffer");
                     let length = if number % 7 == 1 { BLOCK } else { 1 + number as usize };
                     slab.as_mut()[..length].fill(number as u8);
                     (slab, length)

@@ -1,0 +1,199 @@
+//! A file system of one directory that does as a test says (Documentation/filesystems/fuse, include/uapi/linux/fuse.h).
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
+const GETATTR: u32 = 3;
+pub const SETATTR: u32 = 4;
+const UNLINK: u32 = 10;
+pub const WRITE: u32 = 16;
+const RELEASE: u32 = 18;
+pub const FSYNC: u32 = 20;
+pub const FLUSH: u32 = 25;
+const INIT: u32 = 26;
+pub const OPENDIR: u32 = 27;
+const RELEASEDIR: u32 = 29;
+const CREATE: u32 = 35;
+
+/// What [`SETATTR`] sets (`FATTR_MODE`, `FATTR_MTIME`).
+pub const MODE: u32 = 1;
+pub const TIME: u32 = 1 << 5;
+
+/// The error with which something ends, of which this is asked; 0 if there is none.
+type Errors = fn(asked: u32, sets: u32) -> i32;
+
+/// What was asked for, and what was to be set by it.
+type Asked = Arc<Mutex<Vec<(u32, u32)>>>;
+
+/// Takes whatever is written. Unmounted when dropped.
+pub struct Volume {
+    path: PathBuf,
+    asked: Asked,
+}
+
+impl Volume {
+    /// None where it may not be mounted, which is told.
+    pub fn mount(name: &str, errors: Errors) -> Option<Self> {
+        let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a folder");
+        let (mounted, asked) = (mount(&path), Asked::default());
+        let Some(device) = mounted else {
+            fs::remove_dir(&path).expect("removed");
+            crate::tests::tell("skipped: no file system of our own may be mounted");
+            return None;
+        };
+        let heard = asked.clone();
+        std::thread::spawn(move || answer(device, errors, &heard));
+        Some(Self { path, asked })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was asked for of these, in its order, with what was to be set.
+    pub fn asked(&self, of: &[u32]) -> Vec<(u32, u32)> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().copied().filter(|(asked, _)| of.contains(asked)).collect()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let target = [self.path.as_os_str().as_bytes(), b"\0"].concat();
+        // SAFETY: a string that ends with a zero byte.
+        unsafe { libc::umount2(target.as_ptr().cast(), libc::MNT_DETACH) };
+        fs::remove_dir(&self.path).expect("removed");
+    }
+}
+
+fn mount(path: &Path) -> Option<File> {
+    let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_raw_fd());
+    let target = [path.as_os_str().as_bytes(), b"\0"].concat();
+    // SAFETY: all are strings that end with a zero byte, and live as long as the call.
+    let done = unsafe {
+        libc::mount(
+            c"numaio".as_ptr(),
+            target.as_ptr().cast(),
+            c"fuse".as_ptr(),
+            libc::MS_NODEV | libc::MS_NOSUID,
+            options.as_ptr().cast(),
+        )
+    };
+    (done == 0).then_some(device)
+}
+
+/// Answers the kernel until the file system is gone.
+fn answer(mut device: File, errors: Errors, asked: &Asked) {
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(length) = device.read(&mut buffer) {
+        let number = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
+        let (opcode, node, unique) = (number(4), number(16), &buffer[8..16]);
+        assert!(length >= 40, "a header");
+        let sets = if opcode == SETATTR { number(40) } else { 0 };
+        asked.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, sets));
+        let body = match opcode {
+            // Version 7.12, of which little more than that has to be said.
+            INIT => Ok([7u32, 12, 0, 0, 0, 1 << 16].map(u32::to_ne_bytes).concat()),
+            FORGET => continue,
+            GETATTR | SETATTR => Ok([vec![0; 16], attributes(node)].concat()),
+            LOOKUP => Err(libc::ENOENT),
+            CREATE => {
+                let node = [2u32, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
+                Ok([node, attributes(2), vec![0; 16]].concat())
+            }
+            WRITE => Ok([number(56), 0].map(u32::to_ne_bytes).concat()),
+            OPENDIR => Ok(vec![0; 16]),
+            FLUSH | FSYNC | RELEASE | RELEASEDIR | UNLINK => Ok(Vec::new()),
+            _ => Err(libc::ENOSYS),
+        };
+        let error = errors(opcode, sets);
+        let body = if error == 0 { body } else { Err(error) };
+        let (error, body) = body.map_or_else(|error| (error, Vec::new()), |body| (0, body));
+        let (total, error) = ((16 + body.len() as u32).to_ne_bytes(), (-error).to_ne_bytes());
+        if device.write_all(&[&total[..], &error, unique, &body].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+/// `struct fuse_attr`: the directory, which is node 1, or a file.
+fn attributes(node: u32) -> Vec<u8> {
+    let mut words = [0u32; 22];
+    words[0] = node;
+    words[15] = if node == 1 { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o600 };
+    words[16] = 1;
+    words.map(u32::to_ne_bytes).concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Roots;
+    use numaio_machine::port::{
+        Attributes, Begin, Digest, Fault, FilePath, Operation, Outcome, Part, Put, Settle, Stamp,
+    };
+
+    /// Writes a file of three bytes in place.
+    fn moved(volume: &Volume, masked: bool, sync: bool) -> Result<(), Fault> {
+        let roots = Roots::open(&[volume.path()]).expect("a root");
+        let at = FilePath::new(0, *b"file");
+        let mtime = Some(Stamp { seconds: 5, nanoseconds: 6 });
+        let attributes = Attributes { mode: Some(0o644), masked, mtime, ..Attributes::default() };
+        let put = Put {
+            parts: vec![Part { bytes: 0..3, offset: 0 }],
+            settle: Some(Settle { size: 3, attributes, name: at.clone(), sync }),
+            ..Put::begin(at, Begin::InPlace)
+        };
+        let hash = |_: &[u8]| Digest::default();
+        let operation = Operation::Write { puts: vec![put], data: Some(b"abc".to_vec()), hash, packed: None };
+        match roots.run(operation, || None) {
+            Outcome::Each(mut done) => done.pop().expect("a result"),
+            _ => panic!("results of each"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_place_is_durable_before_its_time_says_that_it_is_whole() {
+        let Some(volume) = Volume::mount("in-place", |_, _| 0) else { return };
+        moved(&volume, true, true).expect("a file");
+        let asked = volume.asked(&[WRITE, FSYNC, SETATTR]);
+        let asked: Vec<u32> =
+            asked.iter().filter(|(op, sets)| *op != SETATTR || sets & TIME != 0).map(|(op, _)| *op).collect();
+        let written = asked.iter().position(|asked| *asked == WRITE).expect("it is written");
+        assert_eq!(asked[written..], [WRITE, FSYNC, SETATTR, FSYNC]);
+    }
+
+    #[test]
+    fn the_mode_of_something_new_is_left_to_file_systems_that_have_none() {
+        let refuse: [Errors; 3] = [
+            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },
+            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::EOPNOTSUPP } else { 0 },
+            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::ENOSYS } else { 0 },
+        ];
+        for errors in refuse {
+            let Some(volume) = Volume::mount("modes", errors) else { return };
+            moved(&volume, true, false).expect("a file");
+            assert!(volume.asked(&[SETATTR]).iter().any(|(_, sets)| sets & TIME != 0));
+            assert!(moved(&volume, false, false).is_err(), "this mode was asked for");
+        }
+    }
+
+    /// Of those that another process heard of meanwhile, who opens it only then hears nothing (syncfs(2)).
+    #[test]
+    fn errors_of_disks_are_heeded_from_the_beginning() {
+        let Some(volume) = Volume::mount("heeded", |_, _| 0) else { return };
+        let mut roots = Roots::open(&[volume.path()]).expect("a root");
+        roots.heed_errors();
+        let opened = volume.asked(&[OPENDIR]).len();
+        roots.sync(0).expect("durable");
+        assert_eq!((opened, volume.asked(&[OPENDIR]).len()), (1, 1));
+    }
+}

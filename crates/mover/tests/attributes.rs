@@ -1,0 +1,48 @@
+//! Attributes that not every user may set.
+
+mod sides;
+
+use numaio_machine::port::{Details, FilePath, Operation, Outcome, Stamp};
+use numaio_mover::drive::Core;
+use numaio_mover::sink::{Keep, Own};
+use numaio_sim::mover::{Disk, Inode, Object};
+use sides::{run, sink, sink_of, source};
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAMES: [&str; 4] = ["security.capability", "trusted.overlay.opaque", "trusted.x", "user.x"];
+
+/// Which attributes a file and a directory have after two runs of a user who keeps them, or of one who does not, and what was moved and unchanged (the root is, too) in the second.
+fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    let file = Object::File(vec![1], BTreeSet::from([0]));
+    for (name, object) in [("d", Object::Directory(BTreeMap::new())), ("f", file)] {
+        let xattrs = NAMES.map(|name| (name.as_bytes().into(), b"x"[..].into())).into();
+        let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+        from.put(name.as_bytes(), Inode { object, mode: 0o755, user: 1, group: 0, mtime, xattrs });
+    }
+    let keep = Keep { xattrs: true, ..Keep::default() };
+    let mut again = || {
+        let own = |user| Own { user, groups: Vec::new() };
+        let sink = user.map_or_else(|| sink(false), |user| sink_of(false, keep, own(user)));
+        let (mut source, mut sink) = (source(false, false), sink);
+        run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
+        (sink.totals().moved, sink.totals().unchanged)
+    };
+    again();
+    let (moved, unchanged) = again();
+    let at = ["d", "f"].map(|name| FilePath::new(0, name.as_bytes())).into();
+    let details = Details { xattrs: true, ..Details::default() };
+    let Outcome::Looked(found) = to.run(Operation::Look { at, details }) else { panic!("a look") };
+    let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").xattrs);
+    let names =
+        found.map(|all| all.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect());
+    (names.collect(), moved, unchanged)
+}
+
+#[test]
+fn extended_attributes_of_root_are_left_out_by_others() {
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(kept(Some(0)), (vec![of(&NAMES); 2], 0, 3));
+    assert_eq!(kept(None), (vec![of(&[]); 2], 0, 3));
+    assert_eq!(kept(Some(1_000)), (vec![of(&["user.x"]); 2], 0, 3));
+}
