@@ -166,19 +166,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
         let newer = self.options.update && newer;
         if outsized || newer || same && !self.differs(&inode, found.as_ref()) {
-            let size = if let Kind::File(content) = &inode.kind { content.size() } else { 0 };
-            // Sparse files may claim more together than can be counted.
-            self.there = self.there.saturating_add(size);
-            match outsized {
-                // A run without such a limit goes on with what was begun of it.
-                true => drop(self.finish.outsized.add(&name)),
-                false => self.leave_none(&name),
-            }
             if newer && !same {
                 self.finish.newer.add(&name);
             }
-            self.talk.totals.unchanged += 1;
-            return self.note_found(&name, found.as_ref());
+            return self.leave_alone(&name, &inode.kind, outsized, found.as_ref());
         }
         let errand = |action| Errand { number: Some(number), ..Errand::of(name.clone(), action) };
         let at = FilePath::new(0, name.as_bytes());
@@ -205,6 +196,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Err(fault) => self.fail(number, &name, &fault),
             },
         }
+    }
+
+    /// What is there stays as it is.
+    fn leave_alone(&mut self, name: &Name, kind: &Kind, outsized: bool, found: Option<&Found>) {
+        let size = if let Kind::File(content) = kind { content.size() } else { 0 };
+        // Sparse files may claim more together than can be counted.
+        self.there = self.there.saturating_add(size);
+        match outsized {
+            // A run without such a limit goes on with what was begun of it.
+            true => drop(self.finish.outsized.add(name)),
+            false => self.leave_none(name),
+        }
+        self.talk.totals.unchanged += 1;
+        self.note_found(name, found);
     }
 
     /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
