@@ -269,7 +269,8 @@ fn memory_does_not_grow_with_files_but_for_what_is_said() {
     }
     // Enough that whatever is filled once is full.
     let (few, many) = (200_000, 300_000);
-    let base = measured(PLAIN, few);
+    // How the allocator lays out the same is not always the same.
+    let base = (0..3).map(|_| measured(PLAIN, few)).max().unwrap_or_default();
     for case in CASES {
         let most = base + SLACK + (case.most * many as f64) as u64;
         let peak = measured(case, many);
