@@ -59,13 +59,15 @@ pub enum Place {
 /// Where what is written under a name goes.
 ///
 /// # Errors
-/// It is a directory.
+/// It is a directory; the kernel's.
 pub fn place(path: &Path) -> io::Result<Place> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
         Ok(_) => Ok(Place::Stream),
-        Err(_) => end_of_links(path).map(Place::File),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => end_of_links(path).map(Place::File),
+        // The kernel, too, may not want a link to be followed (proc_sys_fs(5), `protected_symlinks`).
+        Err(error) => Err(error),
     }
 }
 
