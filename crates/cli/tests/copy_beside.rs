@@ -33,13 +33,18 @@ fn left(home: &Home) -> Vec<String> {
     names.filter_map(|name| name.file_name().into_string().ok()).filter(|n| n.starts_with('.')).collect()
 }
 
+/// Begins to copy these, and is killed.
+fn cut(home: &Home, what: &[&str]) {
+    let mut child = slow(home, what, "to", "20M", 36 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(left(home).len(), if what.len() == 1 { 2 } else { 1 }, "it was killed too late for this test");
+}
+
 #[test]
 fn what_was_begun_is_gone_on_with_also_after_another_copy_to_there() {
     let home = home();
-    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    assert!(!home.0.join("to/one").exists(), "it was killed too late for this test");
+    cut(&home, &["one"]);
     home.run(&["copy", "other/two", "to"]).ok();
     assert_eq!(left(&home).len(), 2, "a journal and what was begun");
     let said = home.run(&["copy", "one", "to"]).ok();
@@ -54,18 +59,13 @@ fn what_was_begun_is_removed_when_it_is_old_and_its_journal_with_it() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");
     let delete = || home.run(&["copy", "-r", "--delete", "small/", "to"]).ok();
-    let cut = || {
-        let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
-        child.kill().expect("killed");
-        child.wait().expect("ended");
-    };
-    cut();
+    cut(&home, &["one"]);
     delete();
     assert_eq!(left(&home).len(), 2, "it may be under way");
     let said = home.run(&["copy", "one", "to"]).ok();
     assert!(said.contains("were there from before"), "{said}");
     fs::remove_file(home.0.join("to/one")).expect("removed");
-    cut();
+    cut(&home, &["one"]);
     let part = left(&home).into_iter().find(|name| name.contains("part")).expect("what was begun");
     let file = fs::File::options().write(true).open(home.0.join("to").join(part)).expect("a file");
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("an old file");
@@ -77,9 +77,7 @@ fn what_was_begun_is_removed_when_it_is_old_and_its_journal_with_it() {
 fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");
-    let mut child = slow(&home, &["-r", "other"], "to", "20M", 36 << 20);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    cut(&home, &["-r", "other"]);
     home.run(&["copy", "-r", "--delete", "--exclude", "/other/", "small/", "to"]).ok();
     let said = home.run(&["copy", "-r", "other", "to"]).ok();
     assert!(said.contains("were there from before"), "{said}");
@@ -89,9 +87,7 @@ fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
 #[test]
 fn nothing_stays_of_a_begun_file_that_is_a_directory_now() {
     let home = home();
-    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    cut(&home, &["one"]);
     fs::rename(home.0.join("one"), home.0.join("other/one")).expect("renamed");
     fs::create_dir(home.0.join("one")).expect("a folder");
     home.run(&["copy", "-r", "one", "to"]).ok();
@@ -101,23 +97,25 @@ fn nothing_stays_of_a_begun_file_that_is_a_directory_now() {
 
 #[test]
 fn a_backup_by_hard_links_is_not_written_to_and_in_nobodys_way() {
-    let home = home();
-    let mut child = slow(&home, &["one"], "to", "20M", 36 << 20);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    let names = left(&home);
-    let read = |folder: &str| -> Vec<Vec<u8>> {
-        names.iter().map(|name| fs::read(home.0.join(folder).join(name)).expect("a file")).collect()
-    };
-    let before = read("to");
-    fs::create_dir(home.0.join("backup")).expect("a folder");
-    for name in &names {
-        fs::hard_link(home.0.join("to").join(name), home.0.join("backup").join(name)).expect("a link");
+    for with_part in [false, true] {
+        let home = home();
+        cut(&home, &["one"]);
+        let mut names = left(&home);
+        names.retain(|name| with_part || name.ends_with("-journal"));
+        let read = |folder: &str| -> Vec<Vec<u8>> {
+            names.iter().map(|name| fs::read(home.0.join(folder).join(name)).expect("a file")).collect()
+        };
+        let before = read("to");
+        fs::create_dir(home.0.join("backup")).expect("a folder");
+        for name in &names {
+            fs::hard_link(home.0.join("to").join(name), home.0.join("backup").join(name)).expect("a link");
+        }
+        let said = home.run(&["copy", "one", "to"]).ok();
+        assert_eq!(said.contains("were there from before"), !with_part, "{said}");
+        assert!(read("backup") == before, "the backup was changed");
+        same(&home, "one", "to/one");
+        assert_eq!(left(&home), [""; 0]);
     }
-    home.run(&["copy", "one", "to"]).ok();
-    assert!(read("backup") == before, "the backup was changed");
-    same(&home, "one", "to/one");
-    assert!(!left(&home).iter().any(|name| name.ends_with("-journal")), "nobody could go on any more");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
+use super::owner::own_name;
 use super::write::write_all;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Seen, Why};
@@ -23,12 +24,6 @@ impl Roots {
             file => file.map_err(fault("open the journal"))?,
         };
         let Some(found) = self.lock(place, &file)? else { return Ok(Journal::Taken) };
-        if found.links > 1 {
-            // A backup by hard links has it, too: what we wrote would be in that. A new one takes its place.
-            rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty())
-                .map_err(fault("remove the journal"))?;
-            return Ok(Journal::Absent);
-        }
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
         let mut used = 0;
         while used < content.len() {
@@ -41,6 +36,8 @@ impl Roots {
             }
         }
         content.truncate(used);
+        // A backup by hard links has it, too, and is not to have what we write.
+        let file = if found.links > 1 { alone(place, &content)? } else { file };
         *self.journal() = Some(file);
         Ok(Journal::Ours(content))
     }
@@ -79,16 +76,40 @@ impl Roots {
 
     /// Locks a journal of ours; none if another transfer has it, or it is somebody else's.
     fn lock(&self, place: Place<'_>, file: &OwnedFd) -> Result<Option<Seen>, Fault> {
-        let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at the journal"))?);
-        if seen.kind != FileKind::File || !self.is_ours(place.directory, &seen)? {
+        let look = || rustix::fs::fstat(file).map(|stat| seen(&stat)).map_err(fault("look at the journal"));
+        let found = look()?;
+        if found.kind != FileKind::File || !self.is_ours(place.directory, &found)? || !locked(file)? {
             return Ok(None);
         }
-        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(seen)),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(fault("lock the journal")(errno)),
-        }
+        // Whoever had it until now may have removed it, and another one may have begun the next.
+        let named = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_it = |named: Seen| (named.volume, named.inode) == (found.volume, found.inode);
+        Ok(if named.is_ok_and(|stat| is_it(seen(&stat))) { Some(look()?) } else { None })
     }
+}
+
+fn locked(file: &OwnedFd) -> Result<bool, Fault> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(fault("lock the journal")(errno)),
+    }
+}
+
+/// Gives a journal that is locked a file of its own.
+fn alone(place: Place<'_>, content: &[u8]) -> Result<OwnedFd, Fault> {
+    let name = own_name().map_err(fault("find a name for the journal"))?;
+    let beside = Place { name: name.as_bytes(), ..place };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let file = beside.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
+    let named = locked(&file).and_then(|_| write_all(&file, content, 0)).and_then(|()| {
+        rustix::fs::renameat(beside.directory, &name, place.directory, place.name)
+            .map_err(fault("rename the journal"))
+    });
+    if named.is_err() {
+        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
+    }
+    named.map(|()| file)
 }
 
 /// Makes the data of a file durable that may be given its last name meanwhile. It counts under that one, too: a crash may take
