@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// File systems (statfs(2)) without hard links: `MSDOS_SUPER_MAGIC` and `EXFAT_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const LINKLESS: [u32; 2] = [0x4d44, 0x2011_bab0];
-use std::sync::Arc;
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
 const TRIES: usize = 16;

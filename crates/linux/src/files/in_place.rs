@@ -7,9 +7,11 @@ use numaio_machine::port::{Fault, FileKind, FilePath, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Files that may be begun at once, more than a mover awaits. Those of which the source sends no more are never ended.
+/// Files that may be begun and not whole, more than a mover awaits: those that failed, or of which the source sends no more, are never
+/// ended.
 const MOST: usize = 1 << 18;
 
 /// What tells a file from others.
@@ -21,9 +23,12 @@ struct Mark {
     born: Option<(i64, u32)>,
 }
 
-/// Files that were begun, and what each was then.
+/// Files that were begun, by hashes of their names, and what each was then.
 #[derive(Debug, Default)]
-pub struct InPlace(Mutex<HashMap<FilePath, Mark>>);
+pub struct InPlace {
+    begun: Mutex<HashMap<u64, Mark>>,
+    keys: RandomState,
+}
 
 impl InPlace {
     /// Notes what has a name and is written to from now on.
@@ -33,30 +38,27 @@ impl InPlace {
         if begun.len() >= MOST {
             return Err(Fault::new(Why::Other, "too many files were begun and are not whole"));
         }
-        begun.insert(at.clone(), mark);
+        begun.insert(self.keys.hash_one(at), mark);
         Ok(())
     }
 
     /// A fault if what has a name now is not what was begun, or has another name, too.
     pub fn check(&self, at: &FilePath, file: &OwnedFd) -> Result<(), Fault> {
-        let (begun, there) = (self.begun().get(at).copied(), mark(file)?);
-        let same = |begun: Mark| {
-            begun == there
-                || begun.volume == there.volume && begun.inode != there.inode && is_renumbered(file)
-        };
+        let (begun, there) = (self.begun().get(&self.keys.hash_one(at)).copied(), mark(file)?);
+        let same = |begun: Mark| begun == there || begun.volume == there.volume && is_renumbered(file);
         match begun.is_some_and(same) {
             true => Ok(()),
             false => Err(changed()),
         }
     }
 
-    /// It is whole, or failed.
+    /// It is whole.
     pub fn end(&self, at: &FilePath) {
-        self.begun().remove(at);
+        self.begun().remove(&self.keys.hash_one(at));
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashMap<FilePath, Mark>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn begun(&self) -> MutexGuard<'_, HashMap<u64, Mark>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

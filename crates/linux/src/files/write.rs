@@ -73,16 +73,6 @@ impl Roots {
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
-        self.opened(beneath, put, data, hash).inspect_err(|_| self.in_place.end(&put.at))
-    }
-
-    fn opened(
-        &self,
-        beneath: &mut Beneath<'_>,
-        put: &Put,
-        data: &[u8],
-        hash: Hash,
-    ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
             if hash(whole(data, range)?) != *digest {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
@@ -104,7 +94,8 @@ impl Roots {
             Some(settle) => self.settle(beneath, put, file, settle),
             None => self.taken(put, file, None),
         });
-        if done.is_err() || put.settle.is_some() {
+        // Of one that failed other blocks may be under way, whose fault that is not.
+        if done.is_ok() && put.settle.is_some() && put.begin == Begin::Further {
             self.in_place.end(&put.at);
         }
         if done.is_err() && put.begin == Begin::Fresh {
