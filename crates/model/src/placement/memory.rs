@@ -4,7 +4,7 @@ use super::rank::together;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
-use numaio_schema::{PlacementRequest, PlacementTarget, TaskPlace};
+use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
 
 /// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
 /// devices only if one task serves several and that gives more; on all nodes with memory where weights were asked for.
@@ -39,9 +39,13 @@ pub(super) fn memory_of(
         }
         (own, _) => {
             let share = own.map(|own| format!(" ({:.0} % of what each device's best gives)", own * 100.0));
+            let is = if request.hint == Hint::Cpu {
+                "what all together can best spare"
+            } else {
+                "the best for all together"
+            };
             compromises.push(format!(
-                "one task for devices on nodes {homes}: node {} is the best for all together{}; with --tasks each \
-                 device has its own",
+                "one task for devices on nodes {homes}: node {} is {is}{}; with --tasks each device has its own",
                 task.cpu_nodes,
                 share.unwrap_or_default()
             ));
@@ -58,7 +62,7 @@ fn all_memory(topology: &Topology) -> NodeSet {
 
 /// What buffers spread evenly over nodes give of each device's best, on the mean; none if that is not known of all.
 fn mean_over(targets: &[PlacementTarget], nodes: &NodeSet) -> Option<f64> {
-    let seen = together(targets);
+    let seen = together(targets, Hint::Bandwidth);
     let shares: Option<Vec<f64>> =
         nodes.iter().map(|node| seen.iter().find(|ranked| ranked.node == node)?.of_best).collect();
     let shares = shares.filter(|shares| !shares.is_empty())?;

@@ -198,7 +198,7 @@ fn several(
 
 /// All that is good for a program that makes its threads itself.
 fn whole_program(seats: &Seats, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
-    let nodes = rank::together(targets);
+    let nodes = rank::together(targets, request.hint);
     let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
     let chosen: NodeSet = match request.spread {
         true => best.iter().map(|node| node.node).collect(),

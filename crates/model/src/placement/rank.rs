@@ -143,8 +143,9 @@ fn turn_round(nodes: &mut [RankedNode]) {
 }
 
 /// Nodes as seen from several devices together: by the mean of the bandwidths that each device gives relative to its
-/// best, weighted by the devices' shares; by the mean rank where one has no figures.
-pub(super) fn together(targets: &[PlacementTarget]) -> Vec<RankedNode> {
+/// best, weighted by the devices' shares, which for tasks that only compute is to be little; by the mean rank where one has no figures,
+/// or the way counts.
+pub(super) fn together(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNode> {
     let [first, rest @ ..] = targets else { return Vec::new() };
     if rest.iter().all(|target| target.nodes == first.nodes) {
         return first.nodes.clone();
@@ -164,7 +165,11 @@ pub(super) fn together(targets: &[PlacementTarget]) -> Vec<RankedNode> {
         .iter()
         .map(|ranked| {
             let (rank, of_best) = mean(ranked.node);
-            let loss = if known { 1.0 - of_best.unwrap_or(0.0) } else { rank };
+            let loss = match (of_best.filter(|_| known), hint) {
+                (Some(of_best), Hint::Bandwidth) => 1.0 - of_best,
+                (Some(of_best), Hint::Cpu) => of_best,
+                _ => rank,
+            };
             (loss, RankedNode { node: ranked.node, rank: 0, of_best: of_best.filter(|_| known) })
         })
         .collect();
@@ -191,7 +196,7 @@ pub(super) fn words(
 ) -> (Vec<String>, Vec<RejectedNode>) {
     let used = tasks.iter().fold(NodeSet::new(), |all, task| all.union(&task.cpu_nodes));
     let reasons = targets.iter().map(|target| reason(target, request)).collect();
-    let together = together(targets);
+    let together = together(targets, request.hint);
     let rejected = usable.difference(&used);
     let why = |node: NodeId| {
         let ranked = together.iter().find(|ranked| ranked.node == node);

@@ -203,6 +203,24 @@ fn hints_choose_otherwise() {
     assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
 }
 
+/// Two devices that do not see nodes alike.
+#[test]
+fn what_several_devices_need_is_not_for_tasks_that_only_compute() {
+    let (topology, model) = (machine(8, 4), paper());
+    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(1, Direction::Write));
+    let one = chosen.expect("room").targets.swap_remove(0);
+    let mut other = one.clone();
+    other.nodes.iter_mut().filter(|node| node.node.0 < 2).for_each(|node| node.of_best = Some(0.1));
+    let both = [one, other].map(|target| PlacementTarget { share: 0.5, ..target });
+    let first = |hint| rank::together(&both, hint)[0].node.0;
+    let worst = both[0].nodes.iter().zip(&both[1].nodes).min_by(|one, other| {
+        let sum =
+            |pair: &(&RankedNode, &RankedNode)| pair.0.of_best.unwrap_or(9.0) + pair.1.of_best.unwrap_or(9.0);
+        sum(one).total_cmp(&sum(other))
+    });
+    assert_eq!((first(Hint::Bandwidth), Some(first(Hint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
+}
+
 /// What was not measured may be the best that there is: it is nothing that the device can spare.
 #[test]
 fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
