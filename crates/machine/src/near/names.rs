@@ -100,11 +100,17 @@ impl Known {
         let near = all.filter_map(|(software, known)| Some((edits_if_few(name, known)?, software, known)));
         let mut near: Vec<_> = near.collect();
         near.sort();
+        // Two controllers of one drive have its name.
+        near.dedup();
         if !near.is_empty() {
             return near.into_iter().map(|(_, _, known)| known.clone()).take(OFFERED).collect();
         }
-        let first = self.devices.iter().filter_map(|names| names.first());
-        let mut offered: Vec<String> = first.take(OFFERED).cloned().collect();
+        let mut offered: Vec<String> = Vec::new();
+        for first in self.devices.iter().filter_map(|names| names.first()) {
+            if offered.len() < OFFERED && !offered.contains(first) {
+                offered.push(first.clone());
+            }
+        }
         if offered.is_empty() {
             offered.extend(self.software.iter().take(OFFERED).cloned());
         }
@@ -167,5 +173,10 @@ mod tests {
             assert_eq!(few.nearest(name), ["nvme0n1", "eth0", "eth1"], "{name}");
         }
         assert_eq!(known(&[], &["lo", "loop0"]).nearest("foo"), ["lo", "loop0"]);
+        let paths = known(&[&["nvme0n1", "0000:91:00.0"], &["nvme0n1", "0000:92:00.0"]], &[]);
+        assert_eq!(
+            (paths.nearest("foo"), paths.nearest("nvme7")),
+            (vec!["nvme0n1".into()], vec!["nvme0n1".into()])
+        );
     }
 }
