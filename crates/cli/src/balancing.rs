@@ -65,6 +65,7 @@ impl<'a> Paused<'a> {
 /// Takes back what runs that were killed have left, the newest first. A CPU that went offline since has given the machine another
 /// fingerprint, under which each has its own receipt and turn; that of `own` is ours.
 fn take_back_after_crash(common: &Common, machine: &Kernel, own: &Path) -> Result<(), Failure> {
+    let _turn = receipts::turn(common);
     let all = receipts::all(common, machine)?;
     for left in all.iter().rev().filter(|kept| kept.id == RECEIPT) {
         let _its_turn = if left.path == own { None } else { turn(&left.path)? };
