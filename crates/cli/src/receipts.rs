@@ -7,8 +7,9 @@ use crate::store::Durable;
 use crate::{failure, input, output, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::{boot_id, Change, ControlError};
-use numaio_machine::devices::interrupt_names;
+use numaio_machine::devices::{interrupt_names, Device};
 use numaio_machine::see::see;
+use numaio_machine::topology::Topology;
 use numaio_place::{Foreign, PlaceError};
 use numaio_schema::{Applied, Receipt};
 use std::fs::{self, File, TryLockError};
@@ -21,6 +22,24 @@ pub struct Kept {
     pub id: String,
     pub path: PathBuf,
     pub receipt: Receipt,
+}
+
+impl Kept {
+    /// Whether it names a device as that alone is known now, or by these words.
+    pub fn names(&self, device: &str, topology: &Topology) -> bool {
+        let is_alone = |seen: &Device, name: &str| seen.distinct_name(&topology.devices) == name;
+        self.is_of(device, topology, is_alone) || self.receipt.devices.iter().any(|name| name == device)
+    }
+
+    /// Whether it names a device in any way: another one that had the same name may have gone or come since.
+    pub fn may_name(&self, device: &str, topology: &Topology) -> bool {
+        self.is_of(device, topology, Device::answers_to)
+    }
+
+    fn is_of(&self, device: &str, topology: &Topology, is: impl Fn(&Device, &str) -> bool) -> bool {
+        let mut seen = topology.devices.iter().filter(|seen| seen.answers_to(device));
+        seen.any(|seen| self.receipt.devices.iter().any(|name| is(seen, name)))
+    }
 }
 
 /// This machine, whose settings can be changed.

@@ -267,11 +267,9 @@ fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     let _turn = receipts::turn(common);
     let all = receipts::all(common, &kernel)?;
     let topology = see(&kernel);
-    // Under whatever name it was changed, and under that alone where it is gone.
     let is_about = |kept: &receipts::Kept, device: &String| {
-        let changed = &kept.receipt.devices;
-        let mut seen = topology.devices.iter().filter(|seen| seen.answers_to(device));
-        changed.contains(device) || seen.any(|seen| changed.contains(&seen.distinct_name(&topology.devices)))
+        kept.names(device, &topology)
+            || !all.iter().any(|kept| kept.names(device, &topology)) && kept.may_name(device, &topology)
     };
     if let Some(device) = devices.iter().find(|device| !all.iter().any(|kept| is_about(kept, device))) {
         return Err(Failure::new(format!("numaio changed nothing about {device} that is still in force"))
