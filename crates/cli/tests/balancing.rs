@@ -7,7 +7,7 @@ use numaio_schema::{Applied, Receipt, TopologyDocument};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use support::{until, Home, Said};
+use support::{skipped, until, Home, Said};
 
 const MODEL: [&str; 6] = ["model", "--pause-balancing", "--no-save", "--quiet", "--node", "0"];
 
@@ -19,7 +19,7 @@ fn home() -> Option<Home> {
     if can.is_ok_and(|status| status.success()) {
         return Some(home);
     }
-    println!("skipped: no mount namespace of our own, or a kernel without NUMA balancing");
+    skipped("no mount namespace of our own, or a kernel without NUMA balancing");
     None
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use support::{Home, Said};
+use support::{skipped, Home, Said};
 
 /// Mounts exFAT at `to`, and runs a script.
 const EXFAT: &str = "
@@ -22,8 +22,8 @@ fn on_exfat(home: &Home, script: &str) -> Option<Said> {
     (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
 }
 
-fn skipped() {
-    println!("skipped: exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
+fn no_exfat() {
+    skipped("exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
         (cd to/b && find . -type f && cat Dir/x)
     ";
     let Some(said) = on_exfat(&home, script) else {
-        return skipped();
+        return no_exfat();
     };
     let told: Vec<&str> = said.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
     let [code, x, y, file, content, rehearsal, last, kept, of_it] = told[..] else { panic!("{}", said.out) };
@@ -74,7 +74,7 @@ fn large_files_arrive_where_all_files_have_one_owner() {
         kill -KILL $running; wait $running
         $NUMAIO copy -r from/ to/a; echo code $?; cmp from/large to/a/large && ls -A to/a
     ";
-    let Some(said) = on_exfat(&home, script) else { return skipped() };
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
     assert!(
         said.out.contains("were there from before") && said.out.ends_with("code 0\nlarge\n"),
         "{}\n{}",
@@ -96,6 +96,6 @@ fn files_that_get_another_number_meanwhile_have_not_changed() {
         $NUMAIO copy -r --bwlimit 5M to/there/ back; echo code $?
         kill $forgets; diff -r from back && echo same
     ";
-    let Some(said) = on_exfat(&home, script) else { return skipped() };
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
     assert!(said.out.contains("code 0\nsame\n"), "{}\n{}", said.out, said.err);
 }

@@ -8,7 +8,7 @@ use numaio_schema::{Applied, IrqDocument, Receipt, TopologyDocument};
 use numaio_sim::{shapes, Simulated};
 use std::fs;
 use std::process::Stdio;
-use support::{until, Home, Said};
+use support::{skipped, until, Home, Said};
 
 const TAPE: &str = "amd-dl585-g7";
 
@@ -95,16 +95,22 @@ fn what_was_changed_is_taken_back_by_any_name_of_the_device() {
     let devices = seen.topology.devices;
     let has_two = |it: &&Device| it.pci.is_some_and(|pci| pci.to_string() != it.distinct_name(&devices));
     let Some(device) = devices.iter().find(has_two) else {
-        println!("skipped: no device with a name and a PCI address");
+        skipped("no device with a name and a PCI address");
         return;
     };
-    let address = device.pci.expect("an address").to_string();
-    for name in [address, device.distinct_name(&devices)] {
-        let path =
-            leave_receipt(&home, "irq-1", |receipt| receipt.devices = vec![device.distinct_name(&devices)]);
-        home.run(&["irq", "undo", &name]).ok();
-        assert!(!path.exists(), "{name}");
+    let both = [device.pci.expect("an address").to_string(), device.distinct_name(&devices)];
+    // It may have been known by the other one alone then.
+    for (then, now) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let path = leave_receipt(&home, "irq-1", |receipt| receipt.devices = vec![both[then].clone()]);
+        home.run(&["irq", "undo", &both[now]]).ok();
+        assert!(!path.exists(), "{both:?}: {then} {now}");
     }
+    // What is meant by the name that it has now is that alone.
+    let [old, new] = ["irq-1", "irq-2"];
+    let old = leave_receipt(&home, old, |receipt| receipt.devices = vec![both[0].clone()]);
+    let new = leave_receipt(&home, new, |receipt| receipt.devices = vec![both[1].clone()]);
+    home.run(&["irq", "undo", &both[1]]).ok();
+    assert!(old.exists() && !new.exists());
 }
 
 /// This machine's fingerprint, and a receipt of it as an apply that was killed has left it.
@@ -169,7 +175,7 @@ fn who_waits_for_another_says_so() {
     fs::create_dir_all(&folder).expect("a folder");
     let turn = fs::File::open(&folder).expect("a folder");
     if turn.lock().is_err() {
-        println!("skipped: a file system without locks");
+        skipped("a file system without locks");
         return;
     }
     let said = home.path("said");
@@ -211,7 +217,7 @@ fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
 fn a_receipt_of_this_start_of_the_kernel_is_this_machines_whatever_its_fingerprint() {
     let home = Home::new();
     let Ok(boot) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
-        println!("skipped: this kernel does not tell its start");
+        skipped("this kernel does not tell its start");
         return;
     };
     // It leads nowhere, so that nothing is changed here.
@@ -243,7 +249,7 @@ fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
     let shown = document(home.run(&["irq", "show", "--json"]));
     let mut irqs = shown.devices.iter().flat_map(|device| &device.irqs).map(|irq| &irq.irq);
     let Some(irq) = irqs.find(|irq| !irq.name.is_empty() && !irq.affinity.is_empty()) else {
-        println!("skipped: no interrupt with a name");
+        skipped("no interrupt with a name");
         return;
     };
     let path = leave_receipt(&home, "irq-1", |receipt| {
@@ -268,7 +274,7 @@ fn without_rights_nothing_is_changed_and_the_rights_are_named() {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let can_run = home.command_by(&nobody, &["--version"]).stderr(Stdio::null()).status();
     if name.is_empty() || !can_run.is_ok_and(|status| status.success()) || plan().is_empty() {
-        println!("skipped: no interrupt to move, or no way to become nobody");
+        skipped("no interrupt to move, or no way to become nobody");
         return;
     }
     let before = plan();

@@ -7,7 +7,7 @@ use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{device, kill, Home, Said};
+use support::{device, kill, skipped, Home, Said};
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {
@@ -40,7 +40,7 @@ fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
     let home = Home::new();
     let device = device(&home);
     if device.is_empty() {
-        println!("skipped: this machine has no device that moves data");
+        skipped("this machine has no device that moves data");
         return;
     }
     let plan = home.0.join("plan.json");
@@ -79,7 +79,7 @@ fn several_tasks_get_cores_of_their_own() {
     let line = "grep Cpus_allowed_list /proc/self/status; test {task} = $NUMAIO_TASK; exit {task}";
     let said = home.run(&["run", "--near", &device, "--tasks", "2", "--", "sh", "-c", line]);
     if said.err.contains("may use 1") || device.is_empty() {
-        println!("skipped: this needs a device and two cores");
+        skipped("this needs a device and two cores");
         return;
     }
     assert_eq!(said.code, Some(1), "{}", said.err);
@@ -112,7 +112,7 @@ fn what_runs_is_watched_and_a_program_that_goes_elsewhere_is_found_out() {
         Verification::from_json(&fs::read_to_string(&seen).expect("a file")).expect("a verification")
     };
     if device.is_empty() {
-        println!("skipped: this machine has no device that moves data");
+        skipped("this machine has no device that moves data");
         return;
     }
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
@@ -122,7 +122,7 @@ fn what_runs_is_watched_and_a_program_that_goes_elsewhere_is_found_out() {
     assert!(stays.tasks[0].bytes_in_place.is_none_or(|bytes| bytes > 0), "{stays:?}");
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if cpus < 2 {
-        println!("skipped: with one CPU nobody can leave his place");
+        skipped("with one CPU nobody can leave his place");
         return;
     }
     let leaves = watched(&format!("taskset -p -a -c 0-{} $$ >/dev/null; {busy}", cpus - 1));
@@ -134,7 +134,7 @@ fn signals_reach_the_program() {
     let home = Home::new();
     let device = device(&home);
     if device.is_empty() {
-        println!("skipped: this machine has no device that moves data");
+        skipped("this machine has no device that moves data");
         return;
     }
     let ready = home.0.join("ready");
@@ -164,7 +164,7 @@ fn what_another_has_open_is_not_said_to_be_nothing() {
         let can_run =
             home.command_by(starter, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !can_run.is_ok_and(|status| status.success()) {
-            println!("skipped: no way to have fewer rights");
+            skipped("no way to have fewer rights");
             return;
         }
         let run = |args: &[&str]| Said::of(home.command_by(starter, args).output().expect("setpriv"));
@@ -186,7 +186,7 @@ fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
     let can_run =
         home.command_by(&starter, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if device.is_empty() || !can_run.is_ok_and(|status| status.success()) {
-        println!("skipped: no device that moves data, or no way to ignore signals");
+        skipped("no device that moves data, or no way to ignore signals");
         return;
     }
     let run = |command: &[&str]| {
@@ -196,9 +196,12 @@ fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
     assert_eq!(run(&["sh", "-c", "exit 7"]).code, Some(7));
     run(&["/no/such/program"]).failed(127, &["no such program"]);
     // Bit 16 is SIGCHLD: the program finds it as it would without us.
-    let said = run(&["grep", "SigIgn", "/proc/self/status"]);
-    let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
-    assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);
+    let alone = ["run", "--near", &device, "--", "grep", "SigIgn", "/proc/self/status"];
+    let alone = Said::of(home.command_by(&starter, &alone).output().expect("started"));
+    for said in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
+        let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
+        assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);
+    }
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn a_running_program_is_shown_beside_the_device_of_its_file() {
         assert!(process.devices[0].by_way_of.contains("data"), "{process:?}");
         assert!(listed.lines().any(|line| line.trim_start().starts_with(&pid)), "{listed}");
     } else {
-        println!("skipped: the file system of {} leads to no device", file.display());
+        skipped(format_args!("the file system of {} leads to no device", file.display()));
     }
     home.run(&["status", "4194304"]).failed(1, &["no process 4194304", "ps -e"]);
     home.run(&["status"]).failed(2, &["<PID>"]);

@@ -79,9 +79,13 @@ pub fn heed_children() {
     IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Whether the ends of children were ignored before.
-pub(crate) fn ignored_children() -> bool {
-    IGNORED.load(Ordering::Relaxed)
+/// The ends of children are ignored again, if they were before: for a program that this process becomes or starts. It only calls what may
+/// be called between fork and exec.
+pub(crate) fn ignore_children_again() {
+    if IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: it sets no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    }
 }
 
 /// Whether this process may do all that root may.

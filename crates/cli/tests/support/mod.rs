@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,11 @@ use std::time::{Duration, Instant};
 
 /// How long something may take that has to come to pass.
 pub const LIMIT: Duration = Duration::from_secs(300);
+
+/// Says why a test does nothing here. Past what the harness keeps to itself of tests that pass, so that it is counted.
+pub fn skipped(why: impl Display) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
 
 /// Waits until something is so; the panic at the limit says what was not.
 pub fn until<W: Display>(ready: impl Fn() -> bool, what: impl Fn() -> W) {

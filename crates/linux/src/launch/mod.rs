@@ -6,6 +6,7 @@ pub use team::{end_by, Ended, Team};
 
 use crate::affinity::Mask;
 use crate::memory::Policy;
+use crate::process::{heed_children, ignore_children_again};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::MemoryPlace;
 use std::ffi::OsString;
@@ -105,10 +106,14 @@ fn forbidden(error: &io::Error) -> bool {
 
 /// Turns this process into the program, in its place. It only returns if that fails.
 pub fn become_program(program: &Program, place: &Settled) -> io::Error {
-    match place.apply() {
-        Ok(()) => command(program).exec(),
-        Err(error) => error,
+    if let Err(error) = place.apply() {
+        return error;
     }
+    // It finds this as it would without us.
+    ignore_children_again();
+    let error = command(program).exec();
+    heed_children();
+    error
 }
 
 fn command(program: &Program) -> Command {

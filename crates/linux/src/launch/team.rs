@@ -1,7 +1,7 @@
 //! Programs that run beside us until all have ended; we pass on what is sent to us.
 
 use super::{command, Program, Settled};
-use crate::process::ignored_children;
+use crate::process::ignore_children_again;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -62,15 +62,13 @@ impl Team {
     /// # Errors
     /// The kernel's; `NotFound` if there is no such program.
     pub fn start(&mut self, program: &Program, place: &Settled) -> io::Result<u32> {
-        let (place, before, ignored) = (place.clone(), self.before, ignored_children());
+        let (place, before) = (place.clone(), self.before);
         let mut command = command(program);
         // SAFETY: between fork and exec only system calls are made, on memory that was allocated before.
         unsafe {
             command.pre_exec(move || {
                 // It finds this as it would without us.
-                if ignored {
-                    libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-                }
+                ignore_children_again();
                 if libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) != 0 {
                     return Err(io::Error::last_os_error());
                 }
