@@ -1,6 +1,7 @@
 //! Where paths that people name begin: on this machine, or below a directory out of which nothing leads.
 
 use super::beneath::walk;
+use super::kind::{kind, EXFAT, FAT};
 use super::Roots;
 use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// File systems (statfs(2)) without hard links: `MSDOS_SUPER_MAGIC` and `EXFAT_SUPER_MAGIC` (include/uapi/linux/magic.h).
-const LINKLESS: [u32; 2] = [0x4d44, 0x2011_bab0];
+/// File systems without hard links.
+const LINKLESS: [u32; 2] = [FAT, EXFAT];
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
 const TRIES: usize = 16;
@@ -111,10 +112,10 @@ impl Base {
 
     /// Whether files can have further names at a path, or will when it is made; FAT and exFAT have none. Of others this is taken for true.
     pub fn has_links(&self, path: &Path) -> bool {
-        let kind = |path: &Path| rustix::fs::fstatfs(self.find(path, OFlags::empty()).ok()?).ok();
+        let kind = |path: &Path| kind(self.find(path, OFlags::empty()).ok()?).ok();
         let found =
             path.ancestors().find_map(|path| kind(if path == Path::new("") { Path::new(".") } else { path }));
-        found.is_none_or(|found| has_links(found.f_type as u32))
+        found.is_none_or(has_links)
     }
 
     fn kind(&self, path: &Path) -> io::Result<FileType> {

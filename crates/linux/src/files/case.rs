@@ -1,25 +1,16 @@
 //! Whether a file system tells names apart that differ in case alone.
 
+use super::kind::{kind, BEEGFS, BTRFS, CEPH, EXT, F2FS, GPFS, LUSTRE, NFS, OVERLAYFS, RAMFS, TMPFS, XFS};
 use super::owner::with_new;
 use super::Roots;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-/// File systems (statfs(2)) that tell names apart unless a directory is marked otherwise: ext2 to ext4, f2fs, tmpfs.
-const MARKED: [u32; 3] = [0xef53, 0xf2f5_2010, 0x0102_1994];
-/// Those that always do, as they are used here: XFS, Btrfs, NFS, overlayfs, Lustre, GPFS, Ceph, BeeGFS, ramfs.
-const APART: [u32; 9] = [
-    0x5846_5342,
-    0x9123_683e,
-    0x6969,
-    0x794c_7630,
-    0x0bd0_0bd0,
-    0x4750_4653,
-    0x00c3_6400,
-    0x1983_0326,
-    0x8584_58f6,
-];
+/// File systems that tell names apart unless a directory is marked otherwise.
+const MARKED: [u32; 3] = [EXT, F2FS, TMPFS];
+/// Those that always do, as they are used here.
+const APART: [u32; 9] = [XFS, BTRFS, NFS, OVERLAYFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
 /// `FS_CASEFOLD_FL` (include/uapi/linux/fs.h).
 const CASEFOLD: u32 = 0x4000_0000;
 /// Most entries that are tried where nothing may be written.
@@ -34,7 +25,7 @@ impl Roots {
 }
 
 fn folds(root: &OwnedFd, may_write: bool) -> Result<bool, Errno> {
-    let kind = rustix::fs::fstatfs(root)?.f_type as u32;
+    let kind = kind(root)?;
     if APART.contains(&kind) {
         return Ok(false);
     }

@@ -1,19 +1,19 @@
 //! What a file system says only when a file is closed (close(2)): NFS, SMB and FUSE may take what is written, send it then, and
 //! learn then that there is no room for it.
 
+use super::kind::{is_of, BTRFS, EXT, F2FS, RAMFS, TMPFS, XFS};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{retry_on_intr, Errno};
 use std::io;
 
-/// File systems (statfs(2)) that say nothing then: ext2 to ext4, XFS, Btrfs, f2fs, tmpfs, ramfs. Small files come by the ten
-/// thousand, and for each the question takes as long as what is known of it (fstat(2)).
-const SILENT: [u32; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x8584_58f6];
+/// File systems that say nothing then. Small files come by the ten thousand, and for each the question takes as long as what is known
+/// of it (fstat(2)).
+const SILENT: [u32; 6] = [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS];
 
 /// The volume of a directory, if nothing is said when a file of it is closed.
 pub fn silent_volume(directory: &OwnedFd) -> Option<u64> {
-    let kind = rustix::fs::fstatfs(directory).ok()?.f_type as u32;
     let volume = rustix::fs::fstat(directory).ok()?.st_dev;
-    SILENT.contains(&kind).then_some(volume)
+    is_of(directory, &SILENT).then_some(volume)
 }
 
 /// Waits until the file system took what was written to a file, as far as close(2) does: it is not on disk then, but no error of

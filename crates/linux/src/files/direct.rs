@@ -6,6 +6,7 @@
 
 use super::beneath::Beneath;
 use super::fault::fault;
+use super::kind::{is_of, OVERLAYFS};
 use super::write::write_all;
 use super::{read, Begun, Roots};
 use numaio_machine::port::{Fault, Hash, Outcome, Part, Put, ReadPiece};
@@ -166,14 +167,8 @@ fn cached_pages(file: &OwnedFd, offset: u64, length: usize) -> Option<u64> {
     let (range, mut stat) = ([offset, length as u64], [0u64; 5]);
     // SAFETY: the kernel reads two numbers and writes five, which live as long as the call.
     let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    (done == 0 && (stat[0] > 0 || !is_overlay(file))).then_some(stat[0])
-}
-
-/// Whether the pages of a file are those of another one, as on overlayfs: none of its own is ever in the cache.
-fn is_overlay(file: &OwnedFd) -> bool {
-    /// include/uapi/linux/magic.h
-    const OVERLAYFS: u32 = 0x794c_7630;
-    rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == OVERLAYFS)
+    // On overlayfs the pages of a file are those of another one.
+    (done == 0 && (stat[0] > 0 || !is_of(file, &[OVERLAYFS]))).then_some(stat[0])
 }
 
 /// Whether a byte of a file is in the page cache, or can only come through it (preadv2(2), `RWF_NOWAIT`). If it is not, the kernel

@@ -16,6 +16,7 @@ mod fault;
 mod fuse;
 mod in_place;
 mod journal;
+mod kind;
 mod list;
 mod look;
 mod make;
@@ -95,7 +96,7 @@ impl Roots {
             listings: Listings::default(),
             journal: Mutex::new(None),
             super_user: crate::process::is_super_user(),
-            user: rustix::process::geteuid().as_raw(),
+            user: crate::process::user(),
             owner: Mutex::default(),
             umask: umask(),
         }

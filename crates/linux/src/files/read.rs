@@ -3,6 +3,7 @@
 use super::beneath::Beneath;
 use super::direct::{self, Block, Then};
 use super::fault::fault;
+use super::kind::{is_of, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
 use super::look::seen;
 use super::{Begun, Roots};
 use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, Why};
@@ -91,9 +92,8 @@ fn fill(file: &OwnedFd, room: &mut [u8], mut offset: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// File systems (statfs(2)) that have no inode numbers of their own: FUSE (sshfs), FAT, exFAT, CIFS and SMB, 9P.
-const RENUMBERED: [u32; 7] =
-    [0x6573_5546, 0x4d44, 0x2011_bab0, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997];
+/// File systems that have no inode numbers of their own.
+const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
 
 /// Whether a file is still what was found.
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
@@ -108,7 +108,7 @@ pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
 
 /// Whether files of this file system get new inode numbers when the kernel forgets them.
 pub fn is_renumbered(file: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|told| RENUMBERED.contains(&(told.f_type as u32)))
+    is_of(file, &RENUMBERED)
 }
 
 pub fn changed() -> Fault {
