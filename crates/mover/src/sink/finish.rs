@@ -434,14 +434,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 steps.push(Step::List(name, None));
                 continue;
             }
-            let is_taken = self.options.filter.takes(&name, is_directory);
-            let stays = !may_remove || self.finish.is_told(&name) || *component == *JOURNAL;
             // Nobody looks at what a directory holds that stays.
-            self.finish.spared |= is_directory && (stays || !is_taken);
-            if stays {
-                continue;
-            }
-            if !is_taken {
+            if !may_remove || self.finish.is_told(&name) || *component == *JOURNAL {
+                self.finish.spared |= is_directory;
+            } else if !self.options.filter.takes(&name, is_directory) {
+                self.finish.spared |= is_directory;
                 self.keep(Some(directory.clone()));
             } else if is_directory {
                 // What it holds is named, too.
