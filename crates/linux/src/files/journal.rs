@@ -3,7 +3,7 @@
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
-use super::owner::own_name;
+use super::owner::instead;
 use super::write::write_all;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Seen, Why};
@@ -98,18 +98,14 @@ fn locked(file: &OwnedFd) -> Result<bool, Fault> {
 
 /// Gives a journal that is locked a file of its own.
 fn alone(place: Place<'_>, content: &[u8]) -> Result<OwnedFd, Fault> {
-    let name = own_name().map_err(fault("find a name for the journal"))?;
-    let beside = Place { name: name.as_bytes(), ..place };
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    let file = beside.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
-    let named = locked(&file).and_then(|_| write_all(&file, content, 0)).and_then(|()| {
-        rustix::fs::renameat(beside.directory, &name, place.directory, place.name)
-            .map_err(fault("rename the journal"))
-    });
-    if named.is_err() {
-        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
-    }
-    named.map(|()| file)
+    let tried = fault("create the journal");
+    instead(place, &tried, |beside| {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let file = beside.open(flags, Mode::RUSR | Mode::WUSR).map_err(&tried)?;
+        locked(&file)?;
+        write_all(&file, content, 0)?;
+        Ok(file)
+    })
 }
 
 /// Makes the data of a file durable that may be given its last name meanwhile. It counts under that one, too: a crash may take

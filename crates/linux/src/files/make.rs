@@ -4,7 +4,7 @@ use super::attributes::{set_mode, Target, SET_GROUP_ID};
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::look::seen;
-use super::owner::own_name;
+use super::owner;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
 use rustix::fs::{AtFlags, FileType, Mode};
@@ -60,13 +60,7 @@ impl Roots {
 /// Makes something. What is in its place is replaced when it is made, unless it is a directory.
 fn instead(place: Place<'_>, what: &str, make: impl Fn(Place<'_>) -> Result<(), Errno>) -> Result<(), Fault> {
     let made = match make(place) {
-        Err(Errno::EXIST) => own_name().and_then(|name| {
-            let beside = Place { name: name.as_bytes(), ..place };
-            make(beside)?;
-            rustix::fs::renameat(beside.directory, &name, place.directory, place.name).inspect_err(|_| {
-                let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
-            })
-        }),
+        Err(Errno::EXIST) => owner::instead(place, |errno| errno, &make),
         result => result,
     };
     made.map_err(fault(what))

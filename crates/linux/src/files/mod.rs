@@ -29,6 +29,7 @@ mod write;
 
 pub use base::{Base, Directory};
 pub use close::flush;
+pub use owner::own_name;
 
 pub(crate) use direct::{Block, Request};
 

@@ -1,5 +1,6 @@
 //! Whom files belong to that this process makes: on some file systems not to its user.
 
+use super::beneath::Place;
 use super::fault::fault;
 use super::look::seen;
 use super::Roots;
@@ -38,6 +39,24 @@ pub fn with_new<T>(
     let told = look(&file, &name);
     rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
     told
+}
+
+/// Makes something under a name that nobody has, and gives it the one of `place`, where something else may be till then. Nothing of it
+/// is left if that fails, of which the kernel's errors go through `fault`.
+pub fn instead<T, E>(
+    place: Place<'_>,
+    fault: impl Fn(Errno) -> E,
+    make: impl FnOnce(Place<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let name = own_name().map_err(&fault)?;
+    let beside = Place { name: name.as_bytes(), ..place };
+    let named = make(beside).and_then(|made| {
+        rustix::fs::renameat(beside.directory, &name, place.directory, place.name).map_err(&fault)?;
+        Ok(made)
+    });
+    named.inspect_err(|_| {
+        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
+    })
 }
 
 /// A name that nobody has, such as a sink gives files itself.

@@ -3,7 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::output::{self, harmless};
 use crate::store::{self, Place};
-use numaio_linux::{files, random};
+use numaio_linux::files;
 use numaio_mover::wire::There;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
@@ -84,7 +84,7 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         Place::File(file) => file,
     };
     // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
-    let part = file.with_file_name(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random::bytes()?)));
+    let part = file.with_file_name(files::own_name()?);
     let to = File::create_new(&part)?;
     // What is replaced keeps its mode, and where that may be its owner.
     if let Ok(there) = fs::metadata(&file) {
