@@ -8,6 +8,7 @@ use super::method;
 use super::page::Page;
 use crate::figures::{greatest, Figures};
 use crate::listing::members;
+use crate::model_text::direction::only_figure;
 use crate::model_text::head::{date, percent};
 use crate::words::{self, count};
 use maud::{html, Markup};
@@ -266,10 +267,7 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
         ([], _) => "There is no figure, so there are no classes.".to_owned(),
         ([class], _) if class.nodes.len() == 1 => match model.missing.is_empty() {
             true => "There is one node with memory: no choice of where buffers lie.".to_owned(),
-            false => {
-                let only = class.nodes.first().unwrap_or(target.target);
-                format!("Only node {only} has a figure: nothing can be said of where buffers should lie.")
-            }
+            false => only_figure(target.target, class),
         },
         ([_], _) => one_class(target.target, model),
         (classes, share) => {

@@ -53,6 +53,12 @@ fn title(target: NodeId, model: &DirectionModel) -> String {
     format!("{way} (classes: {rule})")
 }
 
+/// That a class has the only node of a target that has a figure.
+pub(crate) fn only_figure(target: NodeId, class: &Class) -> String {
+    let only = class.nodes.first().unwrap_or(target);
+    format!("Only node {only} has a figure: nothing can be said of where buffers should lie.")
+}
+
 /// What a single class means for a user.
 fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
     let whole = model.missing.is_empty();
@@ -61,8 +67,7 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
         return format!("Node {only} is the only node with memory: there is no choice of where buffers lie.");
     }
     if class.nodes.len() == 1 {
-        let only = class.nodes.first().unwrap_or(target);
-        return format!("Only node {only} has a figure: nothing can be said of where buffers should lie.");
+        return only_figure(target, class);
     }
     let spread = 1.0 - class.min_bytes_copied_per_s / class.max_bytes_copied_per_s;
     let spread = if spread.is_finite() { spread.max(0.0) } else { 0.0 };

@@ -1,6 +1,6 @@
 //! A model as text.
 
-mod direction;
+pub(crate) mod direction;
 pub(crate) mod head;
 
 use crate::figures::Figures;
