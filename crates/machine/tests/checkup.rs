@@ -198,15 +198,21 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
     assert!(runs.finding.evidence.contains("irqbalance.service"), "{}", runs.finding.evidence);
 }
 
-#[test]
-fn names_are_words_of_a_command_and_no_commands() {
+/// The server, whose adapter has one interface of such a name, and interrupts on another node.
+fn with_interface(name: &str) -> Server {
     let mut server = server();
     for name in ["eth2", "eth10"] {
         server.tree.remove(&format!("/sys/class/net/{name}"));
         server.tree.remove(&format!("/sys/devices/{NIC}/net/{name}"));
     }
-    server.class("net", &format!("{NIC}/net/e$(reboot)'"), &[("speed", "100000")]);
+    server.class("net", &format!("{NIC}/net/{name}"), &[("speed", "100000")]);
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    server
+}
+
+#[test]
+fn names_are_words_of_a_command_and_no_commands() {
+    let mut server = with_interface("e$(reboot)'");
     server.tree.dir(&format!("/sys/devices/{NIC}/net/e$(reboot)'/queues/rx-0"));
     let found = read(&server);
     let commands = |rule: &str| only(found.clone(), rule).mend;
@@ -218,13 +224,7 @@ fn names_are_words_of_a_command_and_no_commands() {
 
 #[test]
 fn names_are_no_options_of_a_command() {
-    let mut server = server();
-    for name in ["eth2", "eth10"] {
-        server.tree.remove(&format!("/sys/class/net/{name}"));
-        server.tree.remove(&format!("/sys/devices/{NIC}/net/{name}"));
-    }
-    server.class("net", &format!("{NIC}/net/--rfs"), &[("speed", "100000")]);
-    server.irq(NIC, 40, "0").irq(NIC, 41, "1");
+    let server = with_interface("--rfs");
     let mend = only(read(&server), "irq-foreign-node").mend;
     assert_eq!(mend.commands, ["numaio irq apply -- --rfs"]);
     assert_eq!(mend.undo, ["numaio irq undo -- --rfs"]);

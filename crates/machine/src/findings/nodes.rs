@@ -17,11 +17,11 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical
         .filter(|device| device.locality.node.is_none())
-        .map(|device| Finding { subject: device.distinct_name(&topology.devices), ..unknown_of(device) })
+        .map(|device| unknown_of(device, &topology.devices))
         .collect()
 }
 
-fn unknown_of(device: &Device) -> Finding {
+fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
     let name = device.name();
     let (what, evidence) = match device.locality.source {
         LocalitySource::AbsentNode => (
@@ -39,7 +39,7 @@ fn unknown_of(device: &Device) -> Finding {
     Finding {
         severity: Severity::Warning,
         rule: "device-node-unknown".into(),
-        subject: name,
+        subject: device.distinct_name(devices),
         what,
         evidence,
         remedy: "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node."
@@ -51,14 +51,11 @@ fn unknown_of(device: &Device) -> Finding {
 pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical
-        .filter_map(|device| {
-            let found = incomplete_of(device, topology.node(device.locality.node?)?)?;
-            Some(Finding { subject: device.distinct_name(&topology.devices), ..found })
-        })
+        .filter_map(|device| incomplete_of(device, topology.node(device.locality.node?)?, &topology.devices))
         .collect()
 }
 
-fn incomplete_of(device: &Device, node: &Node) -> Option<Finding> {
+fn incomplete_of(device: &Device, node: &Node, devices: &[Device]) -> Option<Finding> {
     let (severity, lacks, file, remedy) = match (node.cpus.is_empty(), node.memory.is_none()) {
         (true, _) => (Severity::Warning, "CPUs", "cpulist", "Run its threads on the nearest node with CPUs."),
         (_, true) => {
@@ -69,7 +66,7 @@ fn incomplete_of(device: &Device, node: &Node) -> Option<Finding> {
     Some(Finding {
         severity,
         rule: "device-node-without-cpus".into(),
-        subject: device.name(),
+        subject: device.distinct_name(devices),
         what: format!("{} hangs on node {}, which has no {lacks}.", device.name(), node.id),
         evidence: format!("{}/numa_node; /sys/devices/system/node/node{}/{file}: none", device.path, node.id),
         remedy: remedy.into(),
