@@ -87,18 +87,19 @@ impl NotWritten {
     /// The error about what was asked, with the place before the kernel's words.
     fn error(&self, what: &str, place: &str) -> ControlError {
         let (Self::Opened(errno) | Self::Written(errno)) = self;
-        let (what, why) = (what.to_owned(), format!("{place}{errno}"));
-        match *errno {
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => ControlError::Denied { what, why },
-            _ => ControlError::Refused { what, why },
-        }
+        let denied = matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS);
+        failed(denied, what, format!("{place}{errno}"))
     }
 }
 
 /// The same of one that cannot be read.
 fn unread(what: &str, place: &str, why: &WhyUnread) -> ControlError {
-    let denied = *why == WhyUnread::Denied;
-    let (what, why) = (what.to_owned(), format!("{place}{why}"));
+    failed(*why == WhyUnread::Denied, what, format!("{place}{why}"))
+}
+
+/// What is wrong, by whether it is for want of rights.
+fn failed(denied: bool, what: &str, why: String) -> ControlError {
+    let what = what.to_owned();
     match denied {
         true => ControlError::Denied { what, why },
         false => ControlError::Refused { what, why },
