@@ -42,7 +42,8 @@ pub fn least_round_trip(socket: &TcpStream) -> Option<Duration> {
 }
 
 /// Whether the other side has not answered for so long, and should have: something had to be sent again, or it was asked more than
-/// once whether it has room again. One that only does not read answers that it has none.
+/// once whether it has room again. One that only does not read answers that it has none; before Linux 6.6 one whose kernel has no
+/// memory for what comes does not answer, and is taken for silent.
 pub fn is_silent(socket: &TcpStream, limit: Duration) -> bool {
     let Some([state, since]) = told(socket, [STATE, LAST_ACK_RECV]) else { return false };
     let [_, _, again, asked] = state.to_ne_bytes();
