@@ -302,16 +302,23 @@ fn old_ones_make_room_and_running_ones_stay() {
         job.id = id;
         write(&home, &job);
     }
+    // Two ran on another host, of which one has not been noted for long.
+    (job.state, job.process.host) = (JobState::Running, "elsewhere".to_owned());
+    for id in [119, 121] {
+        job.id = id;
+        write(&home, &job);
+    }
     let old = SystemTime::now() - Duration::from_secs(31 * 86_400);
     let age = |name: &str| {
         let file = fs::File::options().append(true).open(store(&home).join(name)).expect("a file");
         file.set_modified(old).expect("a time");
     };
     fs::write(store(&home).join("77.json.4242.tmp"), "{").expect("a file");
-    ["1.json", "120.json", "77.json.4242.tmp"].into_iter().for_each(age);
+    ["1.json", "120.json", "121.json", "77.json.4242.tmp"].into_iter().for_each(age);
     home.run(&["copy", "f", "g"]).ok();
     let left: Vec<u32> = list(&home).into_iter().map(|job| job.id).collect();
-    let wanted: Vec<u32> = std::iter::once(1).chain((31..=131).filter(|id| *id != 120)).collect();
+    let wanted: Vec<u32> =
+        std::iter::once(1).chain((31..=131).filter(|id| ![120, 121].contains(id))).collect();
     assert_eq!(left, wanted);
     assert!(!store(&home).join("77.json.4242.tmp").exists());
 }
@@ -362,6 +369,34 @@ fn a_transfer_that_cannot_be_noted_is_carried_out() {
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     assert!(home.0.join("g").exists() && home.0.join("h").exists());
     home.run(&["jobs"]).failed(1, &["state/numaio/jobs", "Not a directory"]);
+}
+
+/// There its paths are others.
+#[test]
+fn one_of_another_host_is_not_resumed_here() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let mut job = noted(&home, 1);
+    (job.state, job.process.host) = (JobState::Cut, "elsewhere".to_owned());
+    write(&home, &job);
+    fs::remove_file(home.0.join("g")).expect("a file");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "type its command anew"]);
+    assert!(!home.0.join("g").exists());
+    assert_eq!(noted(&home, 1).state, JobState::Cut);
+}
+
+#[test]
+fn why_one_could_not_begin_again_is_noted() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    home.file("src/f", "f");
+    home.file("list", "f\n");
+    home.run(&["copy", "--files-from", "list", "src/", "dst"]).ok();
+    fs::remove_file(home.0.join("list")).expect("a file");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["list: No such file"]);
+    let job = shown(&home, 1);
+    assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
 }
 
 /// What a list on standard input said is gone: without it more would be removed, and less moved.

@@ -152,6 +152,10 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     let no_command = |error: String| {
         Failure::new(format!("job {id} cannot be resumed: {error}")).hint("type its command anew")
     };
+    if !jobs::is_here(&job) {
+        // What its paths name here may be something else.
+        return Err(no_command(format!("it ran on {}", job.process.host)));
+    }
     // Another version of numaio may have other options.
     let args = args::Args::try_parse_from(words).map_err(|error| no_command(error.to_string()))?;
     let args::Command::Copy(command) = &args.command else {
@@ -171,5 +175,8 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     }
     command.note.resume(job)?;
     drop(turn);
-    copy::run(&args.common, command)
+    let ended = copy::run(&args.common, command);
+    // Also that of a transfer that could not begin.
+    command.note.end(&ended);
+    ended
 }

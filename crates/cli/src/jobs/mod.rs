@@ -137,8 +137,9 @@ fn prune(folder: &Path, here: &Here) {
         if !is_surplus && !is_old(entry) || path.extension() != Some(OsStr::new("json")) {
             continue;
         }
-        let runs = read(&path, here).is_ok_and(|job| job.is_some_and(|job| job.state.is_alive()));
-        if !runs {
+        // One that runs is written now and then, wherever that is; not by a host that is no more, or has another name now.
+        let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != here.host);
+        if !read(&path, here).is_ok_and(|job| job.is_some_and(may_run)) {
             drop(fs::remove_file(path));
         }
     }

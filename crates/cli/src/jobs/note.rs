@@ -95,9 +95,12 @@ impl Note {
         });
     }
 
-    /// Notes how it ended.
+    /// Notes how it ended, once.
     pub fn end(&self, ended: &Result<ExitCode, Failure>) {
         self.change(|noted| {
+            if !noted.job.state.is_alive() {
+                return false;
+            }
             let (state, why) = outcome(ended, &noted.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             noted.job.state = state;
