@@ -119,6 +119,43 @@ fn files_go_from_one_host_to_another() {
 }
 
 #[test]
+fn who_asks_for_quiet_is_told_nothing_by_the_other_hosts_either() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    let said = hosts.copy(&["one:file", "two:loud"]);
+    assert!(said.code == Some(0) && said.err.contains("data goes through ssh"), "{}", said.err);
+    let said = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
+    assert_eq!(hosts.jobs()[1].totals.moved, 1, "progress is noted all the same");
+}
+
+/// The other side has moved something, and ends without a word when it is asked to.
+#[test]
+fn what_was_moved_before_an_interrupt_is_told() {
+    let hosts = Hosts::new();
+    let totals = serde_json::json!({"moved": 1, "bytes": 3});
+    let mut progress = serde_json::to_value(numaio_schema::JobTotals::default()).expect("totals");
+    let fields = progress.as_object_mut().expect("an object");
+    fields.extend(totals.as_object().expect("an object").clone());
+    fields.insert("event".to_owned(), "progress".into());
+    let far = format!("#!/bin/sh\necho '{progress}'\ncat >/dev/null\n");
+    let far = hosts.home.file("far", &far);
+    fs::set_permissions(&far, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut command =
+        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
+    let heard = hosts.home.0.join("heard");
+    command.stdout(fs::File::create(&heard).expect("a file")).stderr(Stdio::piped());
+    let child = command.spawn().expect("numaio");
+    let told = || fs::read_to_string(&heard).expect("a file");
+    until(|| told().contains("progress"), || "it tells how far it is");
+    kill("-INT", child.id());
+    let said = Said::of(child.wait_with_output().expect("ended"));
+    assert_eq!((said.code, said.err.as_str()), (Some(130), ""));
+    let end: serde_json::Value = serde_json::from_str(told().lines().last().expect("an end")).expect("JSON");
+    assert_eq!((&end["event"], &end["done"], &end["moved"]), (&"end".into(), &false.into(), &1.into()));
+}
+
+#[test]
 fn who_failed_is_told() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");

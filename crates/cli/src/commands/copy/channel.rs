@@ -2,7 +2,7 @@
 //! about.
 
 use super::net::{at_port, DataSecurity, NetArgs};
-use numaio_linux::port::net::{connect, Calls, Door, Keys, Lane, Lock, Secret, Ticket, MOST_LANES};
+use numaio_linux::port::net::{connect, Calls, Door, Keys, Lane, Lock, NetError, Secret, Ticket, MOST_LANES};
 use numaio_linux::port::Lanes;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -150,6 +150,8 @@ impl Ours {
         for address in addresses {
             match connect(&lock, (address, &others), lanes(self.streams), REACH) {
                 Ok(lanes) => return Ok(lanes),
+                // This one names the address that it is about.
+                Err(error @ NetError::Unreachable(..)) => why = error.to_string(),
                 Err(error) => why = format!("{address}: {error}"),
             }
         }

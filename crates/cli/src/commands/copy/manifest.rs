@@ -19,6 +19,8 @@ pub struct Manifest {
     part: Option<PathBuf>,
     /// Whether a terminal shows it, which would obey what is in names.
     is_shown: bool,
+    /// Whether lines are missing, which was told.
+    is_cut: bool,
     to: BufWriter<File>,
 }
 
@@ -39,7 +41,7 @@ impl Manifest {
 
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
-        Ok(Self { path, part, is_shown: to.is_terminal(), to: BufWriter::new(to) })
+        Ok(Self { path, part, is_shown: to.is_terminal(), is_cut: false, to: BufWriter::new(to) })
     }
 
     /// Takes back all that was said. What was written to a pipe stays.
@@ -48,16 +50,24 @@ impl Manifest {
             Some(_) => self.to.get_ref().set_len(0).and_then(|()| self.to.rewind()),
             None => Ok(()),
         });
-        emptied.map_err(|error| failure::unwritten(&self.path, &error))
+        self.is_whole_if(emptied)
     }
 
     pub fn add(&mut self, there: &There) -> Result<(), Failure> {
         let written = self.to.write_all(line(there, self.is_shown).as_bytes());
-        written.map_err(|error| failure::unwritten(&self.path, &error))
+        self.is_whole_if(written)
     }
 
-    /// Gives it its name, if the file system took it.
+    fn is_whole_if(&mut self, done: io::Result<()>) -> Result<(), Failure> {
+        self.is_cut |= done.is_err();
+        done.map_err(|error| failure::unwritten(&self.path, &error))
+    }
+
+    /// Gives it its name, if the file system took all of it: one that lost lines would seem whole.
     pub fn end(mut self) -> Result<(), Failure> {
+        if self.is_cut {
+            return Ok(());
+        }
         let name = |part: PathBuf| fs::rename(part, &self.path);
         let written = self.to.flush().and_then(|()| files::flush(self.to.get_ref()));
         let named = written.and_then(|()| self.part.take().map_or(Ok(()), name));
@@ -127,6 +137,31 @@ mod tests {
         assert_eq!(line(b"a b"), format!("{hash}  a b\n"));
         assert_eq!(line(b"a\\b\nc"), format!("\\{hash}  a\\\\b\\nc\n"));
     }
+
+    /// A file system that is full for a moment, as that of a file on which writes fail.
+    #[test]
+    fn one_that_lost_a_line_gets_no_name() {
+        let folder = std::env::temp_dir().join(format!("numaio-manifest-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("sums");
+        let there = There { name: Name::new(&b"f"[..]).expect("a name"), digest: Digest([0; 32]) };
+        for is_full in [false, true] {
+            let mut manifest = Manifest::begin(&path).expect("a manifest");
+            manifest.add(&there).expect("written");
+            if is_full {
+                manifest.to = BufWriter::with_capacity(0, File::open(&path).expect("it was written"));
+                manifest.add(&there).expect_err("it cannot be written to");
+                manifest.to = BufWriter::new(File::create(folder.join("other")).expect("a file"));
+            }
+            manifest.add(&there).expect("written");
+            manifest.end().expect("what failed was told");
+            assert_eq!(fs::read_to_string(&path).expect("a manifest").lines().count(), 2);
+        }
+        let left = fs::read_dir(&folder).expect("a folder").count();
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(left, 2, "what was begun is removed");
+    }
+
     #[test]
     fn names_do_nothing_to_a_terminal_and_are_whole() {
         let line = |name: &[u8], is_shown| {

@@ -53,11 +53,12 @@ pub struct Show {
 impl Show {
     pub fn new(common: &Common, args: &CopyArgs) -> Self {
         let ShownArgs { json, verbose, progress } = args.shown;
-        let progress = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
+        let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
         Self {
             json,
             verbose: verbose || args.dry_run && !json,
-            progress,
+            // Events of it are for another numaio, whatever a person is shown.
+            progress: watched || args.attached && progress,
             quiet: common.quiet,
             rehearse: args.dry_run,
             began: Instant::now(),

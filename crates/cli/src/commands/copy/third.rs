@@ -51,7 +51,7 @@ pub fn run(
     }
     let program = ssh::program();
     let numaio = bootstrap::numaio(args, &program, host)?;
-    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
+    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(common, args, order, (host, to))));
     let agent = if args.forward_agent { Agent::Forwarded } else { Agent::Here };
     let mut show = Show::new(common, args);
     let mut again = Again::new(args.net.retry());
@@ -96,12 +96,10 @@ fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failu
     let end = listen(&mut far, stdout, show, &mut so_far);
     let status = far.status();
     drop(far);
-    let end = end?;
-    if end.is_none() && interrupted() {
-        return Err(first::cut_short(host));
-    }
-    Ok(match (end, so_far, status) {
+    Ok(match (end?, so_far, status) {
         (Some(end), ..) => Tried::Over(end),
+        (None, None, _) if interrupted() => return Err(first::cut_short(host)),
+        (None, Some(totals), _) if interrupted() => Tried::Lost(totals),
         // It said why, and that was passed on.
         (None, Some(_), Some(1..=2)) => return Err(no_end(host, status)),
         (None, Some(totals), _) => Tried::Lost(totals),
@@ -120,9 +118,10 @@ fn over(show: Show, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
 }
 
 /// What the other numaio is told. It ends in order when its standard input does.
-fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsString> {
+fn words(common: &Common, args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["copy", "--attached", "--json", "--progress", "--no-job"].map(OsString::from).to_vec();
+    words.extend(common.quiet.then(|| "--quiet".into()));
     words.extend(args.typed.options.iter().cloned());
     words.push("--".into());
     words.extend(order.from.iter().map(|path| local(path)));
