@@ -530,6 +530,8 @@ fn sigterm_lets_sessions_end() {
     daemon.signal("-TERM");
     let (at, port) = ("127.0.0.1", daemon.port);
     until(|| TcpStream::connect((at, port)).is_err(), || "it still listens".to_owned());
+    // That is no second request to end.
+    daemon.signal("-HUP");
     assert!(child.wait().expect("ended").success());
     assert_eq!(daemon.ended().code(), Some(0));
     same(&user.home, "src", &daemon.home.0.join("data"));

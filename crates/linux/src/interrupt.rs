@@ -9,6 +9,8 @@ static HUNG_UP: AtomicBool = AtomicBool::new(false);
 /// Ctrl-C, a service manager's stop, and a terminal or connection that is gone.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+const NOTE: extern "C" fn(libc::c_int) = note;
+
 /// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
 /// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind
 /// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger than
@@ -19,7 +21,7 @@ const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 pub fn install() -> io::Result<()> {
     for signal in SIGNALS {
         if disposition(signal, None)? != libc::SIG_IGN {
-            disposition(signal, Some(note as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
+            disposition(signal, Some(NOTE as libc::sighandler_t))?;
         }
     }
     disposition(libc::SIGXFSZ, Some(pass as extern "C" fn(libc::c_int) as libc::sighandler_t)).map(drop)
@@ -53,10 +55,13 @@ pub fn request() {
 /// The handler: only calls that signal-safety(7) allows.
 extern "C" fn note(_: libc::c_int) {
     request();
-    for signal in SIGNALS {
-        // An error cannot be told here; the flag is set all the same.
-        drop(disposition(signal, Some(libc::SIG_DFL)));
-    }
+    // SIGHUP goes on to mean something else to a service. An error cannot be told here; the flag is set all the same.
+    let is_asked =
+        |signal: &libc::c_int| disposition(*signal, None).is_ok_and(|now| now == NOTE as libc::sighandler_t);
+    SIGNALS
+        .iter()
+        .filter(|signal| is_asked(signal))
+        .for_each(|signal| drop(disposition(*signal, Some(libc::SIG_DFL))));
 }
 
 /// The call that was too much fails.

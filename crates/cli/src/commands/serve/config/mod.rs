@@ -211,10 +211,18 @@ fn addresses(fields: &mut Fields<'_, '_>) -> Vec<Spot<SocketAddr>> {
     let mut addresses: Vec<Spot<SocketAddr>> = Vec::new();
     for Spot { value, line } in texts {
         match value.parse() {
-            Ok(value) if addresses.iter().any(|other| other.value == value) => {
-                fields.fault(line, &format!("listen: {value} is there twice"));
+            Ok(value) => {
+                let other = addresses.iter().find(|other| overlap(other.value, value));
+                match other.map(|other| other.value) {
+                    Some(other) if other == value => {
+                        fields.fault(line, &format!("listen: {value} is there twice"));
+                    }
+                    Some(other) => {
+                        fields.fault(line, &format!("listen: {other} and {value} are the same in part"))
+                    }
+                    None => addresses.push(Spot { value, line }),
+                }
             }
-            Ok(value) => addresses.push(Spot { value, line }),
             Err(_) => fields.fault(
                 line,
                 &format!(
@@ -224,6 +232,14 @@ fn addresses(fields: &mut Fields<'_, '_>) -> Vec<Spot<SocketAddr>> {
         }
     }
     addresses
+}
+
+/// Whether nobody can listen at both: all addresses of IPv6 are those of IPv4, too. Port 0 is any that is free.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let holds =
+        |all: SocketAddr, other: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || other.is_ipv4());
+    let same_port = one.port() == other.port() && one.port() != 0;
+    one == other || same_port && (holds(one, other) || holds(other, one))
 }
 
 fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {

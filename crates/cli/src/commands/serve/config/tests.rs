@@ -36,6 +36,11 @@ fn addresses_are_some_and_each_is_there_once() {
     };
     assert_eq!(faults("[\"[::]:1\", \"[::]:2\"]"), []);
     assert_eq!(faults("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is there twice".to_owned())]);
+    assert_eq!(faults("[\"0.0.0.0:1\", \"[::1]:1\", \"192.0.2.1:2\", \"[::]:0\", \"127.0.0.1:0\"]"), []);
+    for (one, other) in [("0.0.0.0:1", "[::]:1"), ("[::]:1", "192.0.2.1:1"), ("192.0.2.1:1", "0.0.0.0:1")] {
+        let fault = format!("listen: {one} and {other} are the same in part");
+        assert_eq!(faults(&format!("[{one:?}, {other:?}]")), [(1, fault)]);
+    }
     let none = "listen names no address; without it the daemon listens at all of them";
     assert_eq!(faults("[]"), [(1, none.to_owned())]);
 }
