@@ -144,7 +144,7 @@ impl Vast {
 fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     let origins = if case.merged { 2 } else { 1 };
     let source = SourceOptions {
-        origins: (0..origins).map(|root| Origin { root, only: None, enter: true }).collect(),
+        origins: (0..origins).map(|root| Origin { root, only: None, enter: true, way: false }).collect(),
         recursive: true,
         listed: false,
         accounts: None,

@@ -47,6 +47,8 @@ pub struct Origin {
     pub only: Option<Name>,
     /// Whether what a directory holds is moved too, if anything is.
     pub enter: bool,
+    /// Whether the directories above it are moved first, without what they hold.
+    pub way: bool,
 }
 
 impl Origin {

@@ -43,6 +43,8 @@ pub(super) struct Scan {
     under_way: BTreeMap<Ticket, Step>,
     /// The names that were met; kept if one may be met twice.
     met: Option<NameSet<14>>,
+    /// The directories above origins that were met.
+    ways: NameSet<14>,
     /// Whether all of an origin is met before the next one, so that the same ones come first each time.
     one_by_one: bool,
 }
@@ -58,6 +60,7 @@ impl Scan {
             details: Details { xattrs: options.xattrs, holes: true, address: false },
             recursive: options.recursive,
             met,
+            ways: NameSet::default(),
             one_by_one,
             stack: origins.chunks(at_once).rev().map(|some| Step::Begin(some.to_vec())).collect(),
             under_way: BTreeMap::new(),
@@ -79,7 +82,10 @@ impl Scan {
         if self.under_way.len() == LISTINGS || self.is_early() {
             return None;
         }
-        let step = self.stack.pop()?;
+        let step = match self.stack.pop()? {
+            Step::Begin(origins) => Step::Begin(self.with_ways(origins)),
+            step => step,
+        };
         let (most, details) = (NAMES, self.details);
         let operation = match &step {
             Step::Begin(origins) => {
@@ -89,6 +95,27 @@ impl Scan {
             Step::More(listing, ..) => Operation::More { listing: *listing, most, details },
         };
         Some((operation, Begun(step)))
+    }
+
+    /// The first of some origins, with those directories above them that were not met yet; the others come later. As names may lie
+    /// deep, what is above all of them may be far more than they are.
+    fn with_ways(&mut self, origins: Vec<Origin>) -> Vec<Origin> {
+        let mut all = Vec::with_capacity(origins.len());
+        let mut origins = origins.into_iter();
+        while let Some(origin) = (all.len() < NAMES).then(|| origins.next()).flatten() {
+            // What is above one that was met was met, too.
+            let above = std::iter::successors(origin.only.as_ref().and_then(Name::parent), Name::parent);
+            let above = above.take_while(|name| origin.way && !name.is_root() && self.ways.add(name));
+            let above = above.map(|name| Origin { only: Some(name), enter: false, way: false, ..origin });
+            let above: Vec<Origin> = above.collect();
+            all.extend(above.into_iter().rev());
+            all.push(origin);
+        }
+        let others: Vec<Origin> = origins.collect();
+        if !others.is_empty() {
+            self.stack.push(Step::Begin(others));
+        }
+        all
     }
 
     /// Whether the next origins must wait: their directories may be among those that are looked at, or names of theirs among what
@@ -184,7 +211,7 @@ mod tests {
     fn names_are_remembered_only_where_one_may_come_twice() {
         let twice = |names: &[&str]| {
             let only = |name: &&str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
-            let origin = |name| Origin { root: 0, only: only(name), enter: true };
+            let origin = |name| Origin { root: 0, only: only(name), enter: true, way: false };
             may_meet_twice(&names.iter().map(origin).collect::<Vec<_>>())
         };
         for names in [&[""][..], &["a"], &["a", "b"], &["a/b", "a/c"], &["a", "ab"]] {
@@ -193,5 +220,39 @@ mod tests {
         for names in [&["", ""][..], &["", "a"], &["a", "a"], &["a/b/c", "x", "a"], &["b", "a", "a/b"]] {
             assert!(twice(names), "{names:?}");
         }
+    }
+
+    #[test]
+    fn directories_above_names_come_first_and_once_and_not_all_at_a_time() {
+        let origin = |name: &str| {
+            let name = Name::new(name.as_bytes()).expect("a name");
+            Origin { root: 0, only: Some(name), enter: true, way: true }
+        };
+        let mut scan = Scan {
+            details: Details::default(),
+            recursive: false,
+            stack: Vec::new(),
+            under_way: BTreeMap::new(),
+            met: None,
+            ways: NameSet::default(),
+            one_by_one: false,
+        };
+        let listed = ["a/b/c", "a/d", "e", "a/b"].map(origin).to_vec();
+        let shown = |origin: Origin| (origin.only.expect("a name").to_string(), origin.enter);
+        let all: Vec<_> = scan.with_ways(listed).into_iter().map(shown).collect();
+        let expected =
+            [("a", false), ("a/b", false), ("a/b/c", true), ("a/d", true), ("e", true), ("a/b", true)];
+        assert_eq!(all, expected.map(|(name, enter)| (name.to_owned(), enter)));
+        // Ten names that lie deep.
+        let deep = |number: usize| origin(&vec![number.to_string(); 1_000].join("/"));
+        let mut some = scan.with_ways((0..10).map(deep).collect());
+        let mut count = 0;
+        loop {
+            count += some.len();
+            assert!(some.len() < NAMES + 1_000 && some.last().is_some_and(|last| last.enter));
+            let Some(Step::Begin(others)) = scan.stack.pop() else { break };
+            some = scan.with_ways(others);
+        }
+        assert_eq!(count, 10_000);
     }
 }

@@ -180,7 +180,7 @@ impl World {
         transfer[..8].fill(self.boots);
         let policy = Policy { bundle_files: 20, ..Policy::of_blocks() };
         let source = SourceOptions {
-            origins: vec![Origin { root: 0, only: None, enter: true }],
+            origins: vec![Origin { root: 0, only: None, enter: true, way: false }],
             recursive: true,
             listed: false,
             accounts: None,

@@ -20,7 +20,7 @@ pub fn source(by_address: bool, unasked: bool) -> Source<Vec<u8>> {
 
 pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
     SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true }],
+        origins: vec![Origin { root: 0, only: None, enter: true, way: false }],
         recursive: true,
         listed: false,
         accounts: None,

@@ -192,7 +192,8 @@ impl Order {
             let origin = Origin::of(path);
             let origin =
                 origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
-            origins.push(source::Origin { root: roots.len() as u32, only: origin.only, enter: true });
+            let root = roots.len() as u32;
+            origins.push(source::Origin { root, only: origin.only, enter: true, way: false });
             roots.push(path_of(&origin.root));
         }
         Ok((roots, origins))
