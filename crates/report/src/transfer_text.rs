@@ -24,9 +24,9 @@ pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
 pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> String {
     let would = if rehearsal { "would be " } else { "" };
     let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
-    for (count, what) in [(totals.removed, "removed"), (totals.failed, "failed")] {
+    for (count, would, what) in [(totals.removed, would, "removed"), (totals.failed, "", "failed")] {
         if count > 0 {
-            text += &format!(", {count} {what}");
+            text += &format!(", {count} {would}{what}");
         }
     }
     if totals.resumed > 0 {
@@ -71,7 +71,7 @@ mod tests {
         let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
                     1 GiB in 2.00 s, 0.54 GB/s";
         assert_eq!(transfer_text(&more, 2.0, false), done);
-        let wanted = "7 would be moved, 0 unchanged, 2 removed; 3 GiB of data";
+        let wanted = "7 would be moved, 0 unchanged, 2 would be removed; 3 GiB of data";
         assert_eq!(transfer_text(&JobTotals { removed: 2, ..totals }, 2.0, true), wanted);
         assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0 B/s; 0 found, 0 moved");
     }
