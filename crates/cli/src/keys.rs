@@ -119,7 +119,10 @@ impl Known {
         let mut keys = Vec::new();
         for (number, line) in lines(&self.text) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let wrong = || Failure::file(&self.path, format!("line {number} is no HOST:PORT and KEY"));
+            let wrong = || {
+                Failure::file(&self.path, format!("line {number} is no HOST:PORT and KEY"))
+                    .hint("take the line out, or mend it; a line that begins with # is a remark")
+            };
             let [name, key] = words[..] else { return Err(wrong()) };
             let key = key.parse().map_err(|_| wrong())?;
             if name == host {

@@ -93,7 +93,7 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
     fs::remove_dir_all(home.0.join("state")).expect("the job that made them");
     let before = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
     let expected = [
-        "12 would be moved, 3 unchanged, 3 removed; 1 MiB of data",
+        "12 would be moved, 3 unchanged, 3 would be removed; 1 MiB of data",
         "would be attributes: .",
         "would be attributes: d",
         "would be attributes: mode",

@@ -637,6 +637,9 @@ fn faults_of_a_file_are_told_with_their_lines() {
     let bad =
         good.replace("FOLDER\"\nread = \"*\"", "FOLDER/none\"\nread = [\"*\"]\n").replace("/key", "/other");
     check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 faults"]);
+    // Also where the text has faults.
+    let wrong = ["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "serve.toml:8: ", "3 faults"];
+    check(&(bad + "speed = 1\n")).failed(1, &wrong);
     let bad = good.replace("\"*\"", "\"b\"\nspeed = 1");
     check(&bad).failed(
         1,

@@ -92,8 +92,8 @@ struct Told {
 impl Told {
     /// Reads a file, and looks at what it names. All faults are told on standard error.
     fn read(path: &Path) -> Result<Self, Failure> {
-        let told = Self::parse(path)?;
-        let mut faults = told.config.look_at_roots();
+        let (told, mut faults) = Self::parse(path)?;
+        faults.extend(told.config.look_at_roots());
         faults.extend(told.config.look_at_key());
         faults.sort();
         told.unless(path, &faults)
@@ -102,10 +102,10 @@ impl Told {
     /// Reads a file for a daemon that runs, and tells how many roots cannot be used. They are no reason to go by the old
     /// file: whoever was taken out of it would keep what they had.
     fn read_again(path: &Path) -> Result<(Self, usize), Failure> {
-        let told = Self::parse(path)?;
+        let (told, mut faults) = Self::parse(path)?;
         let bad = told.config.look_at_roots();
-        let key = told.config.look_at_key();
-        let told = told.unless(path, key.as_slice())?;
+        faults.extend(told.config.look_at_key());
+        let told = told.unless(path, &faults)?;
         tell(path, &bad);
         Ok((told, bad.len()))
     }
@@ -117,13 +117,14 @@ impl Told {
         }
     }
 
-    fn parse(path: &Path) -> Result<Self, Failure> {
+    /// What can be read of a file, and the faults of its text.
+    fn parse(path: &Path) -> Result<(Self, Vec<Fault>), Failure> {
         let text = input::bytes(path).map_err(|error| {
             Failure::file(path, error).hint("--config names the file; numaio serve --help shows a short one")
         })?;
         let text = String::from_utf8(text).map_err(|_| Failure::file(path, "it is no text"))?;
-        let config = Config::parse(&text).map_err(|faults| refused(path, &faults))?;
-        Ok(Self { config, text })
+        let (config, faults) = Config::parse_in_part(&text);
+        Ok((Self { config, text }, faults))
     }
 }
 

@@ -75,15 +75,20 @@ impl Config {
     /// # Errors
     /// All faults, in the order of their lines.
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
-        let page = Page::new(text);
-        let table = page.table();
-        let config = Self::read(Fields::outermost(&page, &table));
-        let faults = page.faults();
+        let (config, faults) = Self::parse_in_part(text);
         if faults.is_empty() {
             Ok(config)
         } else {
             Err(faults)
         }
+    }
+
+    /// What can be read of a text, and all its faults, in the order of their lines.
+    pub fn parse_in_part(text: &str) -> (Self, Vec<Fault>) {
+        let page = Page::new(text);
+        let table = page.table();
+        let config = Self::read(Fields::outermost(&page, &table));
+        (config, page.faults())
     }
 
     fn read(mut fields: Fields<'_, '_>) -> Self {
@@ -105,8 +110,11 @@ impl Config {
         Self { listen, key, as_root, stop, limits, roots, users }
     }
 
-    /// The fault of the key that the file names, if it cannot be read.
+    /// The fault of the key that the file names, if it names one that cannot be read.
     pub fn look_at_key(&self) -> Option<Fault> {
+        if self.key.value.as_os_str().is_empty() {
+            return None;
+        }
         let failure = keys::read(&self.key.value).err()?;
         Some(Fault::new(self.key.line, &format!("key: {}", failure.message)))
     }
@@ -119,7 +127,8 @@ impl Config {
             let path = root.path.value.display();
             Some(Fault::new(root.path.line, &format!("root {name:?}: {path}: {why}")))
         };
-        let mut faults: Vec<Fault> = self.roots.iter().filter_map(fault).collect();
+        let named = self.roots.iter().filter(|(_, root)| !root.path.value.as_os_str().is_empty());
+        let mut faults: Vec<Fault> = named.filter_map(fault).collect();
         faults.sort();
         faults
     }
