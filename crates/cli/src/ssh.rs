@@ -173,7 +173,11 @@ impl Drop for Started {
 /// goes on after "try ssh HOST true".
 pub fn hinted(failure: Failure, host: &str, status: Option<i32>, instead: &str) -> Failure {
     match status {
-        Some(SSH_FAILED) => failure.hint(format!("ssh could not get there: try ssh {host} true{instead}")),
+        Some(SSH_FAILED) => {
+            let ssh = program();
+            let ssh = ssh.to_string_lossy();
+            failure.hint(format!("ssh could not get there: try {ssh} {host} true{instead}"))
+        }
         Some(NOT_FOUND) => failure.hint(
             "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
         ),

@@ -74,9 +74,13 @@ fn directories_above_the_last_one_are_not_made() {
     let words = ["new/deep/x: there is no directory new/deep, and only the last one is made"];
     for args in [&["-r", "s"][..], &["s/f"], &["-rn", "s"], &["-n", "s/f"]] {
         copy(&home, &[args, &["new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
-        copy_far(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &words);
+        copy_far(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
     }
     assert!(!home.0.join("new").exists());
+    // With a slash, too, it is a file.
+    for args in [&["-r", "s", "s/f/"][..], &["-n", "s/f", "s/f//"]] {
+        copy(&home, args).failed(1, &["s/f is no directory", "name a directory"]);
+    }
     copy(&home, &["-r", "s", "s/f/x"]).failed(1, &["s/f: Not a directory"]);
     copy(&home, &["-rn", "s", "new"]).ok();
     copy(&home, &["-r", "s", "new/"]).ok();

@@ -167,7 +167,7 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     let directory = jobs::typed(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| no_command(format!("{}: {error}", directory.to_string_lossy())))?;
-    if !jobs::environment().eq(job.environment.clone()) {
+    if command.goes_by_ssh() && !jobs::environment().eq(job.environment.clone()) {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let first = if first.is_empty() { "not set".to_owned() } else { first.join(" ") };

@@ -1,6 +1,7 @@
 //! Where files come from and go to, as it was typed.
 
 use super::address::{Address, SCHEME};
+use super::CopyArgs;
 use crate::failure::Failure;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +41,14 @@ const SCHEMES: [&str; 12] =
 const BY: &str =
     "numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
                   numaio: numaio://HOST/ROOT/PATH";
+
+impl CopyArgs {
+    /// Whether any of its paths is at a host that ssh reaches.
+    pub fn goes_by_ssh(&self) -> bool {
+        let is_by_ssh = |path| matches!(End::of(path), Ok(End { host: Some(Host::Ssh(_)), .. }));
+        self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
+    }
+}
 
 impl End {
     /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with

@@ -61,8 +61,11 @@ impl Listed {
         let name = |line: &Vec<u8>| {
             plain(line).ok_or_else(|| {
                 let shown = String::from_utf8_lossy(line).into_owned();
-                Failure::file(path, format!("{shown:?} is no name below the source"))
-                    .hint("names are relative to SRC, and may not lead out of it")
+                let hint = match line.windows(3).any(|part| part == b"/./") {
+                    true => "/./ begins a name anew for rsync, and not here: leave ./ out, or give what is before it as SRC",
+                    false => "names are relative to SRC, and may not lead out of it",
+                };
+                Failure::file(path, format!("{shown:?} is no name below the source")).hint(hint)
             })
         };
         Ok(Self(lines.iter().map(name).collect::<Result<_, _>>()?))

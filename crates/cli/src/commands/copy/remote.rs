@@ -89,7 +89,11 @@ impl Remote<'_> {
                     show.why()
                 }
                 Tried::Unreachable(failure) if again.is_first() => return Err(failure),
-                Tried::Unreachable(failure) => failure.message,
+                Tried::Unreachable(failure) => {
+                    // It counts more than how the last one was lost that began.
+                    show.give_up(&failure.message);
+                    failure.message
+                }
             };
             let pause = again.pause().filter(|_| !interrupted());
             let Some(pause) = pause else {

@@ -44,7 +44,7 @@ pub struct Show {
     pub given_up: Option<Problem>,
     /// Where what is shown is noted, too.
     note: Note,
-    /// Whether another numaio listens.
+    /// Whether another numaio listens, which is told how far it is, whatever a person is shown.
     attached: bool,
     /// Whether standard output still takes what is written.
     failure: Option<Failure>,
@@ -57,7 +57,6 @@ impl Show {
         Self {
             json,
             verbose: verbose || args.dry_run && !json,
-            // Events of it are for another numaio, whatever a person is shown.
             progress: watched || args.attached && progress,
             quiet: common.quiet,
             rehearse: args.dry_run,

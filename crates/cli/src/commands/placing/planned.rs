@@ -34,8 +34,8 @@ pub fn read_transfer(
     topology: &Topology,
     path: &Path,
 ) -> Result<(Plan, PlacementPlan), Failure> {
-    let text = input::text(path)?;
     let hint = "numaio plan --json writes such files";
+    let text = input::text(path).map_err(|failure| failure.hint(hint))?;
     let plan = match Document::from_json(&text) {
         Ok(Document::Plan(plan)) => *plan,
         Ok(_) => return Err(Failure::file(path, "it is no plan of a transfer").hint(hint)),

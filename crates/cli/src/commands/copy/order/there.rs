@@ -74,8 +74,11 @@ impl Order {
             self.look_above(&path)?;
             return Ok(Destination { root, alias: origin.only, made: false });
         }
-        if self.base.is_there(&path) {
-            return Err(Failure::new(format!("{} is no directory", path.display()))
+        // With a slash behind it, the kernel does not find what is no directory.
+        let end = self.to.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let bare = path_of(&self.to[..end]);
+        if self.base.is_there(&bare) {
+            return Err(Failure::new(format!("{} is no directory", bare.display()))
                 .hint("name a directory, or one that is not there yet"));
         }
         self.look_above(&path)?;
@@ -93,9 +96,9 @@ impl Order {
         if error.kind() != ErrorKind::NotFound {
             return Err(Failure::file(&above, error));
         }
-        // Another host is told the first sentence alone.
+        // Another host is told no hint.
         let why = format!("there is no directory {}, and only the last one is made", above.display());
-        Err(Failure::file(path, why).hint("make the others first, as by mkdir -p"))
+        Err(Failure::file(path, why + "; mkdir -p makes the others"))
     }
 
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.
