@@ -2,14 +2,15 @@
 
 mod sides;
 
-use numaio_machine::port::{Fault, Operation, Outcome, Stamp, Why};
-use numaio_mover::drive::Core;
+use numaio_machine::port::{Event, Fault, Operation, Outcome, Stamp, Why};
+use numaio_mover::drive::{Command, Core};
 use numaio_mover::report::Report;
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::About;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
-use sides::{run, sink, source, wishes};
+use sides::{run, sink, source, wishes, work};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
 
@@ -159,4 +160,46 @@ fn each_name_is_a_file_where_there_are_no_further_names() {
     run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
     assert_eq!([content(&to, "a"), content(&to, "b")], [Some(vec![9; 900]), Some(vec![9; 900])]);
     assert_ne!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0);
+}
+
+#[test]
+fn a_file_that_has_the_inode_of_one_that_is_gone_is_no_further_name_of_it() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    let directory = || Inode { object: Object::Directory(Default::default()), ..file(b"") };
+    from.put(b"old", directory());
+    from.put(b"new", directory());
+    from.put(b"old/a", file(b"what was"));
+    from.link(b"old/a", b"old/b");
+    let (mut source, mut sink) = (source(false, false), sink(false));
+    // One directory is listed when what the other one held was moved, and is gone.
+    let mut late = None;
+    while sink.ended().is_none() || source.ended().is_none() {
+        let mut said = Vec::new();
+        while let Some(command) = source.poll(Duration::ZERO) {
+            match command {
+                Command::Submit(ticket, Operation::List { directory, most, details })
+                    if *directory.name == *b"new" =>
+                {
+                    late = Some((ticket, Operation::List { directory, most, details }));
+                }
+                Command::Submit(ticket, operation) => source.handle(Event::Done(ticket, from.run(operation))),
+                Command::Send(packet) => said.push(packet),
+            }
+        }
+        let answers = work(&mut sink, |operation| to.run(operation));
+        if said.is_empty() && answers.is_empty() {
+            let (ticket, list) = late.take().expect("something is under way");
+            from.replace(b"old/a", b"new/c", file(b"what is there now"));
+            from.link(b"new/c", b"new/d");
+            source.handle(Event::Done(ticket, from.run(list)));
+        }
+        said.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+        answers.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+    }
+    assert_eq!(sink.totals().failed, 0);
+    let moved = ["old/a", "old/b", "new/c", "new/d"].map(|name| content(&to, name));
+    let [was, is] = [b"what was".to_vec(), b"what is there now".to_vec()].map(Some);
+    assert_eq!(moved, [was.clone(), was, is.clone(), is]);
+    let number = |name: &[u8]| to.tree()[name].0;
+    assert_eq!([number(b"old/a"), number(b"new/c")], [number(b"old/b"), number(b"new/d")]);
 }

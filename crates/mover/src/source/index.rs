@@ -72,7 +72,7 @@ impl Index {
     }
 }
 
-/// In which part something is, and what is kept of its hash there.
+/// In which part something is, and what is kept of its hash there: thirty bits by both, which [`super::links`] relies on.
 fn split(hash: u64) -> (usize, u16) {
     ((hash % PARTS) as usize, (hash / PARTS) as u16)
 }

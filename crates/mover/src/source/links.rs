@@ -1,9 +1,15 @@
 //! Files with several names: the name under which each was told first, in a few bytes for each file, however many they are.
+//!
+//! When a file is gone its inode may be another one's at once, while the scan goes on (ext4 gives the lowest that is free). So a file is
+//! known by its size and its time, too, which all its names have alike; one that changes between two of them becomes two files. Both are
+//! in the hash alone, of which the index keeps thirty bits: another file of the same inode is taken for the one before once in 10^9 times.
+//! Who seeks that gains nothing: he may as well set the time that the one before had.
 
 use super::index::Index;
 use crate::name::Name;
 use crate::wire::batch::{put_name, read_name};
 use crate::wire::bytes::{put_signed, Reader};
+use numaio_machine::port::Seen;
 
 /// Files that are kept together: to find one of them those before it are read.
 const TOGETHER: u32 = 64;
@@ -24,8 +30,8 @@ pub(super) struct Links {
 
 impl Links {
     /// The name under which a file was told before. If there is none, this one is it from now on.
-    pub fn first(&mut self, key: Key, name: &Name) -> Option<Name> {
-        let hash = hash(key);
+    pub fn first(&mut self, seen: &Seen, name: &Name) -> Option<Name> {
+        let (hash, key) = (hash(seen), (seen.volume, seen.inode));
         let known = self.known(hash, key);
         if known.is_some() {
             return known;
@@ -72,13 +78,23 @@ impl Links {
     }
 }
 
-fn hash((volume, inode): Key) -> u64 {
-    twox_hash::XxHash3_64::oneshot(&[volume.to_be_bytes(), inode.to_be_bytes()].concat())
+/// Of all that tells a file from others.
+fn hash(seen: &Seen) -> u64 {
+    let Seen { volume, inode, size, mtime, .. } = seen;
+    let numbers =
+        [volume.to_be_bytes(), inode.to_be_bytes(), size.to_be_bytes(), mtime.seconds.to_be_bytes()];
+    let facts = [&numbers.concat()[..], &mtime.nanoseconds.to_be_bytes()].concat();
+    twox_hash::XxHash3_64::oneshot(&facts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::port::{FileKind, Stamp};
+
+    fn seen((volume, inode): Key, size: u64, mtime: Stamp) -> Seen {
+        Seen { kind: FileKind::File, mode: 0o644, user: 0, group: 0, size, mtime, inode, volume, links: 2 }
+    }
 
     fn name(text: String) -> Name {
         Name::new(text.into_bytes()).expect("a name")
@@ -89,14 +105,36 @@ mod tests {
         let mut links = Links::default();
         // Inodes in any order, some as large as there can be, on two file systems that have the same numbers.
         let key = |file: u64| (file % 2, (file / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (file % 7));
+        let seen = |key: Key| seen(key, 5, Stamp { seconds: 6, nanoseconds: 7 });
         let first = |file: u64| name(format!("folder-{}/{file}", file % 300));
         for file in 0..5_000 {
-            assert_eq!(links.first(key(file), &first(file)), None, "{file}");
+            assert_eq!(links.first(&seen(key(file)), &first(file)), None, "{file}");
         }
         for file in 0..5_000 {
-            assert_eq!(links.first(key(file), &name(format!("other-{file}"))), Some(first(file)));
+            let other = name(format!("other-{file}"));
+            assert_eq!(links.first(&seen(key(file)), &other), Some(first(file)));
         }
-        assert_eq!(links.first((9, 9), &name("new".into())), None);
+        assert_eq!(links.first(&seen((9, 9)), &name("new".into())), None);
         assert_eq!(links.count, 5_001);
+    }
+
+    #[test]
+    fn an_inode_of_another_size_or_time_is_another_file() {
+        let mut links = Links::default();
+        let stamp = |seconds, nanoseconds| Stamp { seconds, nanoseconds };
+        let all: Vec<Seen> = (0..300)
+            .flat_map(|number: u32| {
+                let second = i64::from(number) + 1;
+                [(u64::from(number) + 1, stamp(0, 0)), (0, stamp(second, 0)), (0, stamp(0, number))]
+            })
+            .map(|(size, mtime)| seen((1, 12), size, mtime))
+            .collect();
+        let first = |file: usize| name(format!("{file}"));
+        for (file, seen) in all.iter().enumerate() {
+            assert_eq!(links.first(seen, &first(file)), None, "{seen:?}");
+        }
+        for (file, seen) in all.iter().enumerate() {
+            assert_eq!(links.first(seen, &name("other".into())), Some(first(file)), "{seen:?}");
+        }
     }
 }

@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         if !self.options.links || seen.links < 2 || seen.kind == FileKind::Directory {
             return None;
         }
-        self.links.first((seen.volume, seen.inode), name).map(Object::HardLink)
+        self.links.first(seen, name).map(Object::HardLink)
     }
 
     fn tell(&mut self, entry: Entry) {

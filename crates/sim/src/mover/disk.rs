@@ -163,6 +163,21 @@ impl Disk {
         self.sync_all();
     }
 
+    /// All names of an object go, and its number becomes another one's at once, as on ext4.
+    pub fn replace(&mut self, gone: &[u8], name: &[u8], inode: Inode) {
+        let Ok(number) = self.find(gone) else { return };
+        for other in self.now.0.values_mut() {
+            if let Object::Directory(names) = &mut other.object {
+                names.retain(|_, named| *named != number);
+            }
+        }
+        self.now.0.insert(number, inode);
+        let (directory, last) = self.parent_of(name);
+        self.change(Change::Names(vec![(directory, last.into(), Some(number))]));
+        self.durable = self.now.clone();
+        self.pending.clear();
+    }
+
     fn parent_of<'a>(&self, name: &'a [u8]) -> (u64, &'a [u8]) {
         let slash = name.iter().rposition(|&byte| byte == b'/');
         let parent = slash.map_or(&b""[..], |slash| &name[..slash]);
