@@ -40,7 +40,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Goes on with the batches that were looked at, in their order: directories must be there before what they hold.
     pub(super) fn work_on(&mut self) {
         self.begin_held();
-        while self.making.is_none() && self.hashes.has_room() {
+        while self.making.is_none() && self.hashes.has_room() && self.notes.has_room() {
             let ready =
                 |work: &Work| work.found.is_some() && self.hashes.are_known(work.first, work.entries.len());
             if !self.works.front().is_some_and(ready) {

@@ -2,6 +2,9 @@
 //!
 //! What the journal says of a partial file must be true whenever a run reads it. So whatever takes that back is on
 //! disk before the file is begun anew: [`Notes::is_clean`] tells when it is.
+//!
+//! After a run that was cut each name that is not written may have a partial file, and mostly has none: nobody knows before it is tried.
+//! So that neither memory nor what an interrupt waits for grows with their number, entries are judged no faster than they are tried.
 
 use super::Sync;
 use crate::entry::{Content, FileNumber, Inode};
@@ -22,6 +25,10 @@ pub const MOST: usize = 64 << 20;
 const STEP: u64 = 16 << 20;
 /// The same if they must be made durable before.
 const STEP_SYNCED: u64 = 256 << 20;
+/// Partial files that wait to be removed, from which on no more entries are judged.
+const MOST_UNWANTED: usize = 4_096;
+/// Most of them that one operation removes.
+const REMOVED_AT_ONCE: usize = 512;
 /// Where a journal has the identity of its transfer.
 const ID: Range<usize> = 10..26;
 /// Bytes of an identity that tell how long the journal holds; the others make names of partial files.
@@ -66,7 +73,10 @@ pub(super) struct Notes {
     taken_back: HashSet<u64>,
     /// Nothing more comes to be noted.
     is_last: bool,
+    /// Partial files that are to go.
     unwanted: Vec<FilePath>,
+    /// Those that a run before this one may have left: if this one is given up, the next one asks for them again.
+    possible: Vec<FilePath>,
     under_way: Option<(Ticket, UnderWay)>,
     /// What was given to be submitted.
     given: UnderWay,
@@ -117,6 +127,7 @@ impl Notes {
             taken_back: HashSet::new(),
             is_last: false,
             unwanted: Vec::new(),
+            possible: Vec::new(),
             under_way: None,
             given: UnderWay::Removal,
         }
@@ -231,9 +242,18 @@ impl Notes {
     /// names of one file in another order.
     pub fn leave_none(&mut self, name: &Name) {
         if self.continues {
-            self.void_all(name, None);
-            self.unwanted.push(self.partial(name));
+            let at = self.partial(name);
+            // What the journal told of is there, and nobody knows of it any more.
+            match self.void_all(name, None) {
+                true => self.unwanted.push(at),
+                false => self.possible.push(at),
+            }
         }
+    }
+
+    /// Whether more entries may be judged. It is so again when some of what waits is being removed.
+    pub fn has_room(&self) -> bool {
+        self.unwanted.len() + self.possible.len() < MOST_UNWANTED
     }
 
     /// Whether anything is under way.
@@ -244,7 +264,8 @@ impl Notes {
     /// Whether there is nothing to do any more.
     pub fn is_over(&self) -> bool {
         let urgent = self.journal.is_some() && self.urgent;
-        !self.is_busy() && self.unwanted.is_empty() && !urgent && !self.lost
+        let removed = self.unwanted.is_empty() && self.possible.is_empty();
+        !self.is_busy() && removed && !urgent && !self.lost
     }
 
     /// What to do now, if it is time.
@@ -255,6 +276,7 @@ impl Notes {
 
     /// What to do before all is given up.
     pub fn last<B>(&mut self) -> Option<Operation<B>> {
+        self.possible.clear();
         self.do_next(1)
     }
 
@@ -266,11 +288,20 @@ impl Notes {
             self.given = UnderWay::Loss;
             return Some(Operation::Remove(vec![FilePath::new(0, JOURNAL)]));
         }
-        if self.journal.is_some() && (self.urgent || self.needed || self.bytes >= step) {
+        // Who waits for room waits for no more than one record.
+        let due = self.bytes >= step && self.has_room();
+        if self.journal.is_some() && (self.urgent || self.needed || due) {
             return self.record();
         }
         self.given = UnderWay::Removal;
-        (!self.unwanted.is_empty()).then(|| Operation::Remove(self.unwanted.drain(..).collect()))
+        let some = self.some_unwanted();
+        (!some.is_empty()).then_some(Operation::Remove(some))
+    }
+
+    /// Some of what is to be removed, what is known to be there first.
+    fn some_unwanted(&mut self) -> Vec<FilePath> {
+        let from = if self.unwanted.is_empty() { &mut self.possible } else { &mut self.unwanted };
+        from.drain(..from.len().min(REMOVED_AT_ONCE)).collect()
     }
 
     fn record<B>(&mut self) -> Option<Operation<B>> {
@@ -493,5 +524,58 @@ mod tests {
             offset = record.offset + record.bytes.len() as u64;
         }
         assert!(longest < 40_000 && offset < longest, "{longest} {offset}");
+    }
+
+    /// Notes of a run after one that was cut, and what it noted of a file.
+    fn after_a_cut(file: &str) -> Notes {
+        let mut before = Journal::new(ID);
+        before.durable(key(&name(file)), Extent::between(0, STEP).expect("bytes"));
+        let mut notes = Notes::new(ID, Sync::None, Distrusts(false));
+        notes.found(&before.take_log());
+        notes
+    }
+
+    #[test]
+    fn what_a_run_may_have_left_is_removed_bit_by_bit_and_holds_others_up() {
+        let mut notes = after_a_cut("a");
+        (1..MOST_UNWANTED).for_each(|number| notes.leave_none(&name(&number.to_string())));
+        assert!(notes.has_room());
+        notes.leave_none(&name("last"));
+        assert!(!notes.has_room());
+        // A record that nobody waits for comes later, and is not forgotten.
+        notes.wrote(
+            key(&name("a")),
+            &name("a"),
+            &FilePath::new(0, *b"a"),
+            Extent::at(0, STEP).expect("bytes"),
+        );
+        let (mut removed, mut records) = (Vec::new(), 0);
+        while let Some(operation) = begun(&mut notes, 1) {
+            match operation {
+                Operation::Remove(some) => {
+                    assert!(some.len() <= REMOVED_AT_ONCE && records == usize::from(!removed.is_empty()));
+                    removed.extend(some);
+                }
+                _ => records += 1,
+            }
+            assert!(notes.has_room() && notes.next::<()>().is_none(), "one at a time");
+            notes.done(1, &[Ok(())]);
+        }
+        assert!(notes.is_over() && removed.len() == MOST_UNWANTED && records == 1);
+        assert_eq!(removed.last(), Some(&notes.partial(&name("last"))));
+    }
+
+    #[test]
+    fn who_is_given_up_removes_what_is_known_to_be_there_and_leaves_the_rest_to_the_next_run() {
+        let mut notes = after_a_cut("a");
+        let other = FilePath::new(0, *b"other");
+        (0..3_000).for_each(|number| notes.leave_none(&name(&number.to_string())));
+        notes.leave_none(&name("a"));
+        notes.forget(&name("other"), other.clone());
+        let Some(Operation::Remove(removed)) = notes.last::<()>() else { panic!("they are to go") };
+        assert_eq!(removed, [notes.partial(&name("a")), other]);
+        notes.began(1);
+        notes.done(1, &[Ok(())]);
+        assert!(notes.last::<()>().is_none() && notes.is_over());
     }
 }

@@ -1,0 +1,149 @@
+//! Partial files that a run before this one may have left: with each name that needs nothing one is tried.
+
+mod sides;
+
+use numaio_machine::port::{
+    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Operation, Outcome, Seen, Stamp, Ticket,
+};
+use numaio_mover::drive::{Command, Core};
+use numaio_mover::journal::Journal;
+use numaio_mover::report::Ended;
+use numaio_mover::sink::{Sink, JOURNAL};
+use numaio_mover::source::Source;
+use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
+use sides::{run, sink, source, work};
+use std::time::Duration;
+
+const FILES: usize = 10_000;
+/// Most names that are tried by one operation, and those that wait for it.
+const AT_ONCE: usize = 512;
+const MOST: usize = 4_096;
+
+/// An empty file, or the root.
+fn found(name: &[u8]) -> Found {
+    let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    let seen = Seen { kind, mode: 0o640, user: 0, group: 0, size: 0, mtime, inode: 1, volume: 1, links: 1 };
+    Found { seen, target: None, xattrs: Vec::new(), data: None, address: None }
+}
+
+/// Some of the files, from one of them on.
+fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
+    let end = FILES.min(from + most);
+    let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
+    let found = (from..end).map(|number| one(number.to_string())).collect();
+    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64) }))
+}
+
+/// What both sides find: the same files, and a journal of a run that was cut.
+fn there(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+    match operation {
+        Operation::List { most, .. } => listed(0, most),
+        Operation::More { listing, most, .. } => listed(listing as usize, most),
+        Operation::Look { at, .. } => {
+            Outcome::Looked(at.iter().map(|at| Ok(Some(found(&at.name)))).collect())
+        }
+        Operation::Open { .. } => {
+            Outcome::Opened(Ok(Opened::Ours(Journal::new(TransferId([1; 16])).take_log())))
+        }
+        Operation::Make(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Adorn(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Remove(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Record(_) => Outcome::Each(vec![Ok(())]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many partial files are tried.
+fn tried(removed: &[FilePath]) -> usize {
+    removed.iter().filter(|at| *at.name != *JOURNAL).count()
+}
+
+/// A transfer of files that are there already, to where an earlier one was cut. Its sink's removals take their time.
+struct Again {
+    source: Source<Vec<u8>>,
+    sink: Sink<Vec<u8>>,
+    removals: Vec<(Ticket, Vec<FilePath>)>,
+}
+
+impl Again {
+    fn new() -> Self {
+        Self { source: source(false, false), sink: sink(false), removals: Vec::new() }
+    }
+
+    /// Does all that can be done before a removal ends.
+    fn go_on(&mut self) {
+        loop {
+            let said = work(&mut self.source, there);
+            let mut answers = Vec::new();
+            while let Some(command) = self.sink.poll(Duration::ZERO) {
+                match command {
+                    Command::Submit(ticket, Operation::Remove(all)) => self.removals.push((ticket, all)),
+                    Command::Submit(ticket, operation) => {
+                        self.sink.handle(Event::Done(ticket, there(operation)));
+                    }
+                    Command::Send(packet) => answers.push(packet),
+                }
+            }
+            if said.is_empty() && answers.is_empty() {
+                return;
+            }
+            said.into_iter().for_each(|packet| self.sink.handle(Event::Received(packet)));
+            answers.into_iter().for_each(|packet| self.source.handle(Event::Received(packet)));
+        }
+    }
+
+    /// A removal ends; gives what it was to remove.
+    fn remove(&mut self) -> Option<Vec<FilePath>> {
+        let (ticket, all) = self.removals.pop()?;
+        let nothing = Outcome::Each(vec![Ok(()); all.len()]);
+        self.sink.handle(Event::Done(ticket, nothing));
+        Some(all)
+    }
+}
+
+#[test]
+fn each_name_that_needs_nothing_is_tried_once() {
+    let (mut source, mut sink, mut removed) = (source(false, false), sink(false), Vec::new());
+    let at_sink = |operation| {
+        if let Operation::Remove(all) = &operation {
+            removed.extend(all.iter().cloned());
+        }
+        there(operation)
+    };
+    run((&mut source, &mut sink), there, at_sink);
+    assert_eq!((tried(&removed), removed.len()), (FILES, FILES + 1), "and the journal goes");
+    removed.sort_unstable();
+    removed.dedup();
+    assert_eq!(removed.len(), FILES + 1);
+}
+
+#[test]
+fn entries_are_judged_no_faster_than_what_may_be_left_of_them_is_removed() {
+    let mut again = Again::new();
+    let (mut ended, mut steps) = (0, 0);
+    again.go_on();
+    while let Some(some) = again.remove() {
+        assert!(some.len() <= AT_ONCE && again.removals.is_empty(), "{} at once", some.len());
+        let judged = again.sink.totals().unchanged as usize;
+        assert!(judged <= ended + AT_ONCE + MOST + MAX_BATCH, "{judged} were judged, and {ended} tried");
+        ended += tried(&some);
+        steps += 1;
+        again.go_on();
+    }
+    assert_eq!((again.sink.ended(), ended), (Some(&Ended::Done), FILES));
+    assert!(steps > FILES / AT_ONCE && again.sink.totals().failed == 0);
+}
+
+#[test]
+fn who_is_interrupted_waits_for_no_more_than_is_under_way() {
+    let mut again = Again::new();
+    again.go_on();
+    again.sink.stop(Reason::Other, "interrupted");
+    again.go_on();
+    assert!(again.sink.ended().is_none(), "a removal is under way");
+    assert!(again.remove().is_some());
+    again.go_on();
+    assert!(again.removals.is_empty());
+    assert_eq!(again.sink.ended(), Some(&Ended::Failed));
+}
