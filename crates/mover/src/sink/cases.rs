@@ -34,16 +34,43 @@ impl Cases {
 }
 
 /// As Unicode compares without case (The Unicode Standard, 3.13, D145: canonical caseless matching): letters as their full foldings,
-/// whether or not their accents are characters of their own. Tables of file systems differ: what is taken for one here, and is two there,
-/// is told, and not moved.
+/// whether or not their accents are characters of their own. Characters that need not be seen count for nothing, as to ext4, f2fs
+/// and tmpfs (fs/unicode of the kernel). Tables of file systems differ: what is taken for one here, and is two there, is told,
+/// and not moved.
 fn folded(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
-            let apart: String = text.nfd().collect();
+            let apart: String = text.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
+            // No name of nothing else is the root.
+            let apart = if apart.is_empty() { "/".to_owned() } else { apart };
             UniCase::unicode(apart).to_folded_case().nfd().collect::<String>().into_bytes()
         }
         _ => name.to_ascii_lowercase(),
     }
+}
+
+/// Whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
+fn is_ignorable(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -70,13 +97,31 @@ mod tests {
             ("\u{212a}\u{212b}", "k\u{e5}"),
             ("\u{fb01}", "FI"),
             ("\u{3b1}\u{345}\u{301}", "\u{391}\u{301}\u{399}"),
+            ("a\u{200b}\u{fffd}", "A\u{fffd}"),
+            ("\u{2764}\u{fe0f}", "\u{2764}"),
+            ("a\u{34f}\u{301}", "\u{c1}"),
+            ("z\u{e0fff}", "Z"),
+            ("\u{202e}", "\u{61c}"),
         ];
         for (a, b) in one {
             assert_eq!(folded(a.as_bytes()), folded(b.as_bytes()), "{a} and {b}");
         }
-        let two = [("e", "\u{e9}"), ("i", "\u{131}"), ("s", "ss"), ("a.b", "a-b"), ("\u{b2}", "2")];
+        let two =
+            [("e", "\u{e9}"), ("i", "\u{131}"), ("s", "ss"), ("a.b", "a-b"), ("\u{b2}", "2"), ("\u{ad}", "")];
         for (a, b) in two {
             assert_ne!(folded(a.as_bytes()), folded(b.as_bytes()), "{a} and {b}");
         }
+    }
+
+    #[test]
+    fn characters_that_need_not_be_seen_are_those_of_unicode() {
+        let all = || char::MIN..=char::MAX;
+        assert_eq!(all().filter(|letter| is_ignorable(*letter)).count(), 4_174);
+        // They have no case, and neither are accents nor have them.
+        let alone = |letter: &char| letter.to_lowercase().eq([*letter]) && letter.nfd().eq([*letter]);
+        assert!(all().filter(|letter| is_ignorable(*letter)).all(|letter| alone(&letter)));
+        let beside =
+            ['\u{ac}', '\u{ae}', '\u{200a}', '\u{2010}', '\u{2029}', '\u{202f}', '\u{205f}', '\u{fff9}'];
+        assert!(!beside.iter().any(|letter| is_ignorable(*letter)));
     }
 }

@@ -554,7 +554,7 @@ fn refuse(name: &Name, second: bool) -> Result<(), Fault> {
         (true, _) => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
         (_, true) => Err(Fault::new(
             Why::Exists,
-            "the source has another name that differs in case alone, and here they are one",
+            "another name at the source differs in case alone, or looks alike, and here they are one",
         )),
         (false, false) => Ok(()),
     }
