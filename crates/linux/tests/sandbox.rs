@@ -7,7 +7,9 @@ mod port;
 use numaio_linux::port::FilePort;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::{Digest, Operation, Outcome, Port, ReadPiece, BLOCK};
+use numaio_machine::port::{
+    Begin, Digest, FilePath, Hash, Operation, Outcome, Port, Put, ReadPiece, Why, BLOCK,
+};
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
@@ -19,16 +21,41 @@ use port::{file, identity, outcomes, setting, Folder};
 use std::io;
 use std::io::Write as _;
 
+fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Where the call's number stands in the data that a filter sees (struct seccomp_data).
+const NUMBER: u32 = 0;
+
+/// And the lower half of its third argument, where the lower half comes first.
+const THIRD_ARGUMENT: u32 = 32;
+
 /// From now on the calls with these numbers fail with `errno` on this thread and on those it starts.
 fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
-    let step = |code, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
-    // The number of the call stands first in the data that a filter sees.
-    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0)];
     for call in calls {
         program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call as u32, 0, 1));
         program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
     }
     program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
+    confine(program)
+}
+
+/// From now on nothing is opened by a call that could make it, on this thread and on those it starts.
+fn refuse_to_make(errno: i32) -> io::Result<()> {
+    confine(vec![
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_openat as u32, 0, 3),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, THIRD_ARGUMENT, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, libc::O_CREAT as u32, 0, 1),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ])
+}
+
+/// This thread and those it starts get a filter.
+fn confine(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the program lives through both calls, and its length is right; the kernel checks it. Only this
     // thread and those it starts are confined.
@@ -45,11 +72,16 @@ fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
 
 /// Runs `check` on a thread to which `calls` are refused; says so where no filter can be set.
 fn refused(calls: &'static [libc::c_long], errno: i32, check: fn(i32)) {
-    let confined = move || match refuse(calls, errno) {
-        Ok(()) => check(errno),
+    confined(move || refuse(calls, errno), move || check(errno));
+}
+
+/// Runs `check` on a thread with a filter; says so where none can be set.
+fn confined(filter: impl FnOnce() -> io::Result<()> + Send + 'static, check: impl FnOnce() + Send + 'static) {
+    let both = move || match filter() {
+        Ok(()) => check(),
         Err(error) => tell(&format!("skipped: seccomp: {error}")),
     };
-    std::thread::spawn(confined).join().expect("the check holds");
+    std::thread::spawn(both).join().expect("the check holds");
 }
 
 fn tell(why: &str) {
@@ -230,4 +262,30 @@ fn where_io_uring_is_forbidden_blocks_of_large_files_are_read_all_the_same() {
             );
         });
     }
+}
+
+/// What `fs.protected_regular` does to somebody else's file in /tmp (proc_sys_fs(5)), here to all.
+#[test]
+fn a_file_that_is_there_is_written_to_in_place_by_who_may_not_make_it() {
+    let folder = Folder::new("protected");
+    std::fs::write(folder.0.join("file"), "content").expect("a file");
+    std::os::unix::fs::symlink("new", folder.0.join("link")).expect("a link");
+    let begin = |name: &str, port: &mut FilePort| {
+        let put = Put::begin(FilePath::new(0, name.as_bytes()), Begin::InPlace);
+        let hash: Hash = |_| unreachable!("nothing is hashed");
+        port.submit(1, Operation::Write { puts: vec![put], data: None, hash, packed: None });
+        match outcomes(port, 1).remove(0) {
+            Outcome::Each(mut done) => done.remove(0).map_err(|fault| fault.why),
+            other => unreachable!("{other:?}"),
+        }
+    };
+    let check = move || {
+        let setting = || setting(&folder.0, 4, 1, false);
+        let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
+        assert_eq!(begin("new", &mut port), Err(Why::Permission), "the filter does what it is for");
+        assert!(begin("link", &mut port).is_err(), "a link is not followed");
+        assert_eq!(begin("file", &mut port), Ok(()));
+        assert_eq!(std::fs::metadata(folder.0.join("file")).expect("a file").len(), 0);
+    };
+    confined(|| refuse_to_make(libc::EACCES), check);
 }

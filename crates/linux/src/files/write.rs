@@ -122,8 +122,7 @@ impl Roots {
         match put.begin {
             Begin::Fresh => fresh(place, mode).map_err(fault("create it")),
             Begin::InPlace => {
-                let file =
-                    place.open(OFlags::WRONLY | OFlags::CREATE, mode).map_err(fault("open it to write"))?;
+                let file = there(place, mode).map_err(fault("open it to write"))?;
                 // A further name that it got meanwhile would be written to, too.
                 check(&file, |seen| Ok(seen.links < 2))?;
                 if put.settle.is_none() {
@@ -234,6 +233,16 @@ fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
             open()
         }
         result => result,
+    }
+}
+
+/// The file that is there, else a new one. By a call that could make it the kernel does not open somebody else's file in a directory
+/// such as /tmp, not to root either (`fs.protected_regular`, proc_sys_fs(5)): so that is called only where there is none, and what gets
+/// the name between both calls is protected so. Neither follows a link.
+fn there(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+    match place.open(OFlags::WRONLY, Mode::empty()) {
+        Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
+        opened => opened,
     }
 }
 
