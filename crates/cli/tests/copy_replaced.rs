@@ -3,12 +3,11 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use support::{Home, Said};
+use support::{skipped, Home, Said};
 
 fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy"], args].concat())
@@ -324,11 +323,7 @@ fn set_id_bits_go_with_their_owner() {
             .status()
             .is_ok_and(|done| done.success());
     if !can {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: set-id bits of owners that cannot be set: it takes root and setpriv"
-        );
-        return;
+        return skipped("set-id bits of owners that cannot be set: it takes root and setpriv");
     }
     for name in ["from/program", "from/plain"] {
         std::os::unix::fs::chown(home.0.join(name), Some(1000), Some(1000)).expect("an owner");
@@ -340,6 +335,37 @@ fn set_id_bits_go_with_their_owner() {
     assert_eq!((mode(&home, "to/program"), mode(&home, "to/plain")), (0o755, 0o750));
     copy(&home, &["-a", "from/", "to/"]).ok();
     assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, all is as it was");
+}
+
+/// Who is not root sets no users, and a program that ran as root is not to run as him.
+#[test]
+fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
+    const NOBODY: u32 = 65_534;
+    let home = Home::new();
+    let programs = [("roots", 0, 5, 0o755), ("own", NOBODY, NOBODY, 0o6755), ("group", 0, NOBODY, 0o2755)];
+    let given = programs.iter().all(|(name, user, group, _)| {
+        files(&home, &[&format!("from/{name}")]);
+        let given = chown(home.0.join("from").join(name), Some(*user), Some(*group)).is_ok();
+        set_mode(&home, &format!("from/{name}"), 0o6755);
+        given
+    });
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    if !given || chown(home.0.join("to"), Some(NOBODY), Some(NOBODY)).is_err() {
+        return skipped("files of several users: it takes root");
+    }
+    let by = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let again = || home.command_by(&by, &["copy", "--no-job", "-a", "from/", "to/"]).output();
+    let Ok(output) = again() else { return skipped("no setpriv to be somebody else") };
+    let said = Said::of(output);
+    if said.code != Some(0) {
+        return skipped(&format!("another user does not reach the test's folder: {}", said.err));
+    }
+    let modes = || programs.map(|(name, ..)| mode(&home, &format!("to/{name}")));
+    assert_eq!(modes(), programs.map(|(.., mode)| mode));
+    let changed = |name| fs::metadata(home.0.join("to").join(name)).expect("a file").ctime_nsec();
+    let before = programs.map(|(name, ..)| changed(name));
+    Said::of(again().expect("numaio")).ok();
+    assert_eq!(programs.map(|(name, ..)| changed(name)), before, "nothing is to be done again");
 }
 
 #[test]

@@ -46,3 +46,42 @@ fn extended_attributes_of_root_are_left_out_by_others() {
     assert_eq!(kept(None), (vec![of(&[]); 2], 0, 3));
     assert_eq!(kept(Some(1_000)), (vec![of(&["user.x"]); 2], 0, 3));
 }
+
+/// The modes of objects with these owners, groups and modes after two runs of somebody, and how many were moved in the second.
+fn modes(objects: &[(u32, u32, u32, Object)], own: &Own) -> (Vec<u32>, u64) {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    let names: Vec<String> = (0..objects.len()).map(|index| index.to_string()).collect();
+    for ((user, group, mode, object), name) in objects.iter().cloned().zip(&names) {
+        let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+        from.put(name.as_bytes(), Inode { object, mode, user, group, mtime, xattrs: Vec::new() });
+    }
+    let keep = Keep { modes: true, users: own.user == 0, groups: true, xattrs: false };
+    let moved = [(); 2].map(|()| {
+        let (mut source, mut sink) = (source(false, false), sink_of(false, keep, own.clone()));
+        run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
+        sink.totals().moved
+    });
+    let at = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
+    let Outcome::Looked(found) = to.run(Operation::Look { at, details: Details::default() }) else {
+        panic!("a look")
+    };
+    let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").seen.mode);
+    (found.collect(), moved[1])
+}
+
+#[test]
+fn set_id_bits_are_kept_by_others_than_root_for_owners_that_they_can_set() {
+    let file = Object::File(vec![1], BTreeSet::from([0]));
+    let objects = [
+        (1_000, 5, 0o6755, file.clone()),
+        (0, 5, 0o6755, file.clone()),
+        (1_000, 0, 0o6755, file.clone()),
+        (0, 0, 0o7755, file),
+        (0, 0, 0o2775, Object::Directory(BTreeMap::new())),
+    ];
+    let ada = Own { user: 1_000, groups: vec![5] };
+    let kept = vec![0o6755, 0o2755, 0o4755, 0o1755, 0o2775];
+    assert_eq!(modes(&objects, &ada), (kept, 0), "and nothing is to be done again");
+    let all = objects.iter().map(|(_, _, mode, _)| *mode).collect();
+    assert_eq!(modes(&objects, &Own::default()), (all, 0));
+}

@@ -34,6 +34,16 @@ const SET_ID: u32 = 0o6000;
 pub const SET_GROUP_ID: u32 = 0o2000;
 const OWNER_WRITES: u32 = 0o200;
 
+/// What became of an owner, in a file's user and group.
+enum Owned {
+    /// It was the wanted one, or none was wanted.
+    AsBefore,
+    /// It was changed.
+    New,
+    /// The group is another one than was wanted, which this user may not give it.
+    NoSuchGroup,
+}
+
 /// What [`DEFAULT_ACL`] leaves of the mode of something new (acl(5), "object creation and default ACLs"): its bits for the owner, for
 /// the group (the mask, if there is one), and for others. None where there is no such list.
 pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
@@ -175,11 +185,15 @@ impl Roots {
         // An owner that changed takes the set-id bits, and capabilities: so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
         let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, seen, xattrs));
-        let owner_changed = matches!(owned, Ok(true));
+        let owner_changed = matches!(owned, Ok(Owned::New));
         // An ACL that was set or removed has its say in the mode.
         let acl = !matches!(xattrs, Ok(false));
-        // Its set-id bits are about the owner that it was to have.
-        let bits = if owned.is_err() { !SET_ID } else { !0 };
+        // Its set-id bits are about the owner that it was to have. That of a directory is about what is made in it, and runs nothing.
+        let bits = match owned {
+            Err(_) => !SET_ID,
+            Ok(Owned::NoSuchGroup) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
+            Ok(_) => !0,
+        };
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
@@ -199,8 +213,7 @@ impl Roots {
         owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
     }
 
-    /// Tells whether it was changed.
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<bool, Fault> {
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<Owned, Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -210,12 +223,12 @@ impl Roots {
             }
         };
         if user.is_none() && group.is_none() {
-            return Ok(false);
+            return Ok(Owned::AsBefore);
         }
         match own(user, group) {
             // Others than root set the groups that they are in.
-            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(false),
-            result => result.map(|()| true).map_err(fault("set its owner")),
+            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(Owned::NoSuchGroup),
+            result => result.map(|()| Owned::New).map_err(fault("set its owner")),
         }
     }
 

@@ -192,3 +192,38 @@ fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
     fs::remove_dir_all(&folder).expect("removed");
     assert_eq!((&value[..length], mode), (&b"new"[..], 0o444));
 }
+
+/// Whoever runs such a program is of its group, which is to be the one that it was made for.
+#[test]
+fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
+    // SAFETY: a system call without arguments.
+    let (nobody, own) = (65_534, unsafe { libc::getegid() });
+    let folder = std::env::temp_dir().join(format!("numaio-group-{}", std::process::id()));
+    fs::create_dir_all(folder.join("folder")).expect("folders");
+    fs::write(folder.join("file"), "").expect("a file");
+    fs::write(folder.join("own"), "").expect("a file");
+    let names = ["folder", "file", "own"];
+    let given = |name: &&str| chown(folder.join(name), Some(nobody), Some(own)).is_ok();
+    if own == 4_000_005 || !names.iter().all(given) {
+        fs::remove_dir_all(&folder).expect("removed");
+        return crate::tests::tell("skipped: files of somebody else, as it needs root");
+    }
+    let adorn = || {
+        // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) }, 0);
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let adorned = names.map(|name| {
+            let group = Some(if name == "own" { own } else { 4_000_005 });
+            let attributes = Attributes { mode: Some(0o6755), group, ..Attributes::default() };
+            (FilePath::new(0, name.as_bytes()), attributes)
+        });
+        let Outcome::Each(done) = roots.run(Operation::Adorn(adorned.into()), || Some(vec![0; BLOCK])) else {
+            panic!("results of each")
+        };
+        done.into_iter().for_each(|done| done.expect("a group that cannot be set is no fault"));
+    };
+    std::thread::scope(|scope| scope.spawn(adorn).join().expect("they are set"));
+    let modes = names.map(|name| fs::metadata(folder.join(name)).expect("a mode").mode() & 0o7777);
+    fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!(modes, [0o6755, 0o4755, 0o6755]);
+}

@@ -4,11 +4,15 @@ use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
 use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Seen, Stamp, Xattr};
 
+/// Bits of a mode (inode(7)).
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+
 impl<B: AsRef<[u8]>> Sink<B> {
     /// The attributes that an object gets.
     pub(super) fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
         let keep = self.options.keep;
-        let bits = inode.mode.bits();
+        let bits = self.bits(inode);
         let (mode, masked) = match there {
             _ if keep.modes => (bits, false),
             // What is of another kind is replaced, and a symbolic link's bits say nothing.
@@ -23,6 +27,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
             group: keep.groups.then(|| inode.group.id()),
             xattrs: self.xattrs(inode),
         }
+    }
+
+    /// The mode that an object can have here. Who runs a program with these bits becomes its owner, or of its group: where that is
+    /// not the one of the source they would give away the rights of whoever copies it.
+    fn bits(&self, inode: &Inode) -> u32 {
+        let (bits, keep, own) = (inode.mode.bits(), self.options.keep, &self.options.own);
+        // That of a directory is about what is made in it, and runs nothing.
+        if keep.users || matches!(inode.kind, Kind::Directory) {
+            return bits;
+        }
+        let of_user = if inode.user.id() == own.user { SET_USER_ID } else { 0 };
+        let may_group = keep.groups && own.groups.contains(&inode.group.id());
+        let of_group = if may_group { SET_GROUP_ID } else { 0 };
+        bits & (!(SET_USER_ID | SET_GROUP_ID) | of_user | of_group)
     }
 
     /// The extended attributes that an object gets, if they are kept.
@@ -60,7 +78,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(Found { seen, xattrs, .. }) = found else { return true };
         let keep = self.options.keep;
         let is_link = seen.kind == FileKind::Symlink;
-        let mode = keep.modes && !is_link && seen.mode != inode.mode.bits();
+        let mode = keep.modes && !is_link && seen.mode != self.bits(inode);
         let own = &self.options.own;
         let may_group = keep.users || seen.user == own.user && own.groups.contains(&inode.group.id());
         let owners = keep.users && seen.user != inode.user.id()
