@@ -2,6 +2,7 @@
 
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
+use super::look::Room;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FilePath, Listing, Why};
 use rustix::fs::{Dir, Mode, OFlags};
@@ -64,10 +65,10 @@ impl Roots {
         // Inodes that follow each other lie beside each other on most file systems.
         names.sort_unstable();
         let parent = directory.fd().map_err(fault("list the directory"))?;
-        let mut found = Vec::with_capacity(names.len());
+        let (mut found, mut room) = (Vec::with_capacity(names.len()), Room::default());
         for (_, name) in names {
             let place = Place { directory: parent, name: &name };
-            match self.found(place, details) {
+            match self.found(place, details, &mut room) {
                 // It went away since.
                 Err(Errno::NOENT) => {}
                 Err(errno) => found.push((name, Err(fault("look at it")(errno)))),

@@ -9,6 +9,22 @@ use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stam
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
+use std::cmp::Reverse;
+
+/// How many runs of data are told of the files of one operation.
+#[derive(Debug)]
+pub struct Room {
+    /// Together, as long as there are any left.
+    left: usize,
+    /// Of each file all the same: as many as its entry has room for.
+    least: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { left: 65_536, least: 4_096 }
+    }
+}
 
 impl Roots {
     pub(super) fn look(
@@ -16,20 +32,21 @@ impl Roots {
         beneath: &mut Beneath<'_>,
         at: &FilePath,
         details: Details,
+        room: &mut Room,
     ) -> Result<Option<Found>, Fault> {
         let place = match beneath.place_or_errno(at) {
             // A link or a file where a directory should be: nothing is below it.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             place => place.map_err(fault("open the directory"))?,
         };
-        match self.found(place, details) {
+        match self.found(place, details, room) {
             Err(Errno::NOENT) => Ok(None),
             found => found.map(Some).map_err(fault("look at it")),
         }
     }
 
     /// All that is asked for of one object.
-    pub(super) fn found(&self, place: Place<'_>, details: Details) -> Result<Found, Errno> {
+    pub(super) fn found(&self, place: Place<'_>, details: Details, room: &mut Room) -> Result<Found, Errno> {
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         let seen = seen(&stat);
         let target = match seen.kind {
@@ -51,7 +68,9 @@ impl Roots {
             true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
             false => None,
         };
-        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, &seen));
+        let most = room.left.max(room.least);
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, &seen, most));
+        room.left = room.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
         Ok(Found { seen, target, xattrs, data, address })
     }
@@ -84,9 +103,9 @@ pub fn seen(stat: &Stat) -> Seen {
     }
 }
 
-/// Where a file that was seen has data (lseek(2), `SEEK_DATA`); none if the file system cannot tell, or the file is another one by then:
-/// one that was cut would be all holes, and whoever reads none of it would not notice.
-fn data_of(file: &OwnedFd, found: &Seen) -> Option<Vec<(u64, u64)>> {
+/// Where a file that was seen has data (lseek(2), `SEEK_DATA`), in `most` runs at the most; none if the file system cannot tell, or the
+/// file is another one by then: one that was cut would be all holes, and whoever reads none of it would not notice.
+fn data_of(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)>> {
     let size = found.size;
     let mut data = Vec::new();
     let mut at = 0;
@@ -98,12 +117,99 @@ fn data_of(file: &OwnedFd, found: &Seen) -> Option<Vec<(u64, u64)>> {
             Err(_) => return None,
         };
         let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
-        if end <= at {
+        // FUSE passes on whatever it is told.
+        if start < at || end < start || end <= at {
             return None;
+        }
+        // A file may have millions. Joined at twice as many as are told they are sorted a few times alone.
+        if data.len() >= 2 * most {
+            join(&mut data, most);
         }
         data.push((start, end.min(size)));
         at = end;
     }
+    join(&mut data, most);
     let now = seen(&rustix::fs::fstat(file).ok()?);
     ((now.size, now.mtime) == (size, found.mtime)).then_some(data)
+}
+
+/// Joins runs over the smallest holes between them until they are few enough. Of equal holes the first ones stay, so that those are left
+/// in the end that would be if all were joined at once.
+fn join(runs: &mut Vec<(u64, u64)>, most: usize) {
+    if runs.len() <= most {
+        return;
+    }
+    let mut holes: Vec<usize> = (1..runs.len()).collect();
+    holes.sort_by_key(|&index| Reverse(runs[index].0 - runs[index - 1].1));
+    holes.truncate(most.saturating_sub(1));
+    holes.sort_unstable();
+    let starts = std::iter::once(0).chain(holes.iter().copied());
+    let ends = holes.iter().copied().chain([runs.len()]);
+    *runs = starts.zip(ends).map(|(first, next)| (runs[first].0, runs[next - 1].1)).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+
+    /// A file of 300 runs, between which there are holes of 1 to 7 steps, and the root it lies in; none if the file system makes none.
+    fn with_holes(name: &str) -> Option<(std::path::PathBuf, OwnedFd, Seen)> {
+        const STEP: u64 = 65_536;
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = File::create_new(folder.join("file")).expect("a file");
+        let mut at = 0;
+        for index in 0..300 {
+            file.write_all_at(b"data", at * STEP).expect("a run");
+            at += 2 + index * 5 % 7;
+        }
+        let file: OwnedFd = file.into();
+        let seen = seen(&rustix::fs::fstat(&file).expect("a file"));
+        match data_of(&file, &seen, 1_000).is_some_and(|data| data.len() == 300) {
+            true => Some((folder, file, seen)),
+            false => {
+                crate::tests::tell("skipped: the file system does not tell all holes");
+                fs::remove_dir_all(&folder).expect("removed");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn of_many_runs_those_are_told_that_the_largest_holes_part() {
+        let Some((folder, file, seen)) = with_holes("numaio-runs") else { return };
+        let all = data_of(&file, &seen, 1_000).expect("data");
+        for most in [1, 2, 7, 50, 149, 150, 299, 300] {
+            let told = data_of(&file, &seen, most).expect("data");
+            assert_eq!(told.len(), most);
+            let mut at_once = all.clone();
+            join(&mut at_once, most);
+            assert_eq!(told, at_once, "{most}");
+            let covered = |run: &(u64, u64)| told.iter().any(|told| told.0 <= run.0 && run.1 <= told.1);
+            assert!(all.iter().all(covered), "{most}");
+            let hole = |pair: &[(u64, u64)]| pair[1].0 - pair[0].1;
+            let mut holes: Vec<u64> = all.windows(2).map(hole).collect();
+            holes.sort_unstable_by_key(|&hole| Reverse(hole));
+            let least = told.windows(2).map(hole).min();
+            assert_eq!(least, (most > 1).then(|| holes[most - 2]), "{most}");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn the_files_of_one_operation_share_what_is_told_of_them() {
+        let Some((folder, ..)) = with_holes("numaio-room") else { return };
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let (at, mut beneath) = (FilePath::new(0, *b"file"), Beneath::new(&roots.roots, true));
+        let mut room = Room { left: 500, least: 20 };
+        let details = Details { holes: true, ..Details::default() };
+        let told = [(); 4].map(|()| {
+            let found = roots.look(&mut beneath, &at, details, &mut room).expect("a look").expect("a file");
+            found.data.expect("data").len()
+        });
+        assert_eq!(told, [300, 200, 20, 20]);
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

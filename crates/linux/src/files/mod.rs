@@ -37,6 +37,7 @@ use beneath::Beneath;
 use cache::Cache;
 use in_place::InPlace;
 use list::Listings;
+use look::Room;
 use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
@@ -156,7 +157,9 @@ impl Roots {
                 Outcome::Listed(self.list_more(listing, most, details))
             }
             Operation::Look { at, details } => {
-                Outcome::Looked(at.iter().map(|at| self.look(&mut beneath, at, details)).collect())
+                let mut room = Room::default();
+                let mut look = |at| self.look(&mut beneath, at, details, &mut room);
+                Outcome::Looked(at.iter().map(&mut look).collect())
             }
             Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
             Operation::Make(makings) => {
