@@ -136,8 +136,12 @@ impl LanesLink {
             turns: Mutex::new(turns),
             changed: Condvar::new(),
         });
-        let ((packets, queue), (said, over)) = (channel(), sync_channel(1));
-        let link = Self { packets: Some(packets), over, shared };
+        let (packets, queue) = channel();
+        // Of both `said` is dropped first where a thread cannot be started: the link waits at its end for who may still say something.
+        let (link, said) = {
+            let (said, over) = sync_channel(1);
+            (Self { packets: Some(packets), over, shared }, said)
+        };
         let queue = Arc::new(Mutex::new((0, queue)));
         let mut places = places.iter().map(Mask::of).cycle();
         let is_short = is_short(&to);
