@@ -84,7 +84,8 @@ impl Vast {
         let links = if self.further == Further::Nowhere || kind != FileKind::File { 1 } else { 2 };
         let size = if kind == FileKind::File { self.size } else { 0 };
         let mtime = Stamp { seconds: self.changed.unwrap_or_default(), nanoseconds: 0 };
-        let seen = Seen { kind, mode: 0o644, user: 0, group: 0, size, mtime, inode, volume: 1, links };
+        let ctime = mtime;
+        let seen = Seen { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
         Found { seen, target: None, xattrs: Vec::new(), data: None, address: None }
     }
 

@@ -20,10 +20,16 @@ pub struct Image {
 
 impl Image {
     /// None for who may not, or has no tools for it.
+    #[allow(dead_code)] // Some tests have options.
     pub fn new(home: &Home) -> Option<Self> {
+        Self::with(home, &[])
+    }
+
+    /// One that is made with these options.
+    pub fn with(home: &Home, options: &[&str]) -> Option<Self> {
         let image = home.path("image");
         fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("an image");
-        tell("mkfs.ext4", &["-q", &image])?;
+        tell("mkfs.ext4", &[&["-q"], options, &[&image]].concat())?;
         let mut image = Self { device: String::new(), at: home.0.join("mount"), file: image };
         fs::create_dir(&image.at).expect("a folder");
         image.attach().then_some(image)

@@ -95,6 +95,7 @@ pub fn seen(stat: &Stat) -> Seen {
         group: stat.st_gid,
         size: if kind == FileKind::File { stat.st_size as u64 } else { 0 },
         mtime: Stamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
+        ctime: Stamp { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as u32 },
         inode: stat.st_ino,
         volume: stat.st_dev,
         // 32 bits on aarch64.

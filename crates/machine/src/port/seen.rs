@@ -45,6 +45,9 @@ pub struct Seen {
     pub size: u64,
     /// When its content was last changed.
     pub mtime: Stamp,
+    /// When anything of it was last changed, as the kernel's clock says, rounded as its file system rounds times. File systems that keep
+    /// no such time (FUSE, FAT) give 0 or that of its content.
+    pub ctime: Stamp,
     /// The number of its inode.
     pub inode: u64,
     /// The file system it is on.

@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Kind::File(content) => {
                 let same = match self.options.checksum {
                     true => equal || seen.size == 0,
-                    false => is_kept_as(stamp(inode), seen.mtime) && !self.options.ignore_times,
+                    false => is_kept_as(stamp(inode), seen) && !self.options.ignore_times,
                 };
                 seen.kind == FileKind::File && seen.size == content.size() && same
             }
@@ -85,17 +85,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
             || keep.groups && may_group && seen.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
-        mode || owners || attributes || !is_kept_as(stamp(inode), seen.mtime)
+        mode || owners || attributes || !is_kept_as(stamp(inode), seen)
     }
 }
 
 /// Nanoseconds to which file systems round times down: NTFS and SMB, others, exFAT, ext4 with small inodes and sshfs.
 const GRAINS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
 
-/// Whether a time is what a file system has of another, if it has but coarser ones.
-fn is_kept_as(time: Stamp, there: Stamp) -> bool {
+/// Whether the time of what is there is what its file system made of another one. A coarse time alone does not tell: with fine ones
+/// there, scp, tar or touch may have set it, of other data. But a file system rounds all times of an inode (`timestamp_truncate` in
+/// fs/inode.c), and the one of its last change nobody sets: with fine times that is in whole seconds, or 10 ms, by a chance of one in
+/// 10^9, or 10^7. In 100 ns it is by one in ten, and in 1 us by one in a thousand; but so soon nobody writes a file, has it copied, and
+/// writes it again.
+pub(super) fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
+    let there = seen.mtime;
+    let rounds = |grain: &u32| seen.ctime.nanoseconds.is_multiple_of(*grain);
     let rounded = |grain| there.nanoseconds == time.nanoseconds / grain * grain;
-    there == time || there.seconds == time.seconds && GRAINS.into_iter().any(rounded)
+    there == time || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
 }
 
 /// Whether an object is of the kind of what is there; a device has to be the same one.
@@ -115,18 +121,52 @@ pub(super) fn is_alike(kind: &Kind, there: FileKind) -> bool {
 mod tests {
     use super::*;
 
+    const SECONDS: i64 = 1_700_000_001;
+
+    /// A file with a time, last changed at so many nanoseconds beyond some second.
+    fn there(mtime: Stamp, changed: u32) -> Seen {
+        Seen {
+            kind: FileKind::File,
+            mode: 0o644,
+            user: 0,
+            group: 0,
+            size: 4,
+            mtime,
+            ctime: Stamp { seconds: SECONDS + 1_000, nanoseconds: changed },
+            inode: 1,
+            volume: 1,
+            links: 1,
+        }
+    }
+
+    fn time(nanoseconds: u32) -> Stamp {
+        Stamp { seconds: SECONDS, nanoseconds }
+    }
+
     #[test]
     fn a_time_is_what_a_file_system_with_coarser_ones_makes_of_it() {
-        let time = |nanoseconds| Stamp { seconds: 1_700_000_001, nanoseconds };
-        for kept in [123_456_789, 123_456_700, 123_456_000, 120_000_000, 0] {
-            assert!(is_kept_as(time(123_456_789), time(kept)), "{kept}");
+        let changed =
+            [(100, 987_654_300), (1_000, 987_654_000), (10_000_000, 980_000_000), (1_000_000_000, 0)];
+        let kept = [(100, 123_456_700), (1_000, 123_456_000), (10_000_000, 120_000_000), (1_000_000_000, 0)];
+        for (grain, changed) in changed {
+            assert!(is_kept_as(time(123_456_789), &there(time(123_456_789), changed)));
+            for (coarse, kept) in kept {
+                let is_kept = is_kept_as(time(123_456_789), &there(time(kept), changed));
+                assert_eq!(is_kept, coarse <= grain, "{kept} where the last change was at {changed}");
+            }
+            for other in [123_456_788, 123_456_800, 123_450_000, 130_000_000, 999_999_999] {
+                assert!(!is_kept_as(time(123_456_789), &there(time(other), changed)), "{other}");
+            }
         }
-        for other in [123_456_788, 123_456_800, 123_450_000, 130_000_000, 999_999_999] {
-            assert!(!is_kept_as(time(123_456_789), time(other)), "{other}");
+        let later = Stamp { seconds: SECONDS + 1, ..time(0) };
+        assert!(!is_kept_as(time(0), &there(time(1), 0)) && !is_kept_as(time(5), &there(later, 0)));
+    }
+
+    #[test]
+    fn where_times_are_fine_a_coarse_one_is_another_time() {
+        for coarse in [123_456_700, 123_456_000, 120_000_000, 0] {
+            assert!(!is_kept_as(time(123_456_789), &there(time(coarse), 987_654_321)), "{coarse}");
         }
-        assert!(
-            !is_kept_as(time(0), time(1))
-                && !is_kept_as(time(5), Stamp { seconds: 1_700_000_002, ..time(0) })
-        );
+        assert!(is_kept_as(time(123_456_789), &there(time(123_456_789), 987_654_321)));
     }
 }

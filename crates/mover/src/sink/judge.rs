@@ -1,6 +1,6 @@
 //! Deciding what is needed: each entry is compared with what is in its place.
 
-use super::compare::is_alike;
+use super::compare::{is_alike, is_kept_as};
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
@@ -176,7 +176,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if same {
             self.leave_none(&name);
             self.note_found(&name, found.as_ref());
-            return todo.adorn.push((at, attributes, errand(Action::Adorned)));
+            // Data that is the same as far as can be told is never given a finer time than it has: a later run could not tell any more.
+            let is_kept = found.is_some_and(|found| is_kept_as(stamp(&inode), &found.seen));
+            let mtime = attributes.mtime.filter(|_| !is_kept);
+            return todo.adorn.push((at, Attributes { mtime, ..attributes }, errand(Action::Adorned)));
         }
         match &inode.kind {
             Kind::File(content) => {

@@ -4,7 +4,7 @@ use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
-    Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Summing,
+    Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Stamp, Summing,
     Unpacking, Why, BLOCK, UNFINISHED,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,6 +152,8 @@ impl Disk {
             group: inode.group,
             size,
             mtime: inode.mtime,
+            // Its times are fine.
+            ctime: Stamp { nanoseconds: 999_999_999, ..inode.mtime },
             inode: number,
             volume: 1,
             links: links.sum(),
