@@ -10,6 +10,7 @@ mod beneath;
 mod cache;
 mod case;
 mod close;
+mod closed;
 mod direct;
 mod fault;
 #[cfg(test)]

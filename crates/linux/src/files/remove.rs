@@ -1,6 +1,7 @@
 //! Removing.
 
 use super::beneath::Beneath;
+use super::closed::within;
 use super::fault::fault;
 use numaio_machine::port::{Fault, FilePath, Why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,7 @@ enum Unlinked {
 }
 
 fn unlink(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Unlinked, Errno> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+    match within(directory, || rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
         Ok(()) | Err(Errno::NOENT) => Ok(Unlinked::Gone),
         Err(Errno::ISDIR) => Ok(Unlinked::Directory),
         Err(errno) => Err(errno),
@@ -90,6 +91,7 @@ fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
 fn enter(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Errno> {
     let directory = match open(above, name) {
         Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::ACCESS) => open_closed(above, name)?,
         directory => directory?,
     };
     let which = which(&directory)?;
@@ -97,10 +99,18 @@ fn enter(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Err
     Ok(Some((Dir::new(directory)?, level)))
 }
 
+/// Opens one that may not be read.
+fn open_closed(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::openat(above, name, flags, Mode::empty())?;
+    within(held.as_fd(), || open(held.as_fd(), b"."))
+}
+
 /// Goes back up. The directory above may be another one if somebody moved this one.
 fn leave(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
     let failed = fault("remove it");
-    let above = directory.fd().and_then(|directory| open(directory, b"..")).map_err(&failed)?;
+    let above = directory.fd().and_then(|directory| within(directory, || open(directory, b"..")));
+    let above = above.map_err(&failed)?;
     match which(&above).map_err(&failed)? == parent.which {
         true => Dir::new(above).map_err(failed),
         false => Err(Fault::new(Why::Changed, "a directory was moved while it was removed")),
@@ -139,7 +149,7 @@ fn empty(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errn
 }
 
 fn remove_empty(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
+    match within(above, || rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)) {
         Err(Errno::NOENT) => Ok(()),
         removed => removed,
     }

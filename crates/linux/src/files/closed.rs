@@ -1,0 +1,30 @@
+//! Directories of our own that are closed to us: who is not root needs rights also in those.
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+/// Does something in a directory. If it is refused there, and the directory is one of ours that is closed to its owner, as Go closes
+/// those of its modules, that is opened, and it is done again, once.
+pub fn within<T>(directory: BorrowedFd<'_>, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match act() {
+        Err(Errno::ACCESS) if open_up(directory).is_ok_and(|was_closed| was_closed) => act(),
+        done => done,
+    }
+}
+
+/// Lets the owner of a directory do all in it if we are its owner; tells whether he could not before. It is reached by its descriptor
+/// alone, by way of which (proc_pid_fd(5)) where that is but a path.
+pub fn open_up(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(directory)?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if mode.contains(Mode::RWXU) || stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Ok(false);
+    }
+    let open = mode | Mode::RWXU;
+    match rustix::fs::fchmod(directory, open) {
+        Err(Errno::BADF) => rustix::fs::chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), open),
+        done => done,
+    }?;
+    Ok(true)
+}
