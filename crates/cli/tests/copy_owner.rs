@@ -106,3 +106,18 @@ fn directories_of_others_stay_closed() {
     );
     assert_eq!((mode_of(&home.0.join("to/others")), home.0.join("to/others/file").exists()), (0o755, true));
 }
+
+#[test]
+fn directories_can_be_filled_whatever_a_umask_takes_from_their_owner() {
+    let home = Home::new();
+    closed(&home, &[("from/a", 0o755), ("from/a/b", 0o755)]);
+    for (mask, mode) in [("0277", "500"), ("0477", "300")] {
+        let script = format!("(umask {mask}; $NUMAIO copy --no-job -r from/ {mask}; echo code $?)");
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        // What it is in the end is what the umask leaves.
+        let names = ["", "a", "a/b"].map(|name| home.0.join(mask).join(name));
+        assert_eq!(names.map(|name| format!("{:o}", mode_of(&name))), [mode; 3]);
+        assert!(home.0.join(mask).join("a/b/file").exists());
+    }
+}

@@ -1,6 +1,7 @@
 //! Where paths that people name begin: on this machine, or below a directory out of which nothing leads.
 
 use super::beneath::walk;
+use super::closed::open_up;
 use super::kind::{kind, EXFAT, FAT};
 use super::Roots;
 use crate::confine::Rights;
@@ -123,11 +124,18 @@ impl Base {
         Ok(FileType::from_raw_mode(found.st_mode))
     }
 
-    /// Makes a directory in one that is there.
+    /// Makes a directory in one that is there. Its owner may do all in it, whatever the umask and a default ACL say.
     ///
     /// # Errors
     /// The kernel's; the path leads out.
     pub fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.make_masked(path)?;
+        // Where there are no modes it stays as it is.
+        let _ = self.find(path, OFlags::DIRECTORY | OFlags::NOFOLLOW).map(|made| open_up(made.as_fd()));
+        Ok(())
+    }
+
+    fn make_masked(&self, path: &Path) -> io::Result<()> {
         let Self::Below(_) = self else { return std::fs::create_dir(path) };
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -2,12 +2,14 @@
 
 use super::attributes::{set_mode, Target, SET_GROUP_ID};
 use super::beneath::{Beneath, Place};
+use super::closed::open_up;
 use super::fault::fault;
 use super::look::seen;
 use super::owner;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
-use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 impl Roots {
@@ -28,7 +30,7 @@ impl Roots {
 
     /// `own` is the mode of one that is there and was made for the transfer: its root.
     fn make_directory(&self, place: Place<'_>, own: Option<u32>) -> Result<(), Fault> {
-        let make = || rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED));
+        let make = || make_unfinished(place);
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(seen) {
             Ok(seen) if seen.kind == FileKind::Directory => {
@@ -55,6 +57,17 @@ impl Roots {
             Err(_) => make().map_err(fault("make a directory")),
         }
     }
+}
+
+/// Makes a directory that nobody but us gets into. A default ACL or the umask may take from its mode what its owner needs to work in
+/// it, and by which a later run knows it: that is given back.
+fn make_unfinished(place: Place<'_>) -> Result<(), Errno> {
+    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
+    // Where there are no modes it stays as it is.
+    let _ = open_up(made.as_fd());
+    Ok(())
 }
 
 /// Makes something. What is in its place is replaced when it is made, unless it is a directory.
@@ -98,4 +111,41 @@ fn link(beneath: &mut Beneath<'_>, at: &FilePath, to: &FilePath) -> Result<(), F
     instead(place, "make a further name of a file", |place| {
         rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::port::{Attributes, Operation, Outcome, BLOCK};
+    use rustix::fs::XattrFlags;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_new_directory_is_its_owners_whatever_a_default_acl_takes_from_him() {
+        let folder = std::env::temp_dir().join(format!("numaio-closing-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        // include/uapi/linux/posix_acl_xattr.h: its owner reads and searches, and others of his group; no id.
+        let acl = [(0x01, 5), (0x04, 5), (0x20, 0)].map(|(tag, bits)| [tag, 0, bits, 0, 255, 255, 255, 255]);
+        let acl = [&[2, 0, 0, 0][..], &acl.concat()].concat();
+        let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty());
+        if set == Err(Errno::NOTSUP) {
+            fs::remove_dir_all(&folder).expect("removed");
+            return crate::tests::tell("skipped: the file system has no ACLs");
+        }
+        set.expect("an ACL");
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let directory = |name: &[u8]| Making {
+            at: FilePath::new(0, name),
+            object: Object::Directory,
+            attributes: Attributes::default(),
+        };
+        let make = Operation::Make(vec![directory(b"a"), directory(b"a/b")]);
+        let Outcome::Each(done) = roots.run(make, || Some(vec![0; BLOCK])) else { panic!("results of each") };
+        done.into_iter().for_each(|done| done.expect("made"));
+        let modes =
+            ["a", "a/b"].map(|name| fs::metadata(folder.join(name)).expect("a folder").mode() & 0o7777);
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(modes, [UNFINISHED; 2]);
+    }
 }
