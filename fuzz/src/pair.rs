@@ -2,6 +2,7 @@
 
 use crate::sides::input_of;
 use numaio_machine::port::{Event, Packet, Stamp};
+use numaio_mover::accounts::Lookup;
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -16,13 +17,24 @@ use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
+/// Whoever has a number has a letter for a name, and at the sink the number of that.
+const LOOKUP: Lookup = Lookup {
+    name: |_, id| u8::try_from(id).ok().map(|id| vec![b'a' + id % 16]),
+    id: |_, name| name.first().map(|letter| u32::from(*letter)),
+};
+
+/// Who may do what: the owner, users 1 and 2, the group, group 3, all of these together, others. What is no user or group has no number.
+const ACL: &[u8] = b"\x02\0\0\0\
+    \x01\0\x07\0\xff\xff\xff\xff\x02\0\x06\0\x01\0\0\0\x02\0\x04\0\x02\0\0\0\x04\0\x05\0\xff\xff\xff\xff\
+    \x08\0\x05\0\x03\0\0\0\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+
 /// The side with the files, which may send them unasked.
 pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true }],
         recursive: true,
         listed: false,
-        accounts: None,
+        accounts: Some(LOOKUP),
         xattrs: true,
         devices: true,
         filter: Filter::default(),
@@ -36,6 +48,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         unasked,
         holes: true,
         links: true,
+        acls: true,
         transfer: TRANSFER,
     };
     Source::new(options).expect("a policy")
@@ -51,7 +64,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         ignore_times: false,
         checksum: !unasked,
         manifest: true,
-        accounts: None,
+        accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
         delete: true,
         filter: Filter::default(),
@@ -65,6 +78,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: true,
+        acls: true,
         unasked,
         transfer: TRANSFER,
     })
@@ -98,7 +112,9 @@ pub fn sink_disk() -> Disk {
 /// A few objects of every kind.
 pub fn source_disk() -> Disk {
     let mut disk = Disk::default();
-    disk.put(b"d", object(Object::Directory(BTreeMap::new())));
+    let acls = ["system.posix_acl_access", "system.posix_acl_default"];
+    let xattrs = acls.map(|name| (name.as_bytes().into(), ACL.into())).into();
+    disk.put(b"d", Inode { xattrs, ..object(Object::Directory(BTreeMap::new())) });
     disk.put(b"d/small", file(b"what is in it"));
     disk.put(b"d/larger", file(&[42; 9000]));
     disk.put(b"empty", file(b""));

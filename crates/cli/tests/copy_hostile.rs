@@ -48,6 +48,7 @@ fn options() -> SinkOptions {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: false,
+        acls: true,
         unasked: false,
         transfer: TransferId([1; 16]),
     }

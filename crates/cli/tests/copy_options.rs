@@ -4,6 +4,8 @@ mod support;
 
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -449,6 +451,16 @@ fn far(home: &Home, passwd: Option<&str>) -> String {
     path
 }
 
+/// Where the daemon of other hosts has a number of its own; none if that cannot be had here, which is told.
+fn other_accounts(home: &Home) -> Option<String> {
+    let tried = home.command("unshare", &["-m", "mount", "--bind", "/dev/null", "/etc/passwd"]).output();
+    if !is_root(home) || !tried.is_ok_and(|output| output.status.success()) {
+        skipped("no right to give the other side accounts of its own");
+        return None;
+    }
+    Some(far(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
+}
+
 fn copy_far(home: &Home, ssh: &str, args: &[&str]) -> Said {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     Said::of(home.command_by(&[], &args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
@@ -487,14 +499,7 @@ fn another_host_takes_part_in_lists_hashes_and_manifests() {
 #[test]
 fn a_user_is_found_by_name_on_another_host() {
     let home = Home::new();
-    let may = || {
-        let tried = home.command("unshare", &["-m", "mount", "--bind", "/dev/null", "/etc/passwd"]).output();
-        is_root(&home) && tried.is_ok_and(|output| output.status.success())
-    };
-    if !may() {
-        return skipped("no right to give the other side accounts of its own");
-    }
-    let ssh = far(&home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n"));
+    let Some(ssh) = other_accounts(&home) else { return };
     files(&home, &["src/x"]);
     std::os::unix::fs::chown(home.0.join("src/x"), Some(1), Some(1)).expect("root gives files away");
     let owner = |name: &str| fs::metadata(home.0.join(name)).map(|found| (found.uid(), found.gid())).ok();
@@ -504,4 +509,44 @@ fn a_user_is_found_by_name_on_another_host() {
     assert_eq!(owner("back/x"), Some((1, 1)));
     copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
     assert_eq!(owner("numbers/x"), Some((1, 1)));
+}
+
+/// An ACL by which one more user may read and write (include/uapi/linux/posix_acl_xattr.h).
+fn acl(user: u32) -> Vec<u8> {
+    let entry = |tag, permissions, id: u32| [[tag, 0, permissions, 0], id.to_le_bytes()].concat();
+    let nobody = u32::MAX;
+    let others = [entry(4, 4, nobody), entry(0x10, 6, nobody), entry(0x20, 0, nobody)].concat();
+    [vec![2, 0, 0, 0], entry(1, 6, nobody), entry(2, 6, user), others].concat()
+}
+
+#[test]
+fn a_user_of_an_acl_is_found_by_name_on_another_host() {
+    let home = Home::new();
+    let Some(ssh) = other_accounts(&home) else { return };
+    files(&home, &["src/d/x"]);
+    let all = [("d/x", "system.posix_acl_access"), ("d", "system.posix_acl_default")];
+    for (at, name) in all {
+        match rustix::fs::setxattr(home.0.join("src").join(at), name, &acl(1), XattrFlags::empty()) {
+            Err(Errno::NOTSUP) => return skipped("the file system has no ACLs"),
+            set => set.expect("an ACL"),
+        }
+    }
+    let acls = |folder: &str| {
+        all.map(|(at, name)| {
+            let mut value = [0; 256];
+            let length = rustix::fs::getxattr(home.0.join(folder).join(at), name, &mut value);
+            value[..length.expect("an ACL")].to_vec()
+        })
+    };
+    let both = |user| [acl(user), acl(user)];
+    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    assert_eq!(acls("there"), both(4711));
+    let again = copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    assert!(again.starts_with("0 moved"), "{again}");
+    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    assert_eq!(acls("back"), both(1));
+    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    assert_eq!(acls("numbers"), both(1));
+    copy(&home, &["-a", "src/", "local"]).ok();
+    assert_eq!(acls("local"), both(1));
 }

@@ -48,13 +48,19 @@ impl Accounts {
         name.as_deref()
     }
 
-    /// An owner at the source as one at the sink: whoever has the name, else the number. Root is root everywhere, as
-    /// for rsync.
+    /// An owner at the source as one at the sink.
     pub fn here(&mut self, account: Account, owner: &mut Owner) {
-        let (Some(lookup), Some(name)) = (self.lookup, owner.name()) else { return };
-        if owner.id() == 0 {
-            return;
+        let Some(name) = owner.name() else { return };
+        let number = self.number(account, owner.id(), name);
+        if let Some(own) = number.and_then(|id| Owner::new(id, None).ok()) {
+            *owner = own;
         }
+    }
+
+    /// The number at the sink of who has a number and a name at the source: of whoever has the name. None if the number stays: nobody
+    /// has the name, or it is root, who is root everywhere, as for rsync.
+    pub fn number(&mut self, account: Account, id: u32, name: &[u8]) -> Option<u32> {
+        let lookup = self.lookup.filter(|_| id != 0)?;
         if self.ids.len() >= MOST {
             self.ids.clear();
         }
@@ -62,9 +68,8 @@ impl Accounts {
             .ids
             .entry((account, name.to_vec()))
             .or_insert_with_key(|(_, name)| (lookup.id)(account, name));
-        if let Some(own) = id.and_then(|id| Owner::new(id, None).ok()) {
-            *owner = own;
-        }
+        // It is nobody's (chown(2)).
+        id.filter(|id| *id != u32::MAX)
     }
 }
 

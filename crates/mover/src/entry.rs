@@ -306,6 +306,14 @@ impl Xattrs {
         Ok(())
     }
 
+    /// Takes an attribute out; none if it is not there.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Box<[u8]>> {
+        let value = self.values.remove(name)?;
+        self.list -= name.len() + 1;
+        self.total -= name.len() + value.len();
+        Some(value)
+    }
+
     /// Names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.values.iter().map(|(name, value)| (&**name, &**value))
@@ -322,7 +330,8 @@ impl Xattrs {
     }
 }
 
-fn is_plain(bytes: &[u8], most: usize) -> bool {
+/// Whether bytes are a string as the kernel takes it: some, not too many, and no zero byte.
+pub(crate) fn is_plain(bytes: &[u8], most: usize) -> bool {
     !bytes.is_empty() && bytes.len() <= most && !bytes.contains(&0)
 }
 

@@ -10,6 +10,7 @@
 //! [`Port`](numaio_machine::port::Port).
 
 pub mod accounts;
+mod acl;
 pub mod chunk;
 pub mod drive;
 pub mod entry;

@@ -162,6 +162,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         unasked: false,
         holes: true,
         links: true,
+        acls: true,
         transfer: TRANSFER,
     };
     let sink = SinkOptions {
@@ -186,6 +187,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         sync: Sync::None,
         hash: HashKind::Xxh3,
         packed: false,
+        acls: true,
         unasked: false,
         transfer: TRANSFER,
     };

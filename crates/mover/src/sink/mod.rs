@@ -12,6 +12,7 @@ mod notes;
 mod sums;
 
 use crate::accounts::{Account, Accounts, Lookup};
+use crate::acl;
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::ExtentSet;
@@ -119,6 +120,8 @@ pub struct SinkOptions {
     pub hash: HashKind,
     /// Whether packed data is taken.
     pub packed: bool,
+    /// Whether ACLs with names of users and groups are taken.
+    pub acls: bool,
     /// Whether data of files is taken that the source was not asked for yet. Then nothing is continued, and no hash asked for.
     pub unasked: bool,
     /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
@@ -308,6 +311,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             if let Object::New(inode) = &mut entry.object {
                 self.accounts.here(Account::User, &mut inode.user);
                 self.accounts.here(Account::Group, &mut inode.group);
+                match self.options.acls {
+                    true => acl::kept(&mut inode.xattrs, &mut self.accounts)?,
+                    false => acl::none_said(&inode.xattrs)?,
+                }
             }
         }
         let seconds = entries.iter().map(|entry| self.finish.cases.is_second(&entry.name)).collect();

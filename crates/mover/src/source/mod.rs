@@ -7,6 +7,7 @@ mod reading;
 mod scan;
 
 use crate::accounts::{Account, Accounts, Lookup};
+use crate::acl;
 use crate::chunk::{Cutter, Job, Policy, PolicyError};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{
@@ -93,6 +94,8 @@ pub struct SourceOptions {
     pub holes: bool,
     /// Whether files can have further names at the sink; else each name is a file there.
     pub links: bool,
+    /// Whether the sink takes ACLs with names of users and groups; else they go with numbers alone.
+    pub acls: bool,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -227,7 +230,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
             return;
         }
-        let inode = match inode(&found, self.options.devices, &mut self.accounts) {
+        let inode = match inode(&found, &self.options, &mut self.accounts) {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),
         };
@@ -578,10 +581,10 @@ pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> imp
 }
 
 /// What was found as the protocol says it; else why it cannot be said.
-fn inode(found: &Found, devices: bool, accounts: &mut Accounts) -> Result<Inode, String> {
+fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Result<Inode, String> {
     let say = |error: EntryError| error.to_string();
     let seen = &found.seen;
-    let device = |major, minor| match devices {
+    let device = |major, minor| match options.devices {
         true => DeviceNumber::new(major, minor).map_err(say),
         false => Err("it is a device, and devices are not moved".to_owned()),
     };
@@ -596,18 +599,25 @@ fn inode(found: &Found, devices: bool, accounts: &mut Accounts) -> Result<Inode,
         FileKind::CharacterDevice(major, minor) => Kind::CharacterDevice(device(major, minor)?),
         FileKind::BlockDevice(major, minor) => Kind::BlockDevice(device(major, minor)?),
     };
-    let mut xattrs = Xattrs::default();
-    for (name, value) in &found.xattrs {
-        xattrs.insert(name, value).map_err(say)?;
-    }
     Ok(Inode {
         kind,
         mode: Mode::new(seen.mode).map_err(say)?,
         mtime: Time::new(seen.mtime.seconds, seen.mtime.nanoseconds).map_err(say)?,
         user: Owner::new(seen.user, accounts.name(Account::User, seen.user)).map_err(say)?,
         group: Owner::new(seen.group, accounts.name(Account::Group, seen.group)).map_err(say)?,
-        xattrs,
+        xattrs: xattrs(found, options, accounts).map_err(say)?,
     })
+}
+
+fn xattrs(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Result<Xattrs, EntryError> {
+    let mut xattrs = Xattrs::default();
+    for (name, value) in found.xattrs.iter().filter(|(name, _)| !acl::is_said(name)) {
+        match options.acls.then(|| acl::said(name, value, accounts)).flatten() {
+            Some((name, value)) => xattrs.insert(name, &value)?,
+            None => xattrs.insert(name, value)?,
+        }
+    }
+    Ok(xattrs)
 }
 
 fn content(found: &Found) -> Result<Content, EntryError> {

@@ -197,6 +197,7 @@ impl World {
             unasked: wish.unasked,
             holes: true,
             links: true,
+            acls: true,
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
@@ -221,6 +222,7 @@ impl World {
             sync: wish.sync,
             hash: wish.hash,
             packed: wish.compress != Compress::None && !self.takes_plain,
+            acls: true,
             unasked: wish.unasked,
             transfer: TransferId(transfer),
         };

@@ -1,5 +1,8 @@
 //! Two sides of a transfer with plain wishes.
 
+// Each test program uses what it needs of this.
+#![allow(dead_code)]
+
 use numaio_machine::port::{Event, Operation, Outcome, Packet, Stamp};
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
@@ -37,6 +40,7 @@ pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
         unasked,
         holes: true,
         links: true,
+        acls: true,
         transfer: TRANSFER,
     }
 }
@@ -48,7 +52,12 @@ pub fn sink(unasked: bool) -> Sink<Vec<u8>> {
 
 /// The same of a user, who keeps some attributes.
 pub fn sink_of(unasked: bool, keep: Keep, own: Own) -> Sink<Vec<u8>> {
-    Sink::new(SinkOptions {
+    Sink::new(demands(unasked, keep, own))
+}
+
+/// What such a sink does.
+pub fn demands(unasked: bool, keep: Keep, own: Own) -> SinkOptions {
+    SinkOptions {
         keep,
         own,
         devices: false,
@@ -70,9 +79,10 @@ pub fn sink_of(unasked: bool, keep: Keep, own: Own) -> Sink<Vec<u8>> {
         sync: Sync::None,
         hash: HashKind::None,
         packed: false,
+        acls: true,
         unasked,
         transfer: TRANSFER,
-    })
+    }
 }
 
 /// Moves all; what a side wants of its disk is done by a function, at once and in order.

@@ -136,7 +136,7 @@ impl Order {
             threads: args.how.threads,
             streams: args.net.streams(),
             sparing: args.net.is_sparing(),
-            takes: Takes { holes: true, ..Takes::default() },
+            takes: Takes { holes: true, acls: true, ..Takes::default() },
             transfer: there::random_bytes()?,
             here: Some(Here {
                 common: common.clone(),
@@ -221,6 +221,7 @@ impl Order {
             unasked: self.takes.unasked,
             holes: self.takes.holes,
             links: self.takes.links,
+            acls: self.takes.acls,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };
@@ -263,6 +264,7 @@ impl Order {
             sync: self.sync(),
             hash: self.hash().kind(),
             packed: self.compress != Compress::None,
+            acls: self.takes.acls,
             unasked: self.takes.unasked,
             transfer: TransferId(transfer),
         };

@@ -123,6 +123,8 @@ impl Terms {
         }
         let (Ask::Source(order) | Ask::Sink(order, _)) = &mut call.ask;
         order.confine(self.base.clone(), self.bytes_per_second);
+        // Else its users would learn whose each number is: they may give files any ACL, and take them back.
+        order.takes.acls &= self.set_id;
         if let Some(offer) = &mut call.offer {
             offer.limit(self.streams);
         }

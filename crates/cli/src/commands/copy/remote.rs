@@ -139,7 +139,8 @@ impl Remote<'_> {
         if !far.packs {
             options.compress = Compress::None;
         }
-        Takes { unasked: options.unasked, holes: options.holes, links: options.links } = far.takes;
+        let Takes { unasked, holes, links, acls } = far.takes;
+        (options.unasked, options.holes, options.links, options.acls) = (unasked, holes, links, acls);
         show.begin(earlier);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }

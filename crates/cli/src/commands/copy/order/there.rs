@@ -43,12 +43,14 @@ pub struct Takes {
     pub holes: bool,
     /// Further names of files.
     pub links: bool,
+    /// ACLs with names of users and groups; an older numaio gets numbers.
+    pub acls: bool,
 }
 
 /// As an older numaio, which does not say it.
 impl Default for Takes {
     fn default() -> Self {
-        Self { unasked: false, holes: false, links: true }
+        Self { unasked: false, holes: false, links: true, acls: false }
     }
 }
 
