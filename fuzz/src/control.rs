@@ -178,6 +178,7 @@ fn check(call: &str, side: Side) {
         order["threads"].is_null()
             || order["threads"].as_u64().is_some_and(|n| (1..=MOST_THREADS).contains(&n))
     );
+    assert!(order["acls"] == false, "who has not root's rights is not told whose numbers are whose");
     let offer = &call["offer"];
     let streams = offer["streams"].as_u64();
     assert!(offer.is_null() || streams.is_some_and(|n| n <= STREAMS.into()));
@@ -199,7 +200,7 @@ fn order(from: &[&[u8]], to: &[u8]) -> Value {
         "rules": [{"include": false, "pattern": b"*.o"}], "sizes": [0, u64::MAX], "checksum": false,
         "manifest": false, "numeric_ids": false, "update": false, "ignore_times": false, "delete": false,
         "in_place": false, "rehearse": false, "told": true, "hash": 1, "fsync": 1, "limit": null,
-        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true,
+        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "acls": true,
         "transfer": ([7; 16]),
     })
 }

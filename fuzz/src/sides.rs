@@ -1,7 +1,7 @@
 //! A side of a transfer whose peer says whatever it likes.
 
 use crate::pair::{sink_disk, sink_side, source_disk, source_side};
-use numaio_machine::port::{Event, FilePath, Operation, Packet, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MOST_FRAMES};
 use numaio_mover::drive::{Command, Core};
 use numaio_sim::mover::Disk;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn work<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
     core.reports();
 }
 
-/// Nothing outside a root is ever named, whatever the peer says.
+/// Nothing outside a root is ever named, and no attribute set that is only ever said, whatever the peer says.
 fn check(operation: &Operation<Vec<u8>>) {
     let good = |at: &FilePath| {
         let good = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
@@ -92,6 +92,10 @@ fn check(operation: &Operation<Vec<u8>>) {
             "{at:?}"
         );
     };
+    let kept = |attributes: &Attributes| {
+        let mut names = attributes.xattrs.iter().flatten().map(|(name, _)| name);
+        assert!(names.all(|name| !name.starts_with(b"numaio.")), "{attributes:?}");
+    };
     match operation {
         Operation::List { directory, .. } => good(directory),
         Operation::Look { at, .. } | Operation::Remove(at) => at.iter().for_each(good),
@@ -99,10 +103,19 @@ fn check(operation: &Operation<Vec<u8>>) {
         Operation::Sum(summing) => good(&summing.at),
         Operation::Write { puts, .. } => puts.iter().for_each(|put| {
             good(&put.at);
-            put.settle.iter().for_each(|settle| good(&settle.name));
+            put.settle.iter().for_each(|settle| {
+                good(&settle.name);
+                kept(&settle.attributes);
+            });
         }),
-        Operation::Make(all) => all.iter().for_each(|making| good(&making.at)),
-        Operation::Adorn(all) => all.iter().for_each(|(at, _)| good(at)),
+        Operation::Make(all) => all.iter().for_each(|making| {
+            good(&making.at);
+            kept(&making.attributes);
+        }),
+        Operation::Adorn(all) => all.iter().for_each(|(at, attributes)| {
+            good(at);
+            kept(attributes);
+        }),
         Operation::Open { journal, .. } => good(journal),
         Operation::Record(record) => record.after.iter().flatten().chain([&record.journal]).for_each(good),
         Operation::More { .. } | Operation::Sync { .. } => {}

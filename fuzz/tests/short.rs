@@ -34,6 +34,13 @@ fn a_conversation_has_packed_data() {
 }
 
 #[test]
+fn a_conversation_has_acls_with_names() {
+    let [to_sink, _, stream] = conversation();
+    let has_names = |bytes: &[u8]| bytes.windows(23).any(|part| part == b"numaio.posix_acl_access");
+    assert!(has_names(&to_sink) && has_names(&stream));
+}
+
+#[test]
 fn nothing_that_comes_makes_a_target_panic() {
     for (name, target) in TARGETS {
         let mut chance = Chance::new(2026);
