@@ -31,7 +31,7 @@ const ACL: &[u8] = b"\x02\0\0\0\
 /// The side with the files, which may send them unasked.
 pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true }],
+        origins: vec![Origin { root: 0, only: None, enter: true, way: false }],
         recursive: true,
         listed: false,
         accounts: Some(LOOKUP),
