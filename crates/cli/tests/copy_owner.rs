@@ -121,3 +121,94 @@ fn directories_can_be_filled_whatever_a_umask_takes_from_their_owner() {
         assert!(home.0.join(mask).join("a/b/file").exists());
     }
 }
+
+/// A large one is opened several times.
+#[test]
+fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 5 << 20]).expect("a file");
+    let script = "umask 0277; $NUMAIO copy --no-job -r from/ to; echo code $?";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+    assert_eq!((mode_of(&home.0.join("to/large")), len(&home, "to/large")), (0o400, 5 << 20));
+}
+
+#[test]
+fn own_files_are_written_in_place_also_where_they_may_not_be_written_to() {
+    let home = Home::new();
+    for (name, length) in [("small", 9), ("large", 3 << 20)] {
+        for (folder, more) in [("from", 1), ("to", 0)] {
+            fs::create_dir_all(home.0.join(folder)).expect("a folder");
+            let path = home.0.join(folder).join(name);
+            fs::write(&path, vec![7; length + more]).expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("a mode");
+        }
+    }
+    for option in ["-r", "-a"] {
+        let script = format!(
+            "touch -d 2020-01-01 to/*; $NUMAIO copy --no-job --inplace {option} from/ to; echo code $?"
+        );
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        for (name, length) in [("to/small", 10), ("to/large", (3 << 20) + 1)] {
+            assert_eq!((mode_of(&home.0.join(name)), len(&home, name)), (0o444, length), "{name}");
+        }
+    }
+}
+
+fn len(home: &Home, name: &str) -> u64 {
+    fs::metadata(home.0.join(name)).map_or(0, |found| found.len())
+}
+
+/// An ACL that takes from the owner what other attributes need, on a file and on a directory.
+#[test]
+fn attributes_are_set_before_an_acl_forbids_it() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("from/d")).expect("a folder");
+    home.file("from/f", "f");
+    let id = |id: u32| id.to_le_bytes();
+    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &id(who)].concat();
+    let nobody_here = u32::MAX;
+    for (name, bits) in [("from/f", 4), ("from/d", 5)] {
+        let acl = [
+            vec![2, 0, 0, 0],
+            entry(1, bits, nobody_here),
+            entry(2, bits, 1_000),
+            entry(4, bits, nobody_here),
+            entry(16, bits, nobody_here),
+            entry(32, bits, nobody_here),
+        ]
+        .concat();
+        let path = home.0.join(name);
+        let set = |attribute: &str, value: &[u8]| {
+            rustix::fs::setxattr(&path, attribute, value, rustix::fs::XattrFlags::empty())
+        };
+        if set("user.k", b"v").and_then(|()| set("system.posix_acl_access", &acl)).is_err() {
+            return skipped("ACLs, which the file system of this folder does not have");
+        }
+    }
+    for value in ["v", "other"] {
+        for name in ["from/f", "from/d"] {
+            let set = rustix::fs::setxattr(
+                home.0.join(name),
+                "user.k",
+                value.as_bytes(),
+                rustix::fs::XattrFlags::empty(),
+            );
+            if set.is_err() {
+                return nobody();
+            }
+        }
+        let Some(said) = as_another(&home, "$NUMAIO copy --no-job -a from/ to; echo code $?") else {
+            return nobody();
+        };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        for name in ["to/f", "to/d"] {
+            let mut there = [0; 64];
+            let length = rustix::fs::getxattr(home.0.join(name), "user.k", &mut there).expect("an attribute");
+            assert_eq!(&there[..length], value.as_bytes(), "{name}");
+            assert!(rustix::fs::getxattr(home.0.join(name), "system.posix_acl_access", &mut there).is_ok());
+        }
+    }
+}

@@ -32,7 +32,7 @@ const OTHERS: u8 = 0x20;
 /// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
 const SET_ID: u32 = 0o6000;
 pub const SET_GROUP_ID: u32 = 0o2000;
-const OWNER_WRITES: u32 = 0o200;
+pub const OWNER_WRITES: u32 = 0o200;
 
 /// What became of an owner, in a file's user and group.
 enum Owned {
@@ -232,10 +232,16 @@ impl Roots {
         }
     }
 
-    /// As [`Roots::set_xattrs`]. Who is not root sets those of files that may be written to (xattr(7)): others are, for that long.
+    /// As [`Roots::set_xattrs`]. Who is not root sets those of files and directories that may be written to (xattr(7)): others are, for
+    /// that long.
     fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, Fault> {
         let refused = match self.set_xattrs(target, wanted) {
-            Err(refused) if refused.why == Why::Permission && seen.kind == FileKind::File => refused,
+            Err(refused)
+                if refused.why == Why::Permission
+                    && matches!(seen.kind, FileKind::File | FileKind::Directory) =>
+            {
+                refused
+            }
             set => return set,
         };
         if seen.mode & OWNER_WRITES != 0 || set_mode(target, seen.mode | OWNER_WRITES).is_err() {
@@ -277,7 +283,10 @@ impl Roots {
             };
             removed.map_err(&call)?;
         }
-        for (name, value) in wanted {
+        // An ACL may take from the owner what the others need.
+        let (acls, others): (Vec<_>, Vec<_>) =
+            wanted.iter().partition(|(name, _)| name.starts_with(b"system."));
+        for (name, value) in others.into_iter().chain(acls) {
             let set = match target {
                 Target::Open(file) => rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty()),
                 Target::Named(_) => rustix::fs::lsetxattr(&path, &**name, value, XattrFlags::empty()),

@@ -1,6 +1,6 @@
 //! Writing files: beside their names until they are whole.
 
-use super::attributes::Target;
+use super::attributes::{set_mode, Target, OWNER_WRITES};
 use super::beneath::{Beneath, Place};
 use super::close::flushed;
 use super::direct::{self, Block, Then};
@@ -120,9 +120,19 @@ impl Roots {
     fn begin(&self, place: Place<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
         match put.begin {
-            Begin::Fresh => fresh(place, mode).map_err(fault("create it")),
+            Begin::Fresh => {
+                let file = fresh(place, mode).map_err(fault("create it"))?;
+                // It is opened again for what follows, which a umask or a default ACL may have taken from its owner.
+                if put.settle.is_none() && !self.super_user {
+                    let made = rustix::fs::fstat(&file).map(|stat| stat.st_mode);
+                    let is_closed = made.is_ok_and(|made| !Mode::from_raw_mode(made).contains(mode));
+                    let opened = if is_closed { rustix::fs::fchmod(&file, mode) } else { Ok(()) };
+                    opened.map_err(fault("set its mode"))?;
+                }
+                Ok(file)
+            }
             Begin::InPlace => {
-                let file = there(place, mode).map_err(fault("open it to write"))?;
+                let file = there_or_ours(place, mode).map_err(fault("open it to write"))?;
                 // A further name that it got meanwhile would be written to, too.
                 check(&file, |seen| Ok(seen.links < 2))?;
                 if put.settle.is_none() {
@@ -233,6 +243,23 @@ fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
             open()
         }
         result => result,
+    }
+}
+
+/// As [`there`]. One of our own that may not be written to is from then on, until it gets its mode in the end.
+fn there_or_ours(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+    match there(place, mode) {
+        Err(Errno::ACCESS) => {
+            let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let bits = Mode::from_raw_mode(stat.st_mode).bits();
+            let is_closed = bits & OWNER_WRITES == 0 && stat.st_uid == rustix::process::geteuid().as_raw();
+            if !is_closed || seen(&stat).kind != FileKind::File {
+                return Err(Errno::ACCESS);
+            }
+            set_mode(Target::Named(place), bits | OWNER_WRITES)?;
+            there(place, mode)
+        }
+        opened => opened,
     }
 }
 
