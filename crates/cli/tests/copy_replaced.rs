@@ -358,7 +358,7 @@ fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
     let Ok(output) = again() else { return skipped("no setpriv to be somebody else") };
     let said = Said::of(output);
     if said.code != Some(0) {
-        return skipped(&format!("another user does not reach the test's folder: {}", said.err));
+        return skipped(format!("another user does not reach the test's folder: {}", said.err));
     }
     let modes = || programs.map(|(name, ..)| mode(&home, &format!("to/{name}")));
     assert_eq!(modes(), programs.map(|(.., mode)| mode));

@@ -23,7 +23,18 @@ const MOST: usize = 4_096;
 fn found(name: &[u8]) -> Found {
     let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
-    let seen = Seen { kind, mode: 0o640, user: 0, group: 0, size: 0, mtime, inode: 1, volume: 1, links: 1 };
+    let seen = Seen {
+        kind,
+        mode: 0o640,
+        user: 0,
+        group: 0,
+        size: 0,
+        mtime,
+        ctime: mtime,
+        inode: 1,
+        volume: 1,
+        links: 1,
+    };
     Found { seen, target: None, xattrs: Vec::new(), data: None, address: None }
 }
 

@@ -93,7 +93,18 @@ mod tests {
     use numaio_machine::port::{FileKind, Stamp};
 
     fn seen((volume, inode): Key, size: u64, mtime: Stamp) -> Seen {
-        Seen { kind: FileKind::File, mode: 0o644, user: 0, group: 0, size, mtime, inode, volume, links: 2 }
+        Seen {
+            kind: FileKind::File,
+            mode: 0o644,
+            user: 0,
+            group: 0,
+            size,
+            mtime,
+            ctime: mtime,
+            inode,
+            volume,
+            links: 2,
+        }
     }
 
     fn name(text: String) -> Name {
