@@ -164,7 +164,7 @@ fn who_failed_is_told() {
     assert!(hosts.path("two/dst/file").exists());
     hosts.copy(&["one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
     hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
-    hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "try ssh three true"]);
+    hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "/ssh three true"]);
     let said = hosts.command(&["copy", "one:file", "two:to"]).output().expect("numaio");
     Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
     // Whoever prints something else than events is no numaio.
@@ -248,7 +248,7 @@ fn what_stands_in_the_way_of_a_bootstrap_is_told() {
         let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
         Said::of(command.env("PATH", &path).output().expect("numaio"))
     };
-    copy("three:g").failed(1, &["three does not tell what it is", "try ssh three true"]);
+    copy("three:g").failed(1, &["three does not tell what it is", "/ssh three true"]);
     program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
     copy("one:g").failed(1, &["one is Linux riscv64", "--remote-numaio"]);
     fs::remove_file(bin.join("uname")).expect("removed");

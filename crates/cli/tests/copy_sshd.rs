@@ -218,12 +218,10 @@ fn what_ssh_refuses_is_told_with_what_to_do() {
     let other = fs::read_to_string(home.0.join("user-key.pub")).expect("a key");
     let host = known.split(' ').next().unwrap_or_default();
     fs::write(&key, format!("{host} {other}")).expect("a file");
-    server
-        .copy(&["-a", "src/", "far:there"])
-        .failed(1, &["Host key verification failed", "try ssh far true"]);
+    server.copy(&["-a", "src/", "far:there"]).failed(1, &["Host key verification failed", "/ssh far true"]);
     fs::write(&key, known).expect("a file");
     // Nobody is let in.
     fs::write(home.0.join("authorized"), "").expect("a file");
-    server.copy(&["-a", "far:there/", "back"]).failed(1, &["Permission denied", "try ssh far true"]);
+    server.copy(&["-a", "far:there/", "back"]).failed(1, &["Permission denied", "/ssh far true"]);
     assert!(!home.0.join("far/there").exists() && !home.0.join("back").exists());
 }
