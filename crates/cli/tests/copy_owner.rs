@@ -128,10 +128,49 @@ fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::write(home.0.join("from/large"), vec![7; 5 << 20]).expect("a file");
-    let script = "umask 0277; $NUMAIO copy --no-job -r from/ to; echo code $?";
+    for (to, option) in [("to", ""), ("in-place", "--inplace")] {
+        let script = format!("umask 0277; $NUMAIO copy --no-job -r {option} from/ {to}; echo code $?");
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        let name = format!("{to}/large");
+        assert_eq!((mode_of(&home.0.join(&name)), len(&home, &name)), (0o400, 5 << 20), "{to}");
+    }
+}
+
+#[test]
+fn a_transfer_is_gone_on_with_whatever_a_umask_takes_from_its_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 48 << 20]).expect("a file");
+    let script = "
+umask 0277
+$NUMAIO copy --no-job -r --bwlimit 16M from/ to & copy=$!
+for wait in $(seq 400); do [ -s to/.numaio-journal ] && break; sleep 0.05; done
+kill -9 $copy; wait $copy
+$NUMAIO copy --no-job -r --json from/ to; echo code $?";
     let Some(said) = as_another(&home, script) else { return nobody() };
     assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
-    assert_eq!((mode_of(&home.0.join("to/large")), len(&home, "to/large")), (0o400, 5 << 20));
+    let end = said.out.lines().find(|line| line.contains(r#""event":"end""#)).unwrap_or_default();
+    assert!(end.contains(r#""resumed":"#) && !end.contains(r#""resumed":0"#), "{end}");
+    assert_eq!(len(&home, "to/large"), 48 << 20);
+    let left: Vec<_> = fs::read_dir(home.0.join("to")).expect("a folder").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// A program that runs cannot be written to.
+#[test]
+fn what_cannot_be_written_in_place_keeps_its_mode() {
+    let home = Home::new();
+    home.file("from/program", "new");
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    let script = "
+cp \"$(command -v sleep)\" to/program && chmod 555 to/program || exit 99
+to/program 60 & program=$!
+$NUMAIO copy --no-job -r --inplace from/ to; echo code $?
+kill $program";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 3\n"), "{}\n{}", said.out, said.err);
+    assert_eq!(mode_of(&home.0.join("to/program")), 0o555);
 }
 
 #[test]

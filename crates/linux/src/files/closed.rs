@@ -1,4 +1,4 @@
-//! Directories of our own that are closed to us: who is not root needs rights also in those.
+//! What is our own and closed to us: who is not root needs rights also there.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::Mode;
@@ -27,4 +27,13 @@ pub fn open_up(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
         done => done,
     }?;
     Ok(true)
+}
+
+/// Leaves rights on a file to its owner that a umask or a default ACL took from him when it was made: it is opened again by its name.
+/// Where there are no modes it stays as it is, and who opens it again is told what is wrong.
+pub fn keep_rights(file: BorrowedFd<'_>, rights: Mode) {
+    let made = rustix::fs::fstat(file).map(|stat| Mode::from_raw_mode(stat.st_mode));
+    if let Some(made) = made.ok().filter(|made| !made.contains(rights)) {
+        let _ = rustix::fs::fchmod(file, made | rights);
+    }
 }

@@ -1,11 +1,14 @@
 //! Files that are written to where they are, by many operations, each of which opens the file by its name: it may be another's by then.
 
+use super::attributes::OWNER_WRITES;
+use super::beneath::Place;
 use super::fault::fault;
 use super::look::seen;
 use super::read::is_renumbered;
 use numaio_machine::port::{Fault, FileKind, FilePath, Why};
-use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,6 +62,52 @@ impl InPlace {
 
     fn begun(&self) -> MutexGuard<'_, HashMap<u64, Mark>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that is open to be written to where it is.
+pub struct Opened {
+    pub file: OwnedFd,
+    /// The bits of its mode if it could not be written to before; it can be from then on, until it gets its mode in the end.
+    pub closed: Option<u32>,
+}
+
+/// The file that is there, else a new one; one of our own also where it may not be written to.
+pub fn open(place: Place<'_>, mode: Mode) -> Result<Opened, Errno> {
+    match there(place, mode) {
+        Err(Errno::ACCESS) => closed(place)?.ok_or(Errno::ACCESS),
+        file => file.map(|file| Opened { file, closed: None }),
+    }
+}
+
+/// The file that is there, else a new one. By a call that could make it the kernel does not open somebody else's file in a directory
+/// such as /tmp, not to root either (`fs.protected_regular`, proc_sys_fs(5)): so that is called only where there is none, and what gets
+/// the name between both calls is protected so. Neither follows a link.
+fn there(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+    match place.open(OFlags::WRONLY, Mode::empty()) {
+        Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
+        opened => opened,
+    }
+}
+
+/// A file of our own that may not be written to; none if it is no such file. It is held, so that it is no other one that gets the
+/// right, whatever gets its name meanwhile.
+fn closed(place: Place<'_>) -> Result<Option<Opened>, Errno> {
+    let Ok(held) = place.open(OFlags::PATH, Mode::empty()) else { return Ok(None) };
+    let Ok(stat) = rustix::fs::fstat(&held) else { return Ok(None) };
+    let (seen, bits) = (seen(&stat), Mode::from_raw_mode(stat.st_mode).bits());
+    let is_ours = seen.kind == FileKind::File && stat.st_uid == rustix::process::geteuid().as_raw();
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let allow = |bits| rustix::fs::chmod(&path, Mode::from_raw_mode(bits));
+    if !is_ours || seen.links > 1 || bits & OWNER_WRITES != 0 || allow(bits | OWNER_WRITES).is_err() {
+        return Ok(None);
+    }
+    match rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => Ok(Some(Opened { file, closed: Some(bits) })),
+        Err(errno) => {
+            let _ = allow(bits);
+            Err(errno)
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! The journal of a transfer: locked, so that two transfers never write to one.
 
 use super::beneath::{Beneath, Place};
+use super::closed::keep_rights;
 use super::fault::fault;
 use super::look::seen;
 use super::owner::instead;
 use super::write::write_all;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Seen, Why};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
+
+/// The mode of a journal.
+const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Roots {
     pub(super) fn open_journal(
@@ -67,9 +71,12 @@ impl Roots {
 
     fn create_journal(&self, place: Place<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let file = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("create the journal"))?;
+        let file = place.open(flags, OWN).map_err(fault("create the journal"))?;
         match self.lock(place, &file)?.is_some_and(|found| found.links == 1) {
-            true => Ok(file),
+            true => {
+                keep_rights(file.as_fd(), OWN);
+                Ok(file)
+            }
             false => Err(Fault::new(Why::Exists, "another transfer has the journal")),
         }
     }
@@ -101,7 +108,8 @@ fn alone(place: Place<'_>, content: &[u8]) -> Result<OwnedFd, Fault> {
     let tried = fault("create the journal");
     instead(place, &tried, |beside| {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let file = beside.open(flags, Mode::RUSR | Mode::WUSR).map_err(&tried)?;
+        let file = beside.open(flags, OWN).map_err(&tried)?;
+        keep_rights(file.as_fd(), OWN);
         locked(&file)?;
         write_all(&file, content, 0)?;
         Ok(file)

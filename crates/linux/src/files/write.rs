@@ -1,10 +1,12 @@
 //! Writing files: beside their names until they are whole.
 
-use super::attributes::{set_mode, Target, OWNER_WRITES};
+use super::attributes::{set_mode, Target};
 use super::beneath::{Beneath, Place};
 use super::close::flushed;
+use super::closed::keep_rights;
 use super::direct::{self, Block, Then};
 use super::fault::fault;
+use super::in_place::{self, Opened};
 use super::look::seen;
 use super::{Begun, Roots};
 use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why};
@@ -122,24 +124,19 @@ impl Roots {
         match put.begin {
             Begin::Fresh => {
                 let file = fresh(place, mode).map_err(fault("create it"))?;
-                // It is opened again for what follows, which a umask or a default ACL may have taken from its owner.
                 if put.settle.is_none() && !self.super_user {
-                    let made = rustix::fs::fstat(&file).map(|stat| stat.st_mode);
-                    let is_closed = made.is_ok_and(|made| !Mode::from_raw_mode(made).contains(mode));
-                    let opened = if is_closed { rustix::fs::fchmod(&file, mode) } else { Ok(()) };
-                    opened.map_err(fault("set its mode"))?;
+                    keep_rights(file.as_fd(), mode);
                 }
                 Ok(file)
             }
             Begin::InPlace => {
-                let file = there_or_ours(place, mode).map_err(fault("open it to write"))?;
-                // A further name that it got meanwhile would be written to, too.
-                check(&file, |seen| Ok(seen.links < 2))?;
-                if put.settle.is_none() {
-                    self.in_place.begin(&put.at, &file)?;
+                let Opened { file, closed } =
+                    in_place::open(place, mode).map_err(fault("open it to write"))?;
+                let begun = self.begin_in_place(put, &file);
+                if let (Err(_), Some(bits)) = (&begun, closed) {
+                    let _ = set_mode(Target::Open(file.as_fd()), bits);
                 }
-                rustix::fs::ftruncate(&file, 0).map_err(fault("empty it"))?;
-                Ok(file)
+                begun.map(|()| file)
             }
             Begin::Further => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
@@ -153,6 +150,18 @@ impl Roots {
                 Ok(file)
             }
         }
+    }
+
+    fn begin_in_place(&self, put: &Put, file: &OwnedFd) -> Result<(), Fault> {
+        // A further name that it got meanwhile would be written to, too.
+        check(file, |seen| Ok(seen.links < 2))?;
+        if put.settle.is_none() {
+            self.in_place.begin(&put.at, file)?;
+            if !self.super_user {
+                keep_rights(file.as_fd(), Mode::WUSR);
+            }
+        }
+        rustix::fs::ftruncate(file, 0).map_err(fault("empty it"))
     }
 
     fn settle(
@@ -243,33 +252,6 @@ fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
             open()
         }
         result => result,
-    }
-}
-
-/// As [`there`]. One of our own that may not be written to is from then on, until it gets its mode in the end.
-fn there_or_ours(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
-    match there(place, mode) {
-        Err(Errno::ACCESS) => {
-            let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let bits = Mode::from_raw_mode(stat.st_mode).bits();
-            let is_closed = bits & OWNER_WRITES == 0 && stat.st_uid == rustix::process::geteuid().as_raw();
-            if !is_closed || seen(&stat).kind != FileKind::File {
-                return Err(Errno::ACCESS);
-            }
-            set_mode(Target::Named(place), bits | OWNER_WRITES)?;
-            there(place, mode)
-        }
-        opened => opened,
-    }
-}
-
-/// The file that is there, else a new one. By a call that could make it the kernel does not open somebody else's file in a directory
-/// such as /tmp, not to root either (`fs.protected_regular`, proc_sys_fs(5)): so that is called only where there is none, and what gets
-/// the name between both calls is protected so. Neither follows a link.
-fn there(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
-    match place.open(OFlags::WRONLY, Mode::empty()) {
-        Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
-        opened => opened,
     }
 }
 
