@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 use support::{Home, Said};
 
 /// A program in place of ssh, which runs the other side here.
@@ -61,6 +62,11 @@ fn trees_that_differ(home: &Home) {
     std::os::unix::fs::FileExt::write_at(&hole, &[1; 4096], 5 << 20).expect("written");
     assert!(Command::new("mkfifo").arg(home.0.join("src/d/pipe")).status().expect("mkfifo").success());
     home.file("dst/own", "its own");
+    // What changes within one tick of the kernel's clock has one time.
+    for folder in ["dst", "dst/d"] {
+        let folder = fs::File::open(home.0.join(folder)).expect("a folder");
+        folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000)).expect("a time");
+    }
 }
 
 /// What is told of single things, and how many there are.
