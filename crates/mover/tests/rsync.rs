@@ -55,7 +55,7 @@ const TREE: [&str; 38] = [
 /// Rules, and what they leave of the tree: the examples of rsync's manual (sections "Filter rules in depth" and
 /// "Pattern matching rules") and the sentences about patterns. `-` begins what is left out, where that is
 /// shorter to say.
-const CASES: [(&[&str], &str); 30] = [
+const CASES: [(&[&str], &str); 33] = [
     (&[], "-"),
     // Without a slash: the last component.
     (&["- *.o"], "- ab/b.o b.o bar.c/b.o"),
@@ -77,6 +77,10 @@ const CASES: [(&[&str], &str); 30] = [
     (&["- /foo/**bar"], "- foo/bar foo/ab/bar foo/ab/ab/bar foo/foo/bar/ foo/foo/bar/a"),
     (&["- /f*r"], "-"),
     (&["- /f**r"], "- foo/bar foo/ab/bar foo/ab/ab/bar foo/foo/bar/ foo/foo/bar/a"),
+    // With a slash behind, too: directories only.
+    (&["- /foo/***/"], "- foo/ foo/a foo/ab/ foo/ab/bar foo/ab/ab/ foo/ab/ab/bar foo/ab/ab/foo foo/b.c foo/bar foo/bar.c foo/foo/ foo/foo/a foo/foo/bar/ foo/foo/bar/a"),
+    (&["- foo/ab/**/"], "- foo/ab/ab/ foo/ab/ab/bar foo/ab/ab/foo"),
+    (&["+ foo/***/", "- *"], "foo/ foo/ab/ foo/ab/ab/ foo/foo/ foo/foo/bar/"),
     (&["- ab/**"], "- ab/a ab/b.o ab/foo/ ab/foo/bar ab/foo/ab/ ab/foo/ab/bar foo/ab/bar foo/ab/ab/ foo/ab/ab/bar foo/ab/ab/foo"),
     (&["- **/a"], "- a ab/a foo/a foo/foo/a foo/foo/bar/a x/foo/foo/a"),
     (&["- x/***"], "- x/ x/* x/[a] x/a\\b x/b- x/] x/foo/ x/foo/bar x/foo/foo/ x/foo/foo/a"),

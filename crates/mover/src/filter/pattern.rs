@@ -100,7 +100,7 @@ impl Pattern {
             (false, false) => Subject::Last(1 + body.iter().filter(|&&byte| byte == b'/').count()),
         };
         let parts = if is_wild { parts(body) } else { body.iter().map(|&byte| Part::Byte(byte)).collect() };
-        Ok(Self { parts, subject, only_directories, slash_behind: bytes.ends_with(b"***") })
+        Ok(Self { parts, subject, only_directories, slash_behind: body.ends_with(b"***") })
     }
 
     /// For a pattern that stands for itself alone: what of a name is to be these bytes.
