@@ -126,36 +126,39 @@ impl<B: AsRef<[u8]>> Talk<B> {
         self.commands.push_back(Command::Send(Packet { frames, data: Some((buffer, length)) }));
     }
 
-    /// The frames of a packet. Its data, if there is some, belongs to the last one, which is a chunk.
+    /// The next frame of what is left of a packet; none at its end. They come one by one, since each may be much longer in memory.
     ///
     /// # Errors
     /// What the other side did wrong.
-    pub fn hear(&mut self, bytes: &[u8], data: Option<usize>) -> Result<Vec<Frame>, WireError> {
-        let mut frames = Vec::new();
-        let mut rest = bytes;
+    pub fn hear(&mut self, rest: &mut &[u8]) -> Result<Option<Frame>, WireError> {
         loop {
-            let taken = self.decoder.push(rest);
-            rest = &rest[taken..];
-            while let Some(received) = self.decoder.pull()? {
-                match received {
-                    Received::Hello(hello) if hello.side == self.side => {
-                        return Err(WireError::Value("a hello of the same side"));
-                    }
-                    Received::Hello(_) => self.heard_hello = true,
-                    Received::Frame(frame) => frames.push(frame),
-                    Received::Data(_) => return Err(WireError::Value("data among frames")),
+            match self.decoder.pull()? {
+                Some(Received::Hello(hello)) if hello.side == self.side => {
+                    return Err(WireError::Value("a hello of the same side"));
+                }
+                Some(Received::Hello(_)) => self.heard_hello = true,
+                Some(Received::Frame(frame)) => return Ok(Some(frame)),
+                Some(Received::Data(_)) => return Err(WireError::Value("data among frames")),
+                None if rest.is_empty() => return Ok(None),
+                None => {
+                    let taken = self.decoder.push(rest);
+                    *rest = &rest[taken..];
                 }
             }
-            if rest.is_empty() {
-                break;
-            }
         }
+    }
+
+    /// The end of a packet with so many bytes of data, which belong to its last frame.
+    ///
+    /// # Errors
+    /// That is no chunk of as many.
+    pub fn heard(&mut self, data: Option<usize>) -> Result<(), WireError> {
         let due = self.decoder.due();
         if due != data.unwrap_or(0) as u64 {
             return Err(WireError::Value("the length of a packet's data"));
         }
         self.decoder.skip(due);
-        Ok(frames)
+        Ok(())
     }
 
     /// Notes a problem, and tells the other side of it.

@@ -223,7 +223,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             preparing: BTreeMap::new(),
             incoming: HashMap::new(),
             taken: HashSet::new(),
-            early: Early::new(),
+            early: Early::default(),
             writes: BTreeMap::new(),
             there: 0,
             clearing: false,
@@ -240,13 +240,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn received(&mut self, frames: &[u8], data: Option<(B, usize)>) -> Result<(), WireError> {
-        let mut heard = self.talk.hear(frames, data.as_ref().map(|(_, length)| *length))?;
-        let last = heard.pop();
-        heard.into_iter().try_for_each(|frame| self.frame(frame, None))?;
-        match last {
-            Some(frame) => self.frame(frame, data.map(|(buffer, _)| buffer)),
-            None => Ok(()),
+        let (mut rest, mut last) = (frames, None);
+        while let Some(frame) = self.talk.hear(&mut rest)? {
+            last.replace(frame).map_or(Ok(()), |before| self.frame(before, None))?;
         }
+        self.talk.heard(data.as_ref().map(|(_, length)| *length))?;
+        last.map_or(Ok(()), |frame| self.frame(frame, data.map(|(buffer, _)| buffer)))
     }
 
     fn frame(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {

@@ -151,6 +151,8 @@ pub struct Source<B> {
     in_batch: usize,
     next: FileNumber,
     answered: u64,
+    /// Of how many files the sink asked for the hash.
+    asked: u64,
     /// Bytes of files that the sink did not want.
     there: u64,
     files: HashMap<u64, File>,
@@ -180,6 +182,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             in_batch: 0,
             next: first,
             answered: 0,
+            asked: 0,
             there: 0,
             files: HashMap::new(),
             links: Links::default(),
@@ -314,10 +317,10 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     fn want(&mut self, want: Want) -> Result<(), WireError> {
         let last = want.first.get().saturating_add(want.count);
-        if want.what != Needed::Sum {
-            self.answered = self.answered.saturating_add(want.count);
-        }
-        if last.max(self.answered) > self.next.get() - self.in_batch as u64 {
+        // Of each file it asks once, so that both bound how often what follows is gone through.
+        let count = if want.what == Needed::Sum { &mut self.asked } else { &mut self.answered };
+        *count = count.saturating_add(want.count);
+        if last.max(self.answered).max(self.asked) > self.next.get() - self.in_batch as u64 {
             return Err(WireError::Value("an answer about no entry"));
         }
         for number in want.first.get()..last {
@@ -420,7 +423,8 @@ impl<B: AsRef<[u8]>> Source<B> {
     }
 
     fn received(&mut self, frames: &[u8], data: Option<usize>) -> Result<(), WireError> {
-        for frame in self.talk.hear(frames, data)? {
+        let mut rest = frames;
+        while let Some(frame) = self.talk.hear(&mut rest)? {
             match frame {
                 Frame::Wants(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
                 Frame::Problem(problem) => self.told(problem),
@@ -442,7 +446,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 _ => return Err(WireError::Value("a frame that a sink does not send")),
             }
         }
-        Ok(())
+        self.talk.heard(data)
     }
 
     fn told(&mut self, problem: Problem) {
