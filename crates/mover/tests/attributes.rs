@@ -22,7 +22,7 @@ fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
     }
     let keep = Keep { xattrs: true, ..Keep::default() };
     let mut again = || {
-        let own = |user| Own { user, groups: Vec::new() };
+        let own = |user| Own { user, ..Own::default() };
         let sink = user.map_or_else(|| sink(false), |user| sink_of(false, keep, own(user)));
         let (mut source, mut sink) = (source(false, false), sink);
         run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
@@ -79,9 +79,12 @@ fn set_id_bits_are_kept_by_others_than_root_for_owners_that_they_can_set() {
         (0, 0, 0o7755, file),
         (0, 0, 0o2775, Object::Directory(BTreeMap::new())),
     ];
-    let ada = Own { user: 1_000, groups: vec![5] };
+    let ada = Own { user: 1_000, groups: vec![5], for_others: false };
     let kept = vec![0o6755, 0o2755, 0o4755, 0o1755, 0o2775];
     assert_eq!(modes(&objects, &ada), (kept, 0), "and nothing is to be done again");
     let all = objects.iter().map(|(_, _, mode, _)| *mode).collect();
     assert_eq!(modes(&objects, &Own::default()), (all, 0));
+    // What a daemon writes, and directories that have such bits already.
+    let daemon = Own { for_others: true, ..ada };
+    assert_eq!(modes(&objects, &daemon), (vec![0o755, 0o755, 0o755, 0o1755, 0o775], 0));
 }

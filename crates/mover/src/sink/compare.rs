@@ -7,6 +7,7 @@ use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Seen, Stamp, X
 /// Bits of a mode (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
+const SET_ID: u32 = SET_USER_ID | SET_GROUP_ID;
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// The attributes that an object gets.
@@ -31,8 +32,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// The mode that an object can have here. Who runs a program with these bits becomes its owner, or of its group: where that is
     /// not the one of the source they would give away the rights of whoever copies it.
-    fn bits(&self, inode: &Inode) -> u32 {
+    pub(super) fn bits(&self, inode: &Inode) -> u32 {
         let (bits, keep, own) = (inode.mode.bits(), self.options.keep, &self.options.own);
+        if own.for_others {
+            return bits & !SET_ID;
+        }
         // That of a directory is about what is made in it, and runs nothing.
         if keep.users || matches!(inode.kind, Kind::Directory) {
             return bits;
@@ -40,7 +44,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let of_user = if inode.user.id() == own.user { SET_USER_ID } else { 0 };
         let may_group = keep.groups && own.groups.contains(&inode.group.id());
         let of_group = if may_group { SET_GROUP_ID } else { 0 };
-        bits & (!(SET_USER_ID | SET_GROUP_ID) | of_user | of_group)
+        bits & (!SET_ID | of_user | of_group)
     }
 
     /// The extended attributes that an object gets, if they are kept.
@@ -78,8 +82,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(Found { seen, xattrs, .. }) = found else { return true };
         let keep = self.options.keep;
         let is_link = seen.kind == FileKind::Symlink;
-        let mode = keep.modes && !is_link && seen.mode != self.bits(inode);
         let own = &self.options.own;
+        // A directory may have inherited one.
+        let compared = if own.for_others { !SET_ID } else { !0 };
+        let mode = keep.modes && !is_link && (seen.mode ^ self.bits(inode)) & compared != 0;
         let may_group = keep.users || seen.user == own.user && own.groups.contains(&inode.group.id());
         let owners = keep.users && seen.user != inode.user.id()
             || keep.groups && may_group && seen.group != inode.group.id();

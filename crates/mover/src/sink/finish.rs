@@ -328,7 +328,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             }
             let masked = self.finish.masked.has(&name);
-            let bits = inode.mode.bits();
+            let bits = self.bits(&inode);
             let attributes = Attributes {
                 mode: Some(if masked { bits & 0o777 } else { bits }),
                 masked,

@@ -73,6 +73,8 @@ pub struct Own {
     pub user: u32,
     /// Numbers of the groups that he is in.
     pub groups: Vec<u32>,
+    /// Whether he writes for others, as a daemon does: then nothing gets set-ID bits, and these count for nothing.
+    pub for_others: bool,
 }
 
 /// What the sink does.

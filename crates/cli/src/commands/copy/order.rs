@@ -89,6 +89,9 @@ pub struct Order {
     /// Where the paths of this side begin.
     #[serde(skip)]
     base: Base,
+    /// Whether it is for a user of a daemon, who gets no set-ID bits.
+    #[serde(skip)]
+    for_others: bool,
 }
 
 /// What counts for the side in this process alone.
@@ -144,12 +147,15 @@ impl Order {
                 plans: planned::read(common, &args.how.plan)?,
             }),
             base: Base::Host,
+            for_others: false,
         })
     }
 
-    /// What a daemon leaves of it for one of its users: paths are below a root, and data is sent no faster.
-    pub fn confine(&mut self, base: Base, bytes_per_second: Option<u64>) {
+    /// What a daemon leaves of it for one of its users: paths are below a root, data is sent no faster, and nothing gets set-ID bits
+    /// unless it may.
+    pub fn confine(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {
         self.base = base;
+        self.for_others = !set_id;
         self.limit = [self.limit, bytes_per_second].into_iter().flatten().min();
         self.threads = self.threads.map(|threads| threads.clamp(1, MOST_THREADS));
     }
@@ -243,7 +249,7 @@ impl Order {
                 groups: self.archive,
                 xattrs: self.archive,
             },
-            own: Own { user: process::user(), groups: process::groups() },
+            own: Own { user: process::user(), groups: process::groups(), for_others: self.for_others },
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,

@@ -122,7 +122,7 @@ impl Terms {
             return Err(Failure::new("another direction was asked for than at first"));
         }
         let (Ask::Source(order) | Ask::Sink(order, _)) = &mut call.ask;
-        order.confine(self.base.clone(), self.bytes_per_second);
+        order.confine(self.base.clone(), self.bytes_per_second, self.set_id);
         // Else its users would learn whose each number is: they may give files any ACL, and take them back.
         order.takes.acls &= self.set_id;
         if let Some(offer) = &mut call.offer {
