@@ -77,6 +77,8 @@ pub(super) struct Notes {
     unwanted: Vec<FilePath>,
     /// Those that a run before this one may have left: if this one is given up, the next one asks for them again.
     possible: Vec<FilePath>,
+    /// Whether some were removed since the last record.
+    removed: bool,
     under_way: Option<(Ticket, UnderWay)>,
     /// What was given to be submitted.
     given: UnderWay,
@@ -128,6 +130,7 @@ impl Notes {
             is_last: false,
             unwanted: Vec::new(),
             possible: Vec::new(),
+            removed: false,
             under_way: None,
             given: UnderWay::Removal,
         }
@@ -288,14 +291,15 @@ impl Notes {
             self.given = UnderWay::Loss;
             return Some(Operation::Remove(vec![FilePath::new(0, JOURNAL)]));
         }
-        // Who waits for room waits for no more than one record.
-        let due = self.bytes >= step && self.has_room();
+        // Who waits for room waits for no more than one record, and a record for no more than one removal.
+        let due = self.bytes >= step && (self.has_room() || self.removed);
         if self.journal.is_some() && (self.urgent || self.needed || due) {
             return self.record();
         }
         self.given = UnderWay::Removal;
         let some = self.some_unwanted();
-        (!some.is_empty()).then_some(Operation::Remove(some))
+        self.removed = !some.is_empty();
+        self.removed.then_some(Operation::Remove(some))
     }
 
     /// Some of what is to be removed, what is known to be there first.
@@ -315,7 +319,7 @@ impl Notes {
                 names.push(name);
             }
         }
-        self.bytes = 0;
+        (self.bytes, self.removed) = (0, false);
         // A crash of the machine in the midst of that would bring back what was taken back.
         if self.anew.is_none() && !synced && journal.is_bloated() {
             self.anew = Some(journal.compact());
