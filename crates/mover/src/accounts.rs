@@ -1,6 +1,6 @@
 //! Names of users and groups: whoever has a name on both sides has files on both sides, whatever the numbers.
 
-use crate::entry::Owner;
+use crate::entry::{is_plain, Owner, MAX_ACCOUNT};
 use std::collections::HashMap;
 
 /// A user or a group.
@@ -38,14 +38,14 @@ impl Accounts {
         Self { lookup, names: HashMap::new(), ids: HashMap::new() }
     }
 
-    /// The name of a number at the source.
+    /// The name of a number at the source; none if it has none that can be said.
     pub fn name(&mut self, account: Account, id: u32) -> Option<&[u8]> {
         let lookup = self.lookup?;
         if self.names.len() >= MOST {
             self.names.clear();
         }
         let name = self.names.entry((account, id)).or_insert_with(|| (lookup.name)(account, id));
-        name.as_deref()
+        name.as_deref().filter(|name| is_plain(name, MAX_ACCOUNT))
     }
 
     /// An owner at the source as one at the sink.
@@ -81,7 +81,12 @@ mod tests {
     static ASKED: AtomicU32 = AtomicU32::new(0);
 
     const LOOKUP: Lookup = Lookup {
-        name: |account, id| (account == Account::User && id == 7).then(|| b"ada".to_vec()),
+        name: |account, id| match (account, id) {
+            (Account::User, 7) => Some(b"ada".to_vec()),
+            (Account::User, 8) => Some(vec![b'a'; MAX_ACCOUNT + 1]),
+            (Account::User, 9) => Some(Vec::new()),
+            _ => None,
+        },
         id: |account, name| {
             ASKED.fetch_add(1, Ordering::Relaxed);
             (account == Account::User && name == b"ada").then_some(1007)
@@ -93,6 +98,11 @@ mod tests {
         let mut accounts = Accounts::new(Some(LOOKUP));
         assert_eq!(accounts.name(Account::User, 7), Some(&b"ada"[..]));
         assert_eq!(accounts.name(Account::Group, 7), None);
+        assert_eq!(
+            [8, 9].map(|id| accounts.name(Account::User, id).is_some()),
+            [false; 2],
+            "nobody is told those"
+        );
         let mut here = |account, id, name: Option<&[u8]>| {
             let mut owner = Owner::new(id, name).expect("an owner");
             accounts.here(account, &mut owner);

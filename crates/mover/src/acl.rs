@@ -83,7 +83,7 @@ pub(crate) fn said(name: &[u8], value: &[u8], accounts: &mut Accounts) -> Option
     let mut is_known = false;
     for entry in entries(value)? {
         let Some(account) = entry.account() else { continue };
-        let name = accounts.name(account, entry.id).filter(|name| is_plain(name, MAX_ACCOUNT));
+        let name = accounts.name(account, entry.id);
         is_known |= name.is_some();
         put_bytes(&mut with_names, name.unwrap_or_default());
     }
