@@ -3,13 +3,15 @@
 //! When a file is gone its inode may be another one's at once, while the scan goes on (ext4 gives the lowest that is free). So a file is
 //! known by its size and its time, too, which all its names have alike; one that changes between two of them becomes two files. Both are
 //! in the hash alone, of which the index keeps thirty bits: another file of the same inode is taken for the one before once in 10^9 times.
-//! Who seeks that gains nothing: he may as well set the time that the one before had.
+//! Who seeks that gains nothing: he may as well set the time that the one before had. Nobody can make many files alike, of which all would
+//! be looked through: the hash has a key.
 
 use super::index::Index;
 use crate::name::Name;
 use crate::wire::batch::{put_name, read_name};
 use crate::wire::bytes::{put_signed, Reader};
 use numaio_machine::port::Seen;
+use std::hash::{BuildHasher, RandomState};
 
 /// Files that are kept together: to find one of them those before it are read.
 const TOGETHER: u32 = 64;
@@ -26,12 +28,13 @@ pub(super) struct Links {
     last: Vec<u8>,
     count: u32,
     before: (Key, Vec<u8>),
+    keys: RandomState,
 }
 
 impl Links {
     /// The name under which a file was told before. If there is none, this one is it from now on.
     pub fn first(&mut self, seen: &Seen, name: &Name) -> Option<Name> {
-        let (hash, key) = (hash(seen), (seen.volume, seen.inode));
+        let (hash, key) = (self.hash(seen), (seen.volume, seen.inode));
         let known = self.known(hash, key);
         if known.is_some() {
             return known;
@@ -41,6 +44,12 @@ impl Links {
             self.keep(key, name);
         }
         None
+    }
+
+    /// Of all that tells a file from others.
+    fn hash(&self, seen: &Seen) -> u64 {
+        let Seen { volume, inode, size, mtime, .. } = seen;
+        self.keys.hash_one((volume, inode, size, mtime.seconds, mtime.nanoseconds))
     }
 
     fn known(&self, hash: u64, key: Key) -> Option<Name> {
@@ -76,15 +85,6 @@ impl Links {
         }
         Some((key, Name::new(name).ok()?))
     }
-}
-
-/// Of all that tells a file from others.
-fn hash(seen: &Seen) -> u64 {
-    let Seen { volume, inode, size, mtime, .. } = seen;
-    let numbers =
-        [volume.to_be_bytes(), inode.to_be_bytes(), size.to_be_bytes(), mtime.seconds.to_be_bytes()];
-    let facts = [&numbers.concat()[..], &mtime.nanoseconds.to_be_bytes()].concat();
-    twox_hash::XxHash3_64::oneshot(&facts)
 }
 
 #[cfg(test)]
