@@ -40,12 +40,20 @@ impl Cases {
 fn folded(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
-            let apart: String = text.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
-            // No name of nothing else is the root.
-            let apart = if apart.is_empty() { "/".to_owned() } else { apart };
-            UniCase::unicode(apart).to_folded_case().nfd().collect::<String>().into_bytes()
+            let apart: Vec<String> = text.split('/').map(seen_of).collect();
+            UniCase::unicode(apart.join("/")).to_folded_case().nfd().collect::<String>().into_bytes()
         }
         _ => name.to_ascii_lowercase(),
+    }
+}
+
+/// What is seen of a component, letters and accents apart. One of which nothing is seen is a name all the same.
+fn seen_of(component: &str) -> String {
+    let seen: String = component.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
+    if seen.is_empty() {
+        "\0".to_owned()
+    } else {
+        seen
     }
 }
 
@@ -106,8 +114,15 @@ mod tests {
         for (a, b) in one {
             assert_eq!(folded(a.as_bytes()), folded(b.as_bytes()), "{a} and {b}");
         }
-        let two =
-            [("e", "\u{e9}"), ("i", "\u{131}"), ("s", "ss"), ("a.b", "a-b"), ("\u{b2}", "2"), ("\u{ad}", "")];
+        let two = [
+            ("e", "\u{e9}"),
+            ("i", "\u{131}"),
+            ("s", "ss"),
+            ("a.b", "a-b"),
+            ("\u{b2}", "2"),
+            ("\u{ad}", ""),
+            ("\u{ad}", "\u{ad}/\u{ad}"),
+        ];
         for (a, b) in two {
             assert_ne!(folded(a.as_bytes()), folded(b.as_bytes()), "{a} and {b}");
         }
