@@ -1,7 +1,7 @@
 //! A small transfer between two simulated disks: what a fuzzer begins with.
 
 use crate::sides::input_of;
-use numaio_machine::port::{Event, Packet, Stamp};
+use numaio_machine::port::{Event, Names, Packet, Stamp};
 use numaio_mover::accounts::Lookup;
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
@@ -70,7 +70,8 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        folds_case: false,
+        names: Names::Apart,
+        spared: Vec::new(),
         made: false,
         tell: true,
         alias: None,

@@ -62,6 +62,26 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
     assert_eq!(said.err.matches("differs in case alone").count(), 4, "{}", said.err);
 }
 
+/// The destination itself tells names apart, and what is mounted in it does not.
+#[test]
+fn what_may_be_there_under_another_name_is_not_removed() {
+    let home = Home::new();
+    for folder in ["from/usb", "all/usb"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    home.file("from/usb/Foo", "same");
+    home.file("from/new", "new");
+    home.file("all/old", "old");
+    let script = "
+        cp --preserve=timestamps from/usb/Foo to/foo && mount --bind to all/usb || exit 99
+        $NUMAIO copy -r --delete from/ all; echo code $?
+        (cd all && find . -type f | sort); umount all/usb
+    ";
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    assert!(said.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", said.out, said.err);
+    assert!(said.err.contains("usb/foo") && said.err.contains("is not removed, as here"), "{}", said.err);
+}
+
 /// What is written there in several parts belongs to somebody else, and so does a journal that an earlier run left.
 #[test]
 fn large_files_arrive_where_all_files_have_one_owner() {

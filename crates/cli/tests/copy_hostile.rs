@@ -4,7 +4,7 @@ mod support;
 
 use numaio_linux::files::Roots;
 use numaio_linux::port::{Crew, Ends, FilePort, Pool, Setting};
-use numaio_machine::port::{Digest, BLOCK};
+use numaio_machine::port::{Digest, Names, BLOCK};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::entry::{
     Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
@@ -40,7 +40,8 @@ fn options() -> SinkOptions {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        folds_case: false,
+        names: Names::Apart,
+        spared: Vec::new(),
         made: false,
         tell: false,
         alias: None,

@@ -3,7 +3,7 @@
 mod sides;
 
 use numaio_machine::port::{
-    Event, FileKind, Found, Journal, Listing, Operation, Outcome, Packet, Seen, Stamp,
+    Event, FileKind, Found, Journal, Listing, Names, Operation, Outcome, Packet, Seen, Stamp,
 };
 use numaio_mover::drive::Core;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
@@ -55,7 +55,11 @@ fn there(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     match operation {
         Operation::List { .. } => {
             let one = |number: u64| (number.to_string().into_bytes().into(), Ok(found(FileKind::File)));
-            Outcome::Listed(Ok(Listing { found: (0..FILES).map(one).collect(), more: None }))
+            Outcome::Listed(Ok(Listing {
+                found: (0..FILES).map(one).collect(),
+                more: None,
+                names: Names::Apart,
+            }))
         }
         Operation::Look { at, .. } => {
             Outcome::Looked(at.iter().map(|_| Ok(Some(found(FileKind::Directory)))).collect())

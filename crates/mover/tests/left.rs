@@ -3,7 +3,8 @@
 mod sides;
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Operation, Outcome, Seen, Stamp, Ticket,
+    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Seen, Stamp,
+    Ticket,
 };
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::journal::Journal;
@@ -43,7 +44,7 @@ fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
     let end = FILES.min(from + most);
     let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
     let found = (from..end).map(|number| one(number.to_string())).collect();
-    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64) }))
+    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: Names::Apart }))
 }
 
 /// What both sides find: the same files, and a journal of a run that was cut.

@@ -4,8 +4,8 @@
 //! `NUMAIO_FILES=10000000` measures with so many, and tells the peak of each case; docs/copy.md has the table.
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, Found, Journal, Listed, Listing, Operation, Outcome, Packet, Seen, Stamp,
-    Summing,
+    Event, FileKind, FilePath, Found, Journal, Listed, Listing, Names, Operation, Outcome, Packet, Seen,
+    Stamp, Summing,
 };
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
@@ -112,7 +112,11 @@ impl Vast {
             let inode = 1_000_000 + first * FOLDER + index;
             (format!("file-{index:05}").into_bytes().into(), Ok(self.found(FileKind::File, inode)))
         };
-        Listing { found: (from..end).map(one).collect(), more: (end < all).then_some(folder << 32 | end) }
+        Listing {
+            found: (from..end).map(one).collect(),
+            more: (end < all).then_some(folder << 32 | end),
+            names: Names::Apart,
+        }
     }
 
     fn run(&self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
@@ -179,7 +183,8 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         filter: Filter::default(),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        folds_case: false,
+        names: Names::Apart,
+        spared: Vec::new(),
         made: false,
         tell: true,
         alias: None,

@@ -2,13 +2,14 @@
 
 mod sides;
 
-use numaio_machine::port::{Event, Fault, Operation, Outcome, Stamp, Why};
+use numaio_machine::port::{Event, Fault, Names, Operation, Outcome, Stamp, Why};
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::report::Report;
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions};
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::About;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
-use sides::{run, sink, source, wishes, work};
+use sides::{demands, run, sink, source, wishes, work};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -26,7 +27,16 @@ fn copy_with(
     at_source: impl Fn(bool, Outcomes) -> Outcomes,
     at_sink: impl Fn(bool, Outcomes) -> Outcomes,
 ) -> BTreeSet<String> {
-    let (mut source, mut sink) = (source(false, false), sink(false));
+    copy_by((source(false, false), sink(false)), (from, to), at_source, at_sink)
+}
+
+/// The same by sides that were made for it.
+fn copy_by(
+    (mut source, mut sink): (Source<Vec<u8>>, Sink<Vec<u8>>),
+    (from, to): (&mut Disk, &mut Disk),
+    at_source: impl Fn(bool, Outcomes) -> Outcomes,
+    at_sink: impl Fn(bool, Outcomes) -> Outcomes,
+) -> BTreeSet<String> {
     let hear = |disk: &mut Disk, operation: Operation<_>, heard: &dyn Fn(bool, Outcomes) -> Outcomes| {
         let is_write = matches!(operation, Operation::Write { .. });
         heard(is_write, disk.run(operation))
@@ -102,6 +112,50 @@ fn a_further_name_of_a_file_that_failed_keeps_what_it_has() {
     to.room = u64::MAX;
     assert_eq!(copy(&mut from, &mut to, by_name), BTreeSet::new());
     assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "one file of two names");
+}
+
+/// What both names have is as large and old as what they are to have, and is asked for all the same.
+#[test]
+fn a_further_name_of_a_file_that_failed_keeps_what_is_as_old() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"a", file(&[9; 900]));
+    from.link(b"a", b"b");
+    to.put(b"a", file(&[0; 900]));
+    to.put(b"b", file(&[9; 900]));
+    to.room = 10;
+    let anew = SinkOptions { ignore_times: true, ..demands(false, Keep::default(), Own::default()) };
+    let sides = (source(false, false), Sink::new(anew));
+    let told = copy_by(sides, (&mut from, &mut to), |_, outcome| by_name(outcome), |_, outcome| outcome);
+    assert_eq!(told, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+    assert_eq!(content(&to, "a"), Some(vec![0; 900]));
+    assert_eq!(content(&to, "b"), Some(vec![9; 900]));
+}
+
+/// What the source told as `notes.` is listed as `notes`, as by FAT.
+#[test]
+fn what_has_its_name_without_dots_is_not_removed() {
+    for (names, expected) in [(Names::FoldedAndCut, &["old"][..]), (Names::Folded, &["notes", "old"])] {
+        let (mut from, mut to) = (Disk::default(), Disk::default());
+        from.put(b"notes.", file(b"new"));
+        [&b"notes."[..], b"old"].into_iter().for_each(|name| to.put(name, file(b"new")));
+        let options = SinkOptions { delete: true, names, ..demands(false, Keep::default(), Own::default()) };
+        let mut removed = BTreeSet::new();
+        let at_sink = |operation| {
+            if let Operation::Remove(all) = &operation {
+                removed.extend(all.iter().map(|at| String::from_utf8_lossy(&at.name).into_owned()));
+            }
+            match to.run(operation) {
+                Outcome::Listed(Ok(mut listing)) => {
+                    let cut = listing.found.iter_mut().filter(|(name, _)| **name == *b"notes.");
+                    cut.for_each(|(name, _)| *name = (*b"notes").into());
+                    Outcome::Listed(Ok(listing))
+                }
+                outcome => outcome,
+            }
+        };
+        run((&mut source(false, false), &mut Sink::new(options)), |operation| from.run(operation), at_sink);
+        assert_eq!(removed.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{names:?}");
+    }
 }
 
 #[test]

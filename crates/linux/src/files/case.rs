@@ -1,8 +1,12 @@
-//! Whether a file system tells names apart that differ in case alone.
+//! Which names a file system takes for one: those that differ in case alone, in dots at their ends, or in how accents are written.
 
-use super::kind::{kind, BEEGFS, BTRFS, CEPH, EXT, F2FS, GPFS, LUSTRE, NFS, OVERLAYFS, RAMFS, TMPFS, XFS};
-use super::owner::with_new;
+use super::kind::{
+    kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, NFS, OVERLAYFS, RAMFS, TMPFS, XFS,
+};
+use super::look::seen;
+use super::owner::{own_name, with_new};
 use super::Roots;
+use numaio_machine::port::Names;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -11,45 +15,73 @@ use rustix::io::Errno;
 const MARKED: [u32; 3] = [EXT, F2FS, TMPFS];
 /// Those that always do, as they are used here.
 const APART: [u32; 9] = [XFS, BTRFS, NFS, OVERLAYFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
+/// Those that never do, and leave out dots at the ends of names (`vfat_striptail_len` in fs/fat/namei_vfat.c, `exfat_striptail_len` in
+/// fs/exfat/namei.c).
+const CUT: [u32; 2] = [FAT, EXFAT];
 /// `FS_CASEFOLD_FL` (include/uapi/linux/fs.h).
 const CASEFOLD: u32 = 0x4000_0000;
 /// Most entries that are tried where nothing may be written.
 const TRIED: usize = 100;
 
 impl Roots {
-    /// Whether names are one in the first root that differ in case alone. Where the kind of the file system does not tell, a file is made
-    /// there, and removed; without `may_write` names that are there are tried, and where there are none they are taken for apart.
-    pub fn folds_case(&self, may_write: bool) -> bool {
-        self.roots.first().is_some_and(|root| folds(root, may_write).unwrap_or(false))
+    /// Which names are one in the first root. Where the kind of the file system does not tell, files are made there, and removed; without
+    /// `may_write` names that are there are tried, and where there are none they are taken for apart.
+    pub fn names(&self, may_write: bool) -> Names {
+        self.roots.first().and_then(|root| names_of(root, may_write).ok()).unwrap_or_default()
     }
 }
 
-fn folds(root: &OwnedFd, may_write: bool) -> Result<bool, Errno> {
-    let kind = kind(root)?;
-    if APART.contains(&kind) {
-        return Ok(false);
-    }
+fn names_of(root: &OwnedFd, may_write: bool) -> Result<Names, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
-    if MARKED.contains(&kind) {
-        return Ok(rustix::fs::ioctl_getflags(&directory)?.contains(IFlags::from_bits_retain(CASEFOLD)));
-    }
-    match may_write {
-        true => folds_new(&directory),
-        false => folds_old(&directory),
+    match by_kind(&directory)? {
+        Some(names) => Ok(names),
+        None if may_write => of_new(&directory),
+        None => of_old(&directory),
     }
 }
 
-/// By a file that is made and removed.
-fn folds_new(directory: &OwnedFd) -> Result<bool, Errno> {
-    with_new(directory.as_fd(), |_, name| {
-        let other = rustix::fs::statat(directory, name.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
-        Ok(other.is_ok())
+/// Which names are one in a directory below a root, if more is known of it than of the root.
+pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> Names {
+    let volume = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| seen(&stat).volume).ok();
+    match by_kind(directory) {
+        Ok(Some(names)) => names,
+        // It is another file system.
+        Ok(None) if volume(directory) != volume(root) => of_old(directory).unwrap_or_default(),
+        _ => Names::Apart,
+    }
+}
+
+/// As the kind of the file system tells, if it does.
+fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
+    let kind = kind(directory)?;
+    if MARKED.contains(&kind) {
+        let is_marked = rustix::fs::ioctl_getflags(directory)?.contains(IFlags::from_bits_retain(CASEFOLD));
+        return Ok(Some(if is_marked { Names::Folded } else { Names::Apart }));
+    }
+    let cut = CUT.contains(&kind).then_some(Names::FoldedAndCut);
+    Ok(cut.or_else(|| APART.contains(&kind).then_some(Names::Apart)))
+}
+
+/// By files that are made and removed.
+fn of_new(directory: &OwnedFd) -> Result<Names, Errno> {
+    let is_there = |name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let (folds, cuts) = with_new(directory.as_fd(), &own_name()?, |_, name| {
+        Ok((is_there(&name.to_ascii_uppercase()), is_there(&format!("{name}."))))
+    })?;
+    // One letter with an accent, and a letter and an accent: a file system may refuse both.
+    let beside = own_name()?;
+    let joined = format!("{beside}\u{e9}");
+    let apart = with_new(directory.as_fd(), &joined, |_, _| Ok(is_there(&format!("{beside}e\u{301}"))));
+    Ok(match (cuts, folds || apart.unwrap_or(false)) {
+        (true, _) => Names::FoldedAndCut,
+        (false, true) => Names::Folded,
+        (false, false) => Names::Apart,
     })
 }
 
 /// By names that are there: one that is found under another name, which is not there itself.
-fn folds_old(directory: &OwnedFd) -> Result<bool, Errno> {
+fn of_old(directory: &OwnedFd) -> Result<Names, Errno> {
     for entry in Dir::read_from(directory)?.take(TRIED) {
         let entry = entry?;
         let other = swapped(entry.file_name().to_bytes());
@@ -57,12 +89,14 @@ fn folds_old(directory: &OwnedFd) -> Result<bool, Errno> {
             continue;
         }
         if rustix::fs::statat(directory, &*other, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            return Ok(false);
+            return Ok(Names::Apart);
         }
         let mut all = Dir::read_from(directory)?;
-        return Ok(!all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other)));
+        let is_name = all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other));
+        // Whether dots are left out is not known: the most is taken to be one.
+        return Ok(if is_name { Names::Apart } else { Names::FoldedAndCut });
     }
-    Ok(false)
+    Ok(Names::Apart)
 }
 
 /// With small letters for large ones, and large ones for small ones.

@@ -1,10 +1,11 @@
 //! Listing directories, a part after the other.
 
 use super::beneath::{Beneath, Place};
+use super::case::names_in;
 use super::fault::fault;
 use super::look::Room;
 use super::Roots;
-use numaio_machine::port::{Details, Fault, FilePath, Listing, Why};
+use numaio_machine::port::{Details, Fault, FilePath, Listing, Names, Why};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -12,10 +13,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Directories of which a part was listed.
 #[derive(Debug, Default)]
-pub struct Listings(Mutex<(u64, HashMap<u64, Dir>)>);
+pub struct Listings(Mutex<(u64, HashMap<u64, (Dir, Names)>)>);
 
 impl Listings {
-    fn keep(&self, directory: Dir) -> u64 {
+    fn keep(&self, directory: (Dir, Names)) -> u64 {
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listings.0 += 1;
         let number = listings.0;
@@ -23,7 +24,7 @@ impl Listings {
         number
     }
 
-    fn take(&self, number: u64) -> Option<Dir> {
+    fn take(&self, number: u64) -> Option<(Dir, Names)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)
     }
 }
@@ -38,8 +39,10 @@ impl Roots {
     ) -> Result<Listing, Fault> {
         let place = beneath.place(at)?;
         let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
-        let directory = opened.and_then(Dir::new).map_err(fault("list the directory"))?;
-        self.part(directory, most, details)
+        let opened = opened.map_err(fault("list the directory"))?;
+        let names = self.roots.get(at.root as usize).map_or(Names::Apart, |root| names_in(&opened, root));
+        let directory = Dir::new(opened).map_err(fault("list the directory"))?;
+        self.part((directory, names), most, details)
     }
 
     pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
@@ -48,7 +51,12 @@ impl Roots {
         self.part(directory.ok_or_else(absent)?, most, details)
     }
 
-    fn part(&self, mut directory: Dir, most: usize, details: Details) -> Result<Listing, Fault> {
+    fn part(
+        &self,
+        (mut directory, taken_for_one): (Dir, Names),
+        most: usize,
+        details: Details,
+    ) -> Result<Listing, Fault> {
         let mut names: Vec<(u64, Box<[u8]>)> = Vec::new();
         let mut more = true;
         while names.len() < most {
@@ -75,7 +83,7 @@ impl Roots {
                 Ok(one) => found.push((name, Ok(one))),
             }
         }
-        let more = more.then(|| self.listings.keep(directory));
-        Ok(Listing { found, more })
+        let more = more.then(|| self.listings.keep((directory, taken_for_one)));
+        Ok(Listing { found, more, names: taken_for_one })
     }
 }

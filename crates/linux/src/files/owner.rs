@@ -20,24 +20,26 @@ impl Roots {
         let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = match *known {
             Some((volume, owner)) if volume == file.volume => owner,
-            _ => with_new(directory, |new, _| Ok(seen(&rustix::fs::fstat(new)?).user))
-                .map_err(fault("make a file beside it"))?,
+            _ => with_new(directory, &own_name().map_err(fault("name a file"))?, |new, _| {
+                Ok(seen(&rustix::fs::fstat(new)?).user)
+            })
+            .map_err(fault("make a file beside it"))?,
         };
         *known = Some((file.volume, owner));
         Ok(owner == file.user)
     }
 }
 
-/// Looks at an empty file that is made for it, and removed.
+/// Looks at an empty file that is made for it under a name that nobody has, and removed.
 pub fn with_new<T>(
     directory: BorrowedFd<'_>,
+    name: &str,
     look: impl FnOnce(&OwnedFd, &str) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let name = own_name()?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR)?;
-    let told = look(&file, &name);
-    rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
+    let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+    let told = look(&file, name);
+    rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
     told
 }
 

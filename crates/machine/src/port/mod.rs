@@ -17,7 +17,7 @@ pub use operation::{
     Running, Settle, Summing, Xattr, UNFINISHED,
 };
 pub use packing::{Pack, Packed, Unpack, Unpacking};
-pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Seen, Stamp};
+pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Names, Seen, Stamp};
 
 use std::fmt;
 use std::time::Duration;

@@ -103,6 +103,18 @@ pub struct Found {
 /// A name in a directory without slashes, and what it stands for, or why that cannot be told.
 pub type Listed = (Box<[u8]>, Result<Found, Fault>);
 
+/// Which names are one in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Names {
+    /// Those with the same bytes alone.
+    #[default]
+    Apart,
+    /// Also those that differ in case alone.
+    Folded,
+    /// Those as well that differ in dots and blanks at their ends, which are left out.
+    FoldedAndCut,
+}
+
 /// Some of what is in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
@@ -110,4 +122,6 @@ pub struct Listing {
     pub found: Vec<Listed>,
     /// What [`super::Operation::More`] continues with; none if this was all.
     pub more: Option<u64>,
+    /// Which names are one there, as far as it is known; if no more is known than of the root, [`Names::Apart`].
+    pub names: Names,
 }

@@ -1,8 +1,9 @@
-//! Destinations that do not tell names apart which differ in case alone, as exFAT, directories of ext4 and f2fs that are marked so
+//! Destinations that do not tell names apart which differ in case alone, or in dots at their ends, as exFAT, directories of ext4 and f2fs that are marked so
 //! (Documentation/filesystems/ext4/, "Case-insensitive file name lookups"), and what servers of Windows and macOS share.
 
 use crate::name::Name;
 use crate::name_set::NameSet;
+use numaio_machine::port::Names;
 use std::borrow::Cow;
 use unicase::UniCase;
 use unicode_normalization::UnicodeNormalization;
@@ -10,27 +11,42 @@ use unicode_normalization::UnicodeNormalization;
 /// Names as the destination knows them.
 #[derive(Debug, Default)]
 pub(super) struct Cases {
-    folds: bool,
+    names: Names,
     met: NameSet<8>,
 }
 
 impl Cases {
-    pub fn new(folds: bool) -> Self {
-        Self { folds, met: NameSet::default() }
+    pub fn new(names: Names) -> Self {
+        Self { names, met: NameSet::default() }
+    }
+
+    pub fn names(&self) -> Names {
+        self.names
     }
 
     /// Whether the source told before of a name that is the same here.
     pub fn is_second(&mut self, name: &Name) -> bool {
-        self.folds && !self.met.add(folded(name.as_bytes()))
+        self.names != Names::Apart && !self.met.add(self.known(name))
     }
 
     /// One that all names have which are the same here.
     pub fn known<'a>(&self, name: &'a Name) -> Cow<'a, [u8]> {
-        match self.folds {
-            true => Cow::Owned(folded(name.as_bytes())),
-            false => Cow::Borrowed(name.as_bytes()),
+        match self.names {
+            Names::Apart => Cow::Borrowed(name.as_bytes()),
+            Names::Folded => Cow::Owned(folded(name.as_bytes())),
+            Names::FoldedAndCut => Cow::Owned(folded(&cut(name.as_bytes()))),
         }
     }
+}
+
+/// Without dots and blanks at the ends of components. One of nothing else stays as it is.
+fn cut(name: &[u8]) -> Vec<u8> {
+    let is_cut = |byte: &u8| matches!(byte, b'.' | b' ');
+    let one = |component: &[u8]| {
+        let end = component.iter().rposition(|byte| !is_cut(byte)).map_or(component.len(), |last| last + 1);
+        component[..end].to_vec()
+    };
+    name.split(|&byte| byte == b'/').map(one).collect::<Vec<_>>().join(&b'/')
 }
 
 /// As Unicode compares without case (The Unicode Standard, 3.13, D145: canonical caseless matching): letters as their full foldings,
@@ -88,11 +104,23 @@ mod tests {
     #[test]
     fn names_that_differ_in_case_are_one_where_the_destination_takes_them_so() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
-        let (mut here, mut elsewhere) = (Cases::new(true), Cases::new(false));
+        let (mut here, mut elsewhere) = (Cases::new(Names::Folded), Cases::new(Names::Apart));
         let told = [&b"Dir/\xc3\x84"[..], b"dir/\xc3\xa4", b"dir/b", b"\xffA", b"\xffa"];
         assert_eq!(told.map(|told| here.is_second(&name(told))), [false, true, false, false, true]);
         assert_eq!(told.map(|told| elsewhere.is_second(&name(told))), [false; 5]);
         assert_eq!((&*here.known(&name(b"A")), &*elsewhere.known(&name(b"A"))), (&b"a"[..], &b"A"[..]));
+    }
+
+    #[test]
+    fn dots_and_blanks_at_the_ends_count_for_nothing_where_they_are_left_out() {
+        let name = |text: &[u8]| Name::new(text).expect("a name");
+        let (mut cut, mut folded) = (Cases::new(Names::FoldedAndCut), Cases::new(Names::Folded));
+        let told = [&b"R.E.M/x"[..], b"r.e.m./X. .", b"a. b", b"a", b"...", b"..a", b". ."];
+        assert_eq!(
+            told.map(|told| cut.is_second(&name(told))),
+            [false, true, false, false, false, false, false]
+        );
+        assert_eq!(told.map(|told| folded.is_second(&name(told))), [false; 7]);
     }
 
     #[test]

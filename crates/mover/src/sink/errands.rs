@@ -21,7 +21,7 @@ pub(super) struct Errand {
     pub is_file: bool,
     /// Whether it would take the place of a file, in a rehearsal: further names of that would be another's.
     pub replaces: bool,
-    /// The size and time of what is made: it may be there although an attribute could not be set.
+    /// The size and time of what is made: it may be there although an attribute could not be set. None if what was there had both.
     pub was_to_be: Option<(u64, Option<Stamp>)>,
 }
 

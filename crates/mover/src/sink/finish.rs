@@ -2,7 +2,7 @@
 
 use super::cases::Cases;
 use super::errands::Errand;
-use super::judge::Held;
+use super::judge::{may_go, Held};
 use super::notes::Close;
 use super::{Sink, Sync, MOST};
 use crate::entry::{Entry, Object};
@@ -12,8 +12,8 @@ use crate::ours::{is_ours, JOURNAL};
 use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
-    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Object as Made, Operation, Seen,
-    Stamp, Ticket,
+    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Names, Object as Made, Operation,
+    Seen, Stamp, Ticket,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -106,9 +106,26 @@ enum Step {
     Leave(Name),
 }
 
+/// A directory that was listed.
+struct Listed {
+    directory: Name,
+    /// Whether the source has it, or all in it goes.
+    may_remove: bool,
+    /// Whether names are one in it that are not at the destination itself.
+    is_blurred: bool,
+}
+
+/// What becomes of something in it.
+enum Becomes {
+    Listed,
+    Left,
+    Emptied,
+    Removed,
+}
+
 impl Finish {
-    pub fn new(folds_case: bool) -> Self {
-        Self { cases: Cases::new(folds_case), ..Self::default() }
+    pub fn new(names: Names) -> Self {
+        Self { cases: Cases::new(names), ..Self::default() }
     }
 
     /// Whether nothing is listed or looked at for the end.
@@ -300,11 +317,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !self.may_clear() {
             return Vec::new();
         }
-        let is_directory =
-            |found: &Looked| matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        let goes =
+            |found: &Looked| matches!(found, Ok(Some(found)) if may_go(&self.options.spared, &found.seen));
         let is_in_the_way = |entry: &Entry, both: &[Looked]| match (&entry.object, both) {
             (Object::HardLink(to), [at, first]) => {
-                is_directory(at) && matches!(self.further(to, at, first), Further::Make)
+                goes(at) && matches!(self.further(to, at, first), Further::Make)
             }
             _ => false,
         };
@@ -406,8 +423,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return self.keep(Some(directory));
             }
         };
-        let is_told = self.finish.is_told_directory(&directory);
-        let may_remove = is_told || self.is_extra(&directory);
+        let listed = Listed {
+            may_remove: self.finish.is_told_directory(&directory) || self.is_extra(&directory),
+            is_blurred: listing.names > self.finish.cases.names(),
+            directory,
+        };
+        let directory = &listed.directory;
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
@@ -418,39 +439,68 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             };
             let seen = found.ok().map(|found| found.seen);
-            if may_remove && is_ours(&component) && *component != *JOURNAL {
-                match seen.is_some_and(|seen| seen.mtime < self.options.spared_since) {
-                    true if self.options.rehearse => {}
-                    true => self.remove_quietly(FilePath::new(0, name.as_bytes())),
-                    false => {
-                        self.finish.spared = true;
-                        self.keep(Some(directory.clone()));
-                    }
-                }
+            if listed.may_remove && is_ours(&component) && *component != *JOURNAL {
+                self.part_of_another(&listed, name, seen);
                 continue;
             }
-            let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
-            if is_directory && self.finish.is_told_directory(&name) {
-                steps.push(Step::List(name, None));
-                continue;
-            }
-            // Nobody looks at what a directory holds that stays.
-            if !may_remove || self.finish.is_told(&name) || *component == *JOURNAL {
-                self.finish.spared |= is_directory;
-            } else if !self.options.filter.takes(&name, is_directory) {
-                self.finish.spared |= is_directory;
-                self.keep(Some(directory.clone()));
-            } else if is_directory {
+            match self.becomes(&listed, &name, &component, seen) {
+                Becomes::Listed => steps.push(Step::List(name, None)),
+                Becomes::Left => {}
                 // What it holds is named, too.
-                steps.extend([Step::Leave(name.clone()), Step::List(name, None)]);
-            } else {
-                remove.push(name);
+                Becomes::Emptied => steps.extend([Step::Leave(name.clone()), Step::List(name, None)]),
+                Becomes::Removed => remove.push(name),
             }
         }
         if let Some(removing) = &mut self.finish.removing {
             removing.steps.append(&mut steps);
         }
         self.remove(remove);
+    }
+
+    /// A partial file of another transfer, or of one that was cut and is not gone on with, goes if nobody wrote to it of late.
+    fn part_of_another(&mut self, listed: &Listed, name: Name, seen: Option<Seen>) {
+        match seen.is_some_and(|seen| seen.mtime < self.options.spared_since) {
+            true if self.options.rehearse => {}
+            true => self.remove_quietly(FilePath::new(0, name.as_bytes())),
+            false => {
+                self.finish.spared = true;
+                self.keep(Some(listed.directory.clone()));
+            }
+        }
+    }
+
+    /// What becomes of something in a directory where things may be removed.
+    fn becomes(&mut self, listed: &Listed, name: &Name, component: &[u8], seen: Option<Seen>) -> Becomes {
+        let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
+        if is_directory && self.finish.is_told_directory(name) {
+            return Becomes::Listed;
+        }
+        // Nobody looks at what a directory holds that stays.
+        if !listed.may_remove || self.finish.is_told(name) || component == JOURNAL {
+            self.finish.spared |= is_directory;
+            return Becomes::Left;
+        }
+        let why = match seen {
+            Some(seen) if self.options.spared.contains(&(seen.volume, seen.inode)) => Some("it is not removed, as it is the source or holds it"),
+            // It may be what the source told of under another name.
+            _ if listed.is_blurred => Some(
+                "it is not removed, as here names are one that differ in case alone, and at the destination itself they are not",
+            ),
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.talk.problem(About::Name(name.clone()), Reason::Other, why);
+        }
+        if why.is_some() || !self.options.filter.takes(name, is_directory) {
+            self.finish.spared |= is_directory;
+            self.keep(Some(listed.directory.clone()));
+            return Becomes::Left;
+        }
+        if is_directory {
+            Becomes::Emptied
+        } else {
+            Becomes::Removed
+        }
     }
 
     /// Whether a directory that is listed is one that the source does not have.

@@ -1,5 +1,6 @@
 //! Deciding what is needed: each entry is compared with what is in its place.
 
+use super::cases::Cases;
 use super::compare::{is_alike, is_kept_as};
 use super::errands::Errand;
 use super::{in_the_way, stamp, Incoming, Sink, Work};
@@ -11,7 +12,7 @@ use crate::report::Action;
 use crate::source::in_blocks;
 use crate::wire::{Frame, Needed, Want, Wants, MAX_WANTS};
 use numaio_machine::port::{
-    Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Why,
+    Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Stamp, Why,
     UNFINISHED,
 };
 use std::collections::BTreeMap;
@@ -77,8 +78,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Kind::File(content) => self.options.sizes.contains(&content.size()),
                 kind => object(kind, self.options.devices).is_ok(),
             };
-            let is_directory = matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
-            if is_made && is_directory && refuse(name, second).is_ok() {
+            let goes = matches!(found, Ok(Some(found)) if may_go(&self.options.spared, &found.seen));
+            if is_made && goes && refuse(&self.finish.cases, name, second).is_ok() {
                 *found = Ok(None);
                 names.push(name.clone());
             }
@@ -100,7 +101,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let Ok(number) = FileNumber::new(number) else { continue };
             let is_new = matches!(entry.object, Object::New(_));
             let there = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
-            if let Err(fault) = refuse(&entry.name, second) {
+            if let Err(fault) = refuse(&self.finish.cases, &entry.name, second) {
                 self.fail(number, &entry.name, &fault);
                 continue;
             }
@@ -184,15 +185,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match &inode.kind {
             Kind::File(content) => {
                 let content = content.clone();
-                // What is written to one that has further names is written to those, be they outside DST.
-                let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
-                let in_place = self.options.in_place && found.as_ref().is_none_or(is_alone);
-                self.file((number, name), inode, content, attributes, in_place, todo);
+                self.file((number, name), inode, content, attributes, found.as_ref(), todo);
             }
             kind => match object(kind, self.options.devices) {
                 Ok(object) => {
                     self.leave_none(&name);
-                    let was_to_be = Some((0, attributes.mtime));
+                    let was_to_be = told_apart((0, attributes.mtime), found.as_ref());
                     let errand = Errand { was_to_be, replaces: true, ..errand(Action::Made) };
                     todo.make.push((Making { at, object, attributes }, errand));
                 }
@@ -283,9 +281,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         inode: Inode,
         content: Content,
         mut attributes: Attributes,
-        in_place: bool,
+        found: Option<&Found>,
         todo: &mut Todo,
     ) {
+        // What is written to one that has further names is written to those, be they outside DST.
+        let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
+        let in_place = self.options.in_place && found.is_none_or(is_alone);
         if self.taken.contains(&name) {
             return self.fail(number, &name, &Fault::new(Why::Exists, "the source told of this name twice"));
         }
@@ -301,6 +302,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         todo.beside |= !in_place;
         let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
         let size = content.size();
+        let was_to_be = told_apart((size, attributes.mtime), found);
         let left = blocks_of(&content);
         if left.is_empty() || self.options.rehearse {
             if !self.options.rehearse {
@@ -308,7 +310,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             let bytes = bytes_of(&left);
             self.talk.totals.size = self.talk.totals.size.saturating_add(bytes);
-            let was_to_be = Some((size, attributes.mtime));
             let settle = self.settle(size, attributes, end);
             let told = Errand { number: Some(number), bytes, was_to_be, ..Errand::of(name, Action::Copied) };
             let errand = Errand { is_file: true, replaces: !in_place, ..told };
@@ -330,6 +331,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             holes: 0,
             writing: 0,
             done: None,
+            was_to_be,
         };
         let resumed = self.resume(&mut file);
         self.forget_others(&file.name, in_place, file.key.filter(|_| resumed));
@@ -551,9 +553,14 @@ fn has_extents(wants: &[Want]) -> bool {
     wants.iter().any(|want| matches!(want.what, Needed::Some(_)))
 }
 
+/// Whether it is a directory, and none that is read or holds one.
+pub(super) fn may_go(spared: &[(u64, u64)], seen: &Seen) -> bool {
+    seen.kind == FileKind::Directory && !spared.contains(&(seen.volume, seen.inode))
+}
+
 /// Names that the sink has for itself, and those that are others' already.
-fn refuse(name: &Name, second: bool) -> Result<(), Fault> {
-    match (name.components().any(is_ours), second) {
+fn refuse(cases: &Cases, name: &Name, second: bool) -> Result<(), Fault> {
+    match (cases.known(name).split(|&byte| byte == b'/').any(is_ours), second) {
         (true, _) => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
         (_, true) => Err(Fault::new(
             Why::Exists,
@@ -561,6 +568,12 @@ fn refuse(name: &Name, second: bool) -> Result<(), Fault> {
         )),
         (false, false) => Ok(()),
     }
+}
+
+/// The size and time that something is to have, if what is there has not both: then they tell whether it came to be.
+fn told_apart(to_be: (u64, Option<Stamp>), found: Option<&Found>) -> Option<(u64, Option<Stamp>)> {
+    let had = found.map(|found| (found.seen.size, Some(found.seen.mtime)));
+    (had != Some(to_be)).then_some(to_be)
 }
 
 /// Whether a directory was made by a run that did not come to its end. Its group bit may be that of the one above.

@@ -29,8 +29,8 @@ use fresh::Fresh;
 pub use notes::SERIES;
 use notes::{Distrusts, Notes};
 use numaio_machine::port::{
-    Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Operation, Outcome, Stamp, Ticket,
-    Why,
+    Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Names, Operation, Outcome, Stamp,
+    Ticket, Why,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -108,8 +108,10 @@ pub struct SinkOptions {
     pub tell: bool,
     /// Partial files that were written to since then may be another transfer's, and are not removed as what the source does not have.
     pub spared_since: Stamp,
-    /// Whether the destination takes names for one that differ in case alone.
-    pub folds_case: bool,
+    /// Which names are one at the destination.
+    pub names: Names,
+    /// Directories that are read, and those that they lie in, by volume and inode: they are not removed.
+    pub spared: Vec<(u64, u64)>,
     /// Whether the destination itself was made for this transfer.
     pub made: bool,
     /// What a file is called here that is all the source has.
@@ -156,6 +158,8 @@ struct Incoming {
     writing: usize,
     /// How many bytes the source sent, once it says so.
     done: Option<u64>,
+    /// The size and time that tell it from what was there; none if that had both.
+    was_to_be: Option<(u64, Option<Stamp>)>,
 }
 
 /// Entries of a batch, in the order of the source.
@@ -233,7 +237,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             hashes: Hashes::default(),
             accounts: Accounts::new(options.accounts),
             notes: Notes::new(options.transfer, options.sync, distrusts),
-            finish: Finish::new(options.folds_case),
+            finish: Finish::new(options.names),
             did: Vec::new(),
             source_end: None,
             stopping: false,
@@ -359,7 +363,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Forgets what came of a file; false if none is awaited.
     fn drop_file(&mut self, number: FileNumber) -> bool {
         let Some(file) = self.no_longer_awaited(number.get()) else { return false };
-        self.finish.failed(&file.name, Some((file.content.size(), file.attributes.mtime)));
+        self.finish.failed(&file.name, file.was_to_be);
         // What is under way may still write to it: it is removed when that is over.
         if !file.in_place {
             self.notes.forget(&file.name, file.at);

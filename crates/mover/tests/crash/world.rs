@@ -1,6 +1,6 @@
 //! Two sides, two disks, and a link between them.
 
-use numaio_machine::port::{Digest, Event, Fault, FilePath, Operation, Outcome, Packet, Ticket, Why};
+use numaio_machine::port::{Digest, Event, Fault, FilePath, Names, Operation, Outcome, Packet, Ticket, Why};
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -214,7 +214,8 @@ impl World {
             filter: Filter::default(),
             rehearse: false,
             spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-            folds_case: false,
+            names: Names::Apart,
+            spared: Vec::new(),
             made: false,
             tell: wish.tell,
             alias: None,

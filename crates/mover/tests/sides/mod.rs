@@ -3,7 +3,7 @@
 // Each test program uses what it needs of this.
 #![allow(dead_code)]
 
-use numaio_machine::port::{Event, Operation, Outcome, Packet, Stamp};
+use numaio_machine::port::{Event, Names, Operation, Outcome, Packet, Stamp};
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -71,7 +71,8 @@ pub fn demands(unasked: bool, keep: Keep, own: Own) -> SinkOptions {
         filter: Filter::default(),
         rehearse: false,
         spared_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        folds_case: false,
+        names: Names::Apart,
+        spared: Vec::new(),
         made: false,
         tell: false,
         alias: None,

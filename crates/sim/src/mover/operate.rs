@@ -4,8 +4,8 @@ use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
     Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
-    Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Stamp, Summing,
-    Unpacking, Why, BLOCK, UNFINISHED,
+    Names, Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Stamp,
+    Summing, Unpacking, Why, BLOCK, UNFINISHED,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -220,7 +220,7 @@ impl Disk {
             self.listings.insert(listing, (number, names));
             listing
         });
-        Ok(Listing { found, more })
+        Ok(Listing { found, more, names: Names::Apart })
     }
 
     fn piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {

@@ -23,7 +23,8 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
     let (from, mut source) = order.source()?;
     // Buffers are handed over: there is no way that could be slow.
     source.compress = Compress::None;
-    let (to, sink) = order.sink(order.is_one_file())?;
+    let (to, mut sink) = order.sink(order.is_one_file())?;
+    sink.spared = order.read_here();
     (source.except, source.links) = (order.target(), order.has_links());
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);

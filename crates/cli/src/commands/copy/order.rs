@@ -263,7 +263,8 @@ impl Order {
             // Who is asked here hears of it here.
             tell: self.told && self.here.is_none(),
             spared_since: ago(SPARED),
-            folds_case: site.roots.folds_case(!self.rehearse),
+            names: site.roots.names(!self.rehearse),
+            spared: Vec::new(),
             made,
             alias,
             in_place: self.in_place,

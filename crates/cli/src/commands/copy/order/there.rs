@@ -118,6 +118,17 @@ impl Order {
         identity(&path_of(&self.to), true)
     }
 
+    /// What is read on this host, and the directories that it lies in, by the same numbers.
+    pub fn read_here(&self) -> Vec<(u64, u64)> {
+        let real = self.from.iter().filter_map(|path| path_of(path).canonicalize().ok());
+        let mut all: Vec<_> = real
+            .flat_map(|path| path.ancestors().filter_map(|above| identity(above, false)).collect::<Vec<_>>())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// A source that is on this host its own destination, and would be emptied before it is read.
     pub fn emptied(&self) -> Option<PathBuf> {
         let to = path_of(&self.to);

@@ -1,0 +1,46 @@
+//! What `numaio copy --delete` does not remove.
+
+mod support;
+
+use std::fs;
+use support::{Home, Said};
+
+fn copy(home: &Home, args: &[&str]) -> Said {
+    home.run(&[&["copy", "--no-job", "-r", "--delete"], args].concat())
+}
+
+/// A source with a file and a folder of its own name.
+fn source(home: &Home, at: &str) {
+    fs::create_dir_all(home.0.join(at).join("below")).expect("a folder");
+    home.file(&format!("{at}/app"), "a file");
+    home.file(&format!("{at}/below/x"), "x");
+}
+
+fn is_whole(home: &Home, at: &str) -> bool {
+    let content = |name| fs::read_to_string(home.0.join(at).join(name)).unwrap_or_default();
+    (content("app"), content("below/x")) == ("a file".to_owned(), "x".to_owned())
+}
+
+#[test]
+fn a_source_in_the_place_of_a_file_stays() {
+    let home = Home::new();
+    source(&home, "to/app");
+    copy(&home, &["to/app/", "to"]).failed(3, &["a directory is in its place"]);
+    assert!(is_whole(&home, "to/app"));
+}
+
+#[test]
+fn a_source_at_the_destination_stays_with_what_holds_it() {
+    for dry in [&["-n"][..], &[]] {
+        for at in ["to/source", "to/deep/er/source"] {
+            let home = Home::new();
+            source(&home, at);
+            home.file("to/old", "old");
+            let from = format!("{at}/");
+            copy(&home, &[dry, &[&from, "to"]].concat()).failed(3, &["it is the source or holds it"]);
+            assert!(is_whole(&home, at), "{at}");
+            assert_eq!(home.0.join("to/old").exists(), !dry.is_empty(), "{at}");
+            assert_eq!(is_whole(&home, "to"), dry.is_empty(), "{at}");
+        }
+    }
+}
