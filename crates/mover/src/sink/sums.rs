@@ -83,7 +83,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for (index, entry) in work.entries.iter().enumerate() {
             let Object::New(inode) = &entry.object else { continue };
             let (Some(Ok(Some(found))), Kind::File(content)) = (found.next(), &inode.kind) else { continue };
-            if found.seen.kind == FileKind::File && found.seen.size == content.size() && content.size() > 0 {
+            let is_left_alone = !self.options.sizes.contains(&content.size());
+            let is_as_large = found.seen.kind == FileKind::File && found.seen.size == content.size();
+            if is_as_large && content.size() > 0 && !is_left_alone {
                 let number = work.first.get() + index as u64;
                 answers.insert(number, Needed::Sum);
                 self.hashes.pairs.insert(number, Pair { awaited: 2, ..Pair::default() });
