@@ -107,7 +107,12 @@ pub(super) fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
     let there = seen.mtime;
     let rounds = |grain: &u32| seen.ctime.nanoseconds.is_multiple_of(*grain);
     let rounded = |grain| there.nanoseconds == time.nanoseconds / grain * grain;
-    there == time || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
+    let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
+    // FAT has every second one (`fat_truncate_time` in fs/fat/misc.c).
+    let in_two_seconds = is_even(seen.ctime) && is_even(there) && there.seconds == time.seconds & !1;
+    there == time
+        || in_two_seconds
+        || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
 }
 
 /// Whether an object is of the kind of what is there; a device has to be the same one.
@@ -165,6 +170,11 @@ mod tests {
             }
         }
         let later = Stamp { seconds: SECONDS + 1, ..time(0) };
+        let even = |seconds| Stamp { seconds, nanoseconds: 0 };
+        let fat = |mtime, ctime| Seen { ctime, ..there(mtime, 0) };
+        assert!(is_kept_as(time(5), &fat(even(SECONDS - 1), even(SECONDS + 3))));
+        assert!(!is_kept_as(time(5), &fat(even(SECONDS - 1), even(SECONDS + 2))), "it has all seconds");
+        assert!(!is_kept_as(time(5), &fat(even(SECONDS + 1), even(SECONDS + 3))));
         assert!(!is_kept_as(time(0), &there(time(1), 0)) && !is_kept_as(time(5), &there(later, 0)));
     }
 
