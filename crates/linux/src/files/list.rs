@@ -13,10 +13,13 @@ use std::sync::{Mutex, PoisonError};
 
 /// Directories of which a part was listed.
 #[derive(Debug, Default)]
-pub struct Listings(Mutex<(u64, HashMap<u64, (Dir, Names)>)>);
+pub struct Listings(Mutex<(u64, HashMap<u64, Begun>)>);
+
+/// One of them, and which names are one in it.
+type Begun = (Dir, Names);
 
 impl Listings {
-    fn keep(&self, directory: (Dir, Names)) -> u64 {
+    fn keep(&self, directory: Begun) -> u64 {
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listings.0 += 1;
         let number = listings.0;
@@ -24,7 +27,7 @@ impl Listings {
         number
     }
 
-    fn take(&self, number: u64) -> Option<(Dir, Names)> {
+    fn take(&self, number: u64) -> Option<Begun> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)
     }
 }
@@ -53,7 +56,7 @@ impl Roots {
 
     fn part(
         &self,
-        (mut directory, taken_for_one): (Dir, Names),
+        (mut directory, taken_for_one): Begun,
         most: usize,
         details: Details,
     ) -> Result<Listing, Fault> {

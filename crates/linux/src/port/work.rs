@@ -190,11 +190,14 @@ impl Work {
         }
     }
 
-    /// A block that a worker of a crew takes beside what it does already; none if idle workers will take all there is.
+    /// What a worker of a crew takes beside the blocks that it has on their way; none if idle workers will take all there is. While
+    /// there are idle ones it is a block; else it is the oldest, since blocks may come without an end, and a journal is not to wait for
+    /// that.
     pub fn one_more(&self, crew: usize) -> Option<Task> {
         let mut queue = self.queue();
-        let is_more = queue.waiting.len() > queue.idle;
-        is_more.then(|| queue.take_own(crew, Task::is_block)).flatten()
+        let idle = queue.idle;
+        let is_more = queue.waiting.len() > idle;
+        is_more.then(|| queue.take_own(crew, |task| idle == 0 || task.is_block())).flatten()
     }
 
     /// Notes what a thread of a crew took for something.
@@ -402,13 +405,17 @@ mod tests {
         assert!(work.one_more(0).is_none(), "there is nothing");
         work.add(0, Operation::Sync { root: 0 }, None);
         work.add(1, write(&crew.pool), None);
+        work.queue().idle = 1;
         assert!(work.one_more(0).is_none(), "no block");
         work.add(2, block(put()), None);
-        work.queue().idle = 3;
-        assert!(work.one_more(0).is_none(), "idle workers take three");
+        work.add(3, block(put()), None);
+        work.queue().idle = 4;
+        assert!(work.one_more(0).is_none(), "idle workers take four");
         work.queue().idle = 2;
         assert_eq!(work.one_more(0).map(|task| task.ticket), Some(2));
-        assert_eq!(tickets(&work, 0, 3), [0, 1]);
+        work.queue().idle = 0;
+        assert_eq!(work.one_more(0).map(|task| task.ticket), Some(0), "nobody else would");
+        assert_eq!(tickets(&work, 0, 3), [1, 3]);
     }
 
     #[test]
