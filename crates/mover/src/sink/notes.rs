@@ -346,17 +346,34 @@ impl Notes {
         let (_, ended) = self.under_way.take_if(|(under_way, _)| *under_way == ticket)?;
         let UnderWay::Record { names, is_new, .. } = ended else { return Some(Vec::new()) };
         let (noted, durable) = results.split_last()?;
-        if let Err(fault) = noted {
-            // A full disk, or another transfer has it: nothing can be continued later, and nothing else is wrong.
-            self.journal = None;
-            self.touched.clear();
-            // What could not be made is not removed, nor another one's.
-            let is_none = is_new && matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
-            (self.lost, self.on_disk) = (!is_none, false);
-        }
         let failed =
             |(name, result): (Name, &Result<(), Fault>)| Some((name, result.as_ref().err()?.clone()));
-        Some(names.into_iter().zip(durable).filter_map(failed).collect())
+        let failed: Vec<(Name, Fault)> = names.into_iter().zip(durable).filter_map(failed).collect();
+        match noted {
+            Ok(()) => {}
+            Err(_) if !failed.is_empty() => self.note_without(&failed, is_new),
+            Err(fault) => self.lose(fault, is_new),
+        }
+        Some(failed)
+    }
+
+    /// Nothing was written, as these files could not be made durable: all is noted again, but for them.
+    fn note_without(&mut self, failed: &[(Name, Fault)], is_new: bool) {
+        self.on_disk &= !is_new;
+        for (name, _) in failed {
+            self.void_all(name, None);
+        }
+        self.anew = self.journal.as_mut().map(Journal::compact);
+        self.urgent = self.journal.is_some();
+    }
+
+    /// The journal could not be written: a full disk, or another transfer has it. Nothing can be continued later, and nothing else is wrong.
+    fn lose(&mut self, fault: &Fault, is_new: bool) {
+        self.journal = None;
+        self.touched.clear();
+        // What could not be made is not removed, nor another one's.
+        let is_none = is_new && matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
+        (self.lost, self.on_disk) = (!is_none, false);
     }
 
     /// At the end there is no use for the journal, unless it knows partial files of another transfer to the same place that is not
@@ -516,6 +533,23 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_made_durable_costs_others_nothing() {
+        let mut notes = noted("a", Sync::File);
+        let all = Extent::between(0, STEP_SYNCED).expect("bytes");
+        notes.wrote(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), all);
+        let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
+        assert_eq!(record.after.len(), 2);
+        let broken = Err(Fault::new(Why::Permission, "not for us"));
+        assert!(notes.done(2, &[broken.clone(), Ok(()), broken]).is_some_and(|failed| failed.len() == 1));
+        let Some(Operation::Record(record)) = begun(&mut notes, 3) else { panic!("it is noted again") };
+        assert!(record.offset == 0 && record.sync && record.after.is_empty());
+        assert!(notes.done(3, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && notes.is_clean());
+        let mut again = Notes::new(ID, Sync::File, Distrusts(false));
+        again.found(&record.bytes);
+        assert!(again.key_is_left("a") && !again.key_is_left("b"));
+    }
+
+    #[test]
     fn a_long_journal_is_made_short() {
         let mut notes = noted("a", Sync::None);
         let (mut longest, mut offset) = (0, 0);
@@ -567,6 +601,23 @@ mod tests {
         }
         assert!(notes.is_over() && removed.len() == MOST_UNWANTED && records == 1);
         assert_eq!(removed.last(), Some(&notes.partial(&name("last"))));
+    }
+
+    /// Names of which something may be left come without an end.
+    #[test]
+    fn a_record_waits_for_no_more_than_one_removal() {
+        let mut notes = after_a_cut("a");
+        let mut names = (0..).map(|number: u32| name(&number.to_string()));
+        let part = Extent::at(0, STEP).expect("bytes");
+        notes.wrote(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), part);
+        for removed in [true, false] {
+            while notes.has_room() {
+                notes.leave_none(&names.next().expect("another one"));
+            }
+            let operation = begun(&mut notes, 1);
+            assert_eq!(matches!(operation, Some(Operation::Remove(_))), removed, "{operation:?}");
+            notes.done(1, &[Ok(())]);
+        }
     }
 
     #[test]
