@@ -7,10 +7,10 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::report::Report;
 use numaio_mover::sink::{Keep, Own, Sink, SinkOptions};
 use numaio_mover::source::{Source, SourceOptions};
-use numaio_mover::wire::About;
+use numaio_mover::wire::{About, Reason};
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
 use sides::{demands, run, sink, source, wishes, work};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
@@ -155,6 +155,37 @@ fn what_has_its_name_without_dots_is_not_removed() {
         };
         run((&mut source(false, false), &mut Sink::new(options)), |operation| from.run(operation), at_sink);
         assert_eq!(removed.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{names:?}");
+    }
+}
+
+/// A disk that is full already when the journal is made, and a user who gives up.
+#[test]
+fn what_no_later_run_would_know_is_removed() {
+    let (mut from, mut to) = (Disk::default(), Disk::default());
+    from.put(b"f", Inode { object: Object::File(vec![7; 9 << 20], (0..2_304).collect()), ..file(b"") });
+    for is_noted in [false, true] {
+        let (mut source, mut sink) = (source(false, false), sink(false));
+        let (mut written, mut said) = (0, VecDeque::new());
+        while sink.ended().is_none() {
+            said.extend(work(&mut source, |operation| from.run(operation)));
+            said.pop_front().into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+            let at_sink = |operation| match operation {
+                Operation::Record(_) if !is_noted => {
+                    Outcome::Each(vec![Err(Fault::new(Why::NoSpace, "it is full"))])
+                }
+                operation => {
+                    written += usize::from(matches!(operation, Operation::Write { data: Some(_), .. }));
+                    to.run(operation)
+                }
+            };
+            let answers = work(&mut sink, at_sink);
+            answers.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+            if written > 0 {
+                sink.stop(Reason::Cancelled, "enough");
+            }
+        }
+        let is_left = to.tree().keys().any(|name| name.starts_with(b".numaio-part-"));
+        assert_eq!(is_left, is_noted);
     }
 }
 

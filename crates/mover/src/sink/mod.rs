@@ -496,6 +496,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
             return;
         }
+        // No later run would know what was begun.
+        if !self.notes.is_kept() {
+            for (_, file) in self.incoming.drain().filter(|(_, file)| !file.in_place) {
+                self.notes.forget(&file.name, file.at);
+            }
+        }
         if let Some(operation) = self.notes.last() {
             let ticket = self.talk.submit(operation);
             self.notes.began(ticket);

@@ -174,6 +174,11 @@ impl Notes {
         self.journal = None;
     }
 
+    /// Whether there is a journal, or will be.
+    pub fn is_kept(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// The number under which a file is noted, if it is large enough.
     pub fn key(&self, name: &Name, inode: &Inode, content: &Content) -> Option<FileNumber> {
         if content.size() < FROM || self.journal.is_none() {
