@@ -29,6 +29,27 @@ fn a_source_in_the_place_of_a_file_stays() {
     assert!(is_whole(&home, "to/app"));
 }
 
+/// What is read as `app/x` is at the destination as `x`, and `app` is among what is read, too.
+#[test]
+fn a_source_with_a_folder_of_its_own_name_stays() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("to/app/app")).expect("folders");
+    home.file("to/app/large", "is not moved");
+    home.file("to/app/app/x", "x");
+    copy(&home, &["--max-size", "5", "to/app/", "to"]).failed(3, &["app/large", "it lies in the source"]);
+    assert!(home.0.join("to/app/large").exists() && home.0.join("to/app/app/x").exists());
+    assert_eq!(fs::read_to_string(home.0.join("to/app/x")).unwrap_or_default(), "x");
+}
+
+/// Nothing is told of it where a rule says so.
+#[test]
+fn a_source_that_a_rule_leaves_out_stays() {
+    let home = Home::new();
+    source(&home, "to/source");
+    copy(&home, &["--exclude=/source/", "to/source/", "to"]).ok();
+    assert!(is_whole(&home, "to/source") && is_whole(&home, "to"));
+}
+
 #[test]
 fn a_source_at_the_destination_stays_with_what_holds_it() {
     for dry in [&["-n"][..], &[]] {
@@ -37,7 +58,8 @@ fn a_source_at_the_destination_stays_with_what_holds_it() {
             source(&home, at);
             home.file("to/old", "old");
             let from = format!("{at}/");
-            copy(&home, &[dry, &[&from, "to"]].concat()).failed(3, &["it is the source or holds it"]);
+            copy(&home, &[dry, &[&from, "to"]].concat())
+                .failed(3, &["it lies in the source, is it or holds it"]);
             assert!(is_whole(&home, at), "{at}");
             assert_eq!(home.0.join("to/old").exists(), !dry.is_empty(), "{at}");
             assert_eq!(is_whole(&home, "to"), dry.is_empty(), "{at}");

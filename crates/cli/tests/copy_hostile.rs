@@ -14,7 +14,7 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::report::{Ended, Report};
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, Done, End, Frame, Hello, Side, TransferId};
 use std::fs;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn options() -> SinkOptions {
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
-        spared: Vec::new(),
+        spared: Spared::default(),
         made: false,
         tell: false,
         alias: None,

@@ -122,6 +122,12 @@ impl Journal {
         std::mem::take(&mut self.log)
     }
 
+    /// Bytes that were not written: they come before those that are to be.
+    pub fn put_back(&mut self, mut log: Vec<u8>) {
+        log.append(&mut self.log);
+        self.log = log;
+    }
+
     /// Another transfer goes on with what this one left; [`Journal::compact`] is to be called next.
     pub fn continue_as(&mut self, transfer: TransferId) {
         self.transfer = transfer;

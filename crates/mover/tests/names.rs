@@ -158,6 +158,33 @@ fn what_has_its_name_without_dots_is_not_removed() {
     }
 }
 
+/// What is looked at there has every second second, as on FAT.
+#[test]
+fn odd_seconds_are_kept_as_even_ones_where_names_are_as_on_fat() {
+    for (names, moved) in [(Names::FoldedAndCut, [1, 0]), (Names::Folded, [1, 1])] {
+        let (mut from, mut to) = (Disk::default(), Disk::default());
+        from.put(b"f", Inode { mtime: Stamp { seconds: 905, nanoseconds: 7 }, ..file(b"new") });
+        let told = [(); 2].map(|()| {
+            let options = SinkOptions { names, ..demands(false, Keep::default(), Own::default()) };
+            let (mut source, mut sink) = (source(false, false), Sink::new(options));
+            let even = |stamp: Stamp| Stamp { seconds: stamp.seconds & !1, nanoseconds: 0 };
+            let at_sink = |operation| match to.run(operation) {
+                Outcome::Looked(mut found) => {
+                    for found in found.iter_mut().flatten().flatten().filter(|found| found.seen.size > 0) {
+                        (found.seen.mtime, found.seen.ctime) =
+                            (even(found.seen.mtime), even(found.seen.ctime));
+                    }
+                    Outcome::Looked(found)
+                }
+                outcome => outcome,
+            };
+            run((&mut source, &mut sink), |operation| from.run(operation), at_sink);
+            sink.totals().moved
+        });
+        assert_eq!(told, moved, "{names:?}");
+    }
+}
+
 /// A disk that is full already when the journal is made, and a user who gives up.
 #[test]
 fn what_no_later_run_would_know_is_removed() {

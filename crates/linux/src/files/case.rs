@@ -37,7 +37,7 @@ fn names_of(root: &OwnedFd, may_write: bool) -> Result<Names, Errno> {
     match by_kind(&directory)? {
         Some(names) => Ok(names),
         None if may_write => of_new(&directory),
-        None => of_old(&directory),
+        None => Ok(if folds(&directory)? { Names::Folded } else { Names::Apart }),
     }
 }
 
@@ -46,8 +46,10 @@ pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> Names {
     let volume = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| seen(&stat).volume).ok();
     match by_kind(directory) {
         Ok(Some(names)) => names,
-        // It is another file system.
-        Ok(None) if volume(directory) != volume(root) => of_old(directory).unwrap_or_default(),
+        // It is another file system. Whether it leaves out dots is not known: the most is taken to be one.
+        Ok(None) if volume(directory) != volume(root) && folds(directory).unwrap_or(false) => {
+            Names::FoldedAndCut
+        }
         _ => Names::Apart,
     }
 }
@@ -73,15 +75,17 @@ fn of_new(directory: &OwnedFd) -> Result<Names, Errno> {
     let beside = own_name()?;
     let joined = format!("{beside}\u{e9}");
     let apart = with_new(directory.as_fd(), &joined, |_, _| Ok(is_there(&format!("{beside}e\u{301}"))));
-    Ok(match (cuts, folds || apart.unwrap_or(false)) {
-        (true, _) => Names::FoldedAndCut,
-        (false, true) => Names::Folded,
-        (false, false) => Names::Apart,
+    Ok(match (folds, apart) {
+        _ if cuts => Names::FoldedAndCut,
+        (true, _) => Names::Folded,
+        // As ZFS with its property `normalization`.
+        (false, Ok(true)) => Names::Normalized,
+        _ => Names::Apart,
     })
 }
 
-/// By names that are there: one that is found under another name, which is not there itself.
-fn of_old(directory: &OwnedFd) -> Result<Names, Errno> {
+/// Whether names are one that differ in case, by names that are there: one that is found under another name, which is not there itself.
+fn folds(directory: &OwnedFd) -> Result<bool, Errno> {
     for entry in Dir::read_from(directory)?.take(TRIED) {
         let entry = entry?;
         let other = swapped(entry.file_name().to_bytes());
@@ -89,14 +93,12 @@ fn of_old(directory: &OwnedFd) -> Result<Names, Errno> {
             continue;
         }
         if rustix::fs::statat(directory, &*other, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            return Ok(Names::Apart);
+            return Ok(false);
         }
         let mut all = Dir::read_from(directory)?;
-        let is_name = all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other));
-        // Whether dots are left out is not known: the most is taken to be one.
-        return Ok(if is_name { Names::Apart } else { Names::FoldedAndCut });
+        return Ok(!all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other)));
     }
-    Ok(Names::Apart)
+    Ok(false)
 }
 
 /// With small letters for large ones, and large ones for small ones.

@@ -43,7 +43,8 @@ impl Roots {
         let place = beneath.place(at)?;
         let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let opened = opened.map_err(fault("list the directory"))?;
-        let names = self.roots.get(at.root as usize).map_or(Names::Apart, |root| names_in(&opened, root));
+        let root = self.roots.get(at.root as usize).filter(|_| details.names);
+        let names = root.map_or(Names::Apart, |root| names_in(&opened, root));
         let directory = Dir::new(opened).map_err(fault("list the directory"))?;
         self.part((directory, names), most, details)
     }

@@ -79,6 +79,11 @@ impl<T> Ring<T> {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => std::thread::yield_now(),
             _ => {}
         }
+        self.moved()
+    }
+
+    /// Blocks that are there by now.
+    pub fn moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         let mut moved = Vec::new();
         for done in self.ring.completion() {
             let place = done.user_data() as usize;

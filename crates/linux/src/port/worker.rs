@@ -9,8 +9,9 @@ use super::ring::Ring;
 use super::settle;
 use super::work::{Claim, Task, Work};
 use crate::affinity::Mask;
-use crate::files::{Begun, Roots};
+use crate::files::{Begun, Block, Roots};
 use numaio_machine::port::{Event, Outcome, Ticket};
+use rustix::io::Errno;
 use std::cell::OnceCell;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
@@ -46,6 +47,9 @@ struct Doing {
     claim: Claim,
     began: Instant,
 }
+
+/// A block that was moved, what it is of, and how many bytes were.
+type Moved = (Block<Slab>, Doing, Result<usize, Errno>);
 
 /// What a thread does next.
 enum Next {
@@ -95,10 +99,10 @@ impl Worker {
         let buffer = || spare.take().or_else(|| self.pool.take_free()).or_else(wait);
         if Own::is_for(&operation) {
             let outcome = hands.own.run(operation, |operation| self.roots.run(operation, buffer));
-            return self.end(hands, doing, outcome);
+            return self.end_beside(hands, doing, outcome);
         }
         let block = match self.roots.start(operation, buffer) {
-            Begun::Ended(outcome) => return self.end(hands, doing, outcome),
+            Begun::Ended(outcome) => return self.end_beside(hands, doing, outcome),
             Begun::Moving(block) => block,
         };
         let left = match self.ring(hands) {
@@ -114,10 +118,22 @@ impl Worker {
         hands.ring.get_mut().and_then(Option::as_mut)
     }
 
+    /// Ends an operation, and those of blocks that came meanwhile: more of the like may come without an end.
+    fn end_beside(&self, hands: &mut Hands, doing: Doing, outcome: Outcome<Slab>) -> bool {
+        let goes_on = self.end(hands, doing, outcome);
+        let busy = hands.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
+        let moved = busy.map(Ring::moved).unwrap_or_default();
+        goes_on && self.end_all(hands, moved)
+    }
+
     /// Waits for blocks, and ends their operations.
     fn wait(&self, hands: &mut Hands) -> bool {
         hands.spare = None;
         let moved = self.ring(hands).map(Ring::wait).unwrap_or_default();
+        self.end_all(hands, moved)
+    }
+
+    fn end_all(&self, hands: &mut Hands, moved: Vec<Moved>) -> bool {
         let mut one = |(block, doing, moved)| self.end(hands, doing, self.roots.end(block, moved));
         moved.into_iter().all(&mut one)
     }

@@ -117,7 +117,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
     }
 
     fn look(&mut self, name: &str) -> Option<Found> {
-        let details = Details { xattrs: false, holes: true, address: false };
+        let details = Details { holes: true, ..Details::default() };
         match (self.run)(Operation::Look { at: vec![at(name)], details }) {
             Outcome::Looked(mut found) => found.pop().expect("a result for each").expect(name),
             _ => panic!("an outcome of another operation"),

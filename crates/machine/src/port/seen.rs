@@ -83,6 +83,8 @@ pub struct Details {
     pub holes: bool,
     /// Where regular files lie on their device.
     pub address: bool,
+    /// Of a directory that is listed: which names are one in it.
+    pub names: bool,
 }
 
 /// An object and what was found out about it.
@@ -109,6 +111,8 @@ pub enum Names {
     /// Those with the same bytes alone.
     #[default]
     Apart,
+    /// Also those that differ in whether accents are characters of their own (the normalization forms of Unicode).
+    Normalized,
     /// Also those that differ in case alone.
     Folded,
     /// Those as well that differ in dots and blanks at their ends, which are left out.
@@ -122,6 +126,6 @@ pub struct Listing {
     pub found: Vec<Listed>,
     /// What [`super::Operation::More`] continues with; none if this was all.
     pub more: Option<u64>,
-    /// Which names are one there, as far as it is known; if no more is known than of the root, [`Names::Apart`].
+    /// Which names are one there, if that was asked for and is known; if no more is known than of the root, [`Names::Apart`].
     pub names: Names,
 }

@@ -2,7 +2,7 @@
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
-use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Seen, Stamp, Xattr};
+use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Names, Seen, Stamp, Xattr};
 
 /// Bits of a mode (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Kind::File(content) => {
                 let same = match self.options.checksum {
                     true => equal || seen.size == 0,
-                    false => is_kept_as(stamp(inode), seen) && !self.options.ignore_times,
+                    false => self.is_kept(inode, seen) && !self.options.ignore_times,
                 };
                 seen.kind == FileKind::File && seen.size == content.size() && same
             }
@@ -91,7 +91,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
             || keep.groups && may_group && seen.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
-        mode || owners || attributes || !is_kept_as(stamp(inode), seen)
+        mode || owners || attributes || !self.is_kept(inode, seen)
+    }
+
+    /// Whether the time of what is there is the source's, or what was made of that.
+    pub(super) fn is_kept(&self, inode: &Inode, seen: &Seen) -> bool {
+        // FAT has every second second (`fat_truncate_time` in fs/fat/misc.c).
+        let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
+        let may_be_fat = self.options.names == Names::FoldedAndCut && is_even(seen.ctime);
+        let time = stamp(inode);
+        is_kept_as(time, seen)
+            || may_be_fat && seen.mtime == Stamp { seconds: time.seconds & !1, nanoseconds: 0 }
     }
 }
 
@@ -103,16 +113,11 @@ const GRAINS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
 /// fs/inode.c), and the one of its last change nobody sets: with fine times that is in whole seconds, or 10 ms, by a chance of one in
 /// 10^9, or 10^7. In 100 ns it is by one in ten, and in 1 us by one in a thousand; but so soon nobody writes a file, has it copied, and
 /// writes it again.
-pub(super) fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
+fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
     let there = seen.mtime;
     let rounds = |grain: &u32| seen.ctime.nanoseconds.is_multiple_of(*grain);
     let rounded = |grain| there.nanoseconds == time.nanoseconds / grain * grain;
-    let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
-    // FAT has every second one (`fat_truncate_time` in fs/fat/misc.c).
-    let in_two_seconds = is_even(seen.ctime) && is_even(there) && there.seconds == time.seconds & !1;
-    there == time
-        || in_two_seconds
-        || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
+    there == time || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
 }
 
 /// Whether an object is of the kind of what is there; a device has to be the same one.
@@ -170,11 +175,6 @@ mod tests {
             }
         }
         let later = Stamp { seconds: SECONDS + 1, ..time(0) };
-        let even = |seconds| Stamp { seconds, nanoseconds: 0 };
-        let fat = |mtime, ctime| Seen { ctime, ..there(mtime, 0) };
-        assert!(is_kept_as(time(5), &fat(even(SECONDS - 1), even(SECONDS + 3))));
-        assert!(!is_kept_as(time(5), &fat(even(SECONDS - 1), even(SECONDS + 2))), "it has all seconds");
-        assert!(!is_kept_as(time(5), &fat(even(SECONDS + 1), even(SECONDS + 3))));
         assert!(!is_kept_as(time(0), &there(time(1), 0)) && !is_kept_as(time(5), &there(later, 0)));
     }
 

@@ -13,7 +13,7 @@ use crate::report::{Action, Ended, Totals};
 use crate::wire::{About, End, EntryStore, Frame, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Names, Object as Made, Operation,
-    Seen, Stamp, Ticket,
+    Seen, Stamp, Ticket, Why,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -80,6 +80,8 @@ pub(super) struct Finish {
     told: NameSet<6>,
     /// Those that are directories.
     told_directories: NameSet<6>,
+    /// Those of them that are a source, or lie in one.
+    read: HashSet<Name>,
     removing: Option<Removing>,
     /// Whether a partial file stays that may be another transfer's, or may lie where nobody looked.
     spared: bool,
@@ -113,6 +115,8 @@ struct Listed {
     may_remove: bool,
     /// Whether names are one in it that are not at the destination itself.
     is_blurred: bool,
+    /// Whether it lies in a source.
+    is_read: bool,
 }
 
 /// What becomes of something in it.
@@ -399,7 +403,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 return;
             }
         };
-        let (most, details) = (NAMES, Details::default());
+        let (most, details) = (NAMES, Details { names: true, ..Details::default() });
         let operation = match more {
             Some(listing) => Operation::More { listing, most, details },
             None => Operation::List { directory: FilePath::new(0, directory.as_bytes()), most, details },
@@ -415,7 +419,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let listing = match listing {
             Ok(listing) => listing,
             // A directory that a rehearsal did not make.
-            Err(_) if self.options.rehearse => return self.keep(Some(directory)),
+            Err(fault) if self.options.rehearse && fault.why == Why::NotFound => {
+                return self.keep(Some(directory));
+            }
             Err(fault) => {
                 let reason = crate::report::reason(fault.why);
                 self.talk.problem(About::Name(directory.clone()), reason, &fault.text);
@@ -425,7 +431,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let listed = Listed {
             may_remove: self.finish.is_told_directory(&directory) || self.is_extra(&directory),
-            is_blurred: listing.names > self.finish.cases.names(),
+            // Nothing of a directory that the source does not have has another spelling.
+            is_blurred: listing.names > self.finish.cases.names()
+                && self.finish.is_told_directory(&directory),
+            is_read: self.finish.read.contains(&directory),
             directory,
         };
         let directory = &listed.directory;
@@ -473,6 +482,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn becomes(&mut self, listed: &Listed, name: &Name, component: &[u8], seen: Option<Seen>) -> Becomes {
         let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
         if is_directory && self.finish.is_told_directory(name) {
+            if listed.is_read || seen.is_some_and(|seen| self.options.spared.is_read(&seen)) {
+                self.finish.read.insert(name.clone());
+            }
             return Becomes::Listed;
         }
         // Nobody looks at what a directory holds that stays.
@@ -480,8 +492,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.finish.spared |= is_directory;
             return Becomes::Left;
         }
+        let is_left_out = !self.options.filter.takes(name, is_directory);
         let why = match seen {
-            Some(seen) if self.options.spared.contains(&(seen.volume, seen.inode)) => Some("it is not removed, as it is the source or holds it"),
+            _ if is_left_out => None,
+            Some(seen) if listed.is_read || self.options.spared.holds(&seen) => {
+                Some("it is not removed, as it lies in the source, is it or holds it")
+            }
             // It may be what the source told of under another name.
             _ if listed.is_blurred => Some(
                 "it is not removed, as here names are one that differ in case alone, and at the destination itself they are not",
@@ -491,7 +507,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(why) = why {
             self.talk.problem(About::Name(name.clone()), Reason::Other, why);
         }
-        if why.is_some() || !self.options.filter.takes(name, is_directory) {
+        if why.is_some() || is_left_out {
             self.finish.spared |= is_directory;
             self.keep(Some(listed.directory.clone()));
             return Becomes::Left;

@@ -1,9 +1,9 @@
 //! Deciding what is needed: each entry is compared with what is in its place.
 
 use super::cases::Cases;
-use super::compare::{is_alike, is_kept_as};
+use super::compare::is_alike;
 use super::errands::Errand;
-use super::{in_the_way, stamp, Incoming, Sink, Work};
+use super::{in_the_way, stamp, Incoming, Sink, Spared, Work};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.leave_none(&name);
             self.note_found(&name, found.as_ref());
             // Data that is the same as far as can be told is never given a finer time than it has: a later run could not tell any more.
-            let is_kept = found.is_some_and(|found| is_kept_as(stamp(&inode), &found.seen));
+            let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.seen));
             let mtime = attributes.mtime.filter(|_| !is_kept);
             return todo.adorn.push((at, Attributes { mtime, ..attributes }, errand(Action::Adorned)));
         }
@@ -554,8 +554,8 @@ fn has_extents(wants: &[Want]) -> bool {
 }
 
 /// Whether it is a directory, and none that is read or holds one.
-pub(super) fn may_go(spared: &[(u64, u64)], seen: &Seen) -> bool {
-    seen.kind == FileKind::Directory && !spared.contains(&(seen.volume, seen.inode))
+pub(super) fn may_go(spared: &Spared, seen: &Seen) -> bool {
+    seen.kind == FileKind::Directory && !spared.holds(seen)
 }
 
 /// Names that the sink has for itself, and those that are others' already.

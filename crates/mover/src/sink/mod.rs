@@ -29,8 +29,8 @@ use fresh::Fresh;
 pub use notes::SERIES;
 use notes::{Distrusts, Notes};
 use numaio_machine::port::{
-    Attributes, Details, Event, Fault, FilePath, Found, Journal as Opened, Names, Operation, Outcome, Stamp,
-    Ticket, Why,
+    Attributes, Details, Event, Fault, FileKind, FilePath, Found, Journal as Opened, Names, Operation,
+    Outcome, Seen, Stamp, Ticket, Why, BLOCK,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -77,6 +77,28 @@ pub struct Own {
     pub for_others: bool,
 }
 
+/// Directories on the machine of the sink that are read, by volume and inode.
+#[derive(Debug, Clone, Default)]
+pub struct Spared {
+    /// Those where reading begins.
+    pub read: Vec<(u64, u64)>,
+    /// Those in which these lie.
+    pub above: Vec<(u64, u64)>,
+}
+
+impl Spared {
+    /// Whether it is read.
+    fn is_read(&self, seen: &Seen) -> bool {
+        seen.kind == FileKind::Directory && self.read.contains(&(seen.volume, seen.inode))
+    }
+
+    /// Whether it is read, or something in it is.
+    fn holds(&self, seen: &Seen) -> bool {
+        let is_above = seen.kind == FileKind::Directory && self.above.contains(&(seen.volume, seen.inode));
+        is_above || self.is_read(seen)
+    }
+}
+
 /// What the sink does.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
@@ -110,8 +132,8 @@ pub struct SinkOptions {
     pub spared_since: Stamp,
     /// Which names are one at the destination.
     pub names: Names,
-    /// Directories that are read, and those that they lie in, by volume and inode: they are not removed.
-    pub spared: Vec<(u64, u64)>,
+    /// What is not removed.
+    pub spared: Spared,
     /// Whether the destination itself was made for this transfer.
     pub made: bool,
     /// What a file is called here that is all the source has.
@@ -498,7 +520,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         // No later run would know what was begun.
         if !self.notes.is_kept() {
-            for (_, file) in self.incoming.drain().filter(|(_, file)| !file.in_place) {
+            let is_begun = |file: &Incoming| !file.in_place && file.content.size() > BLOCK as u64;
+            for (_, file) in self.incoming.drain().filter(|(_, file)| is_begun(file)) {
                 self.notes.forget(&file.name, file.at);
             }
         }

@@ -99,6 +99,8 @@ enum UnderWay {
         names: Vec<Name>,
         awaited: bool,
         is_new: bool,
+        /// What is written and where, if names are made durable first: of them it depends whether it is.
+        again: Option<(u64, Vec<u8>)>,
     },
     /// The journal goes.
     Loss,
@@ -336,7 +338,8 @@ impl Notes {
         let sync = synced || self.urgent;
         self.taken_back.clear();
         let awaited = self.urgent || self.needed || !self.on_disk;
-        self.given = UnderWay::Record { names, awaited, is_new: !self.on_disk };
+        let again = (!names.is_empty()).then(|| (offset, bytes.clone()));
+        self.given = UnderWay::Record { names, awaited, is_new: !self.on_disk, again };
         (self.urgent, self.needed, self.on_disk) = (false, false, true);
         Some(Operation::Record(Record { journal: FilePath::new(0, JOURNAL), offset, bytes, after, sync }))
     }
@@ -349,26 +352,29 @@ impl Notes {
     /// An operation ended. If it was one of these, tells which files could not be made durable, and why.
     pub fn done(&mut self, ticket: Ticket, results: &[Result<(), Fault>]) -> Option<Vec<(Name, Fault)>> {
         let (_, ended) = self.under_way.take_if(|(under_way, _)| *under_way == ticket)?;
-        let UnderWay::Record { names, is_new, .. } = ended else { return Some(Vec::new()) };
+        let UnderWay::Record { names, is_new, again, .. } = ended else { return Some(Vec::new()) };
         let (noted, durable) = results.split_last()?;
         let failed =
             |(name, result): (Name, &Result<(), Fault>)| Some((name, result.as_ref().err()?.clone()));
         let failed: Vec<(Name, Fault)> = names.into_iter().zip(durable).filter_map(failed).collect();
         match noted {
             Ok(()) => {}
-            Err(_) if !failed.is_empty() => self.note_without(&failed, is_new),
+            Err(_) if !failed.is_empty() => self.note_without(&failed, is_new, again),
             Err(fault) => self.lose(fault, is_new),
         }
         Some(failed)
     }
 
-    /// Nothing was written, as these files could not be made durable: all is noted again, but for them.
-    fn note_without(&mut self, failed: &[(Name, Fault)], is_new: bool) {
+    /// Nothing was written, as these files could not be made durable: that is noted once more, and that nothing is known of them.
+    fn note_without(&mut self, failed: &[(Name, Fault)], is_new: bool, again: Option<(u64, Vec<u8>)>) {
         self.on_disk &= !is_new;
+        if let (Some((offset, bytes)), Some(journal)) = (again, &mut self.journal) {
+            self.offset = offset;
+            journal.put_back(bytes);
+        }
         for (name, _) in failed {
             self.void_all(name, None);
         }
-        self.anew = self.journal.as_mut().map(Journal::compact);
         self.urgent = self.journal.is_some();
     }
 
@@ -540,17 +546,19 @@ mod tests {
     #[test]
     fn what_cannot_be_made_durable_costs_others_nothing() {
         let mut notes = noted("a", Sync::File);
+        let header = Journal::new(notes.transfer).take_log();
         let all = Extent::between(0, STEP_SYNCED).expect("bytes");
         notes.wrote(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), all);
         let Some(Operation::Record(record)) = begun(&mut notes, 2) else { panic!("it is to be noted") };
+        let offset = record.offset;
         assert_eq!(record.after.len(), 2);
         let broken = Err(Fault::new(Why::Permission, "not for us"));
         assert!(notes.done(2, &[broken.clone(), Ok(()), broken]).is_some_and(|failed| failed.len() == 1));
         let Some(Operation::Record(record)) = begun(&mut notes, 3) else { panic!("it is noted again") };
-        assert!(record.offset == 0 && record.sync && record.after.is_empty());
+        assert!(record.offset == offset && record.sync && record.after.is_empty());
         assert!(notes.done(3, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && notes.is_clean());
         let mut again = Notes::new(ID, Sync::File, Distrusts(false));
-        again.found(&record.bytes);
+        again.found(&[header, record.bytes].concat());
         assert!(again.key_is_left("a") && !again.key_is_left("b"));
     }
 

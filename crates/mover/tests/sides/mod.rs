@@ -9,7 +9,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub fn demands(unasked: bool, keep: Keep, own: Own) -> SinkOptions {
         rehearse: false,
         spared_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
-        spared: Vec::new(),
+        spared: Spared::default(),
         made: false,
         tell: false,
         alias: None,

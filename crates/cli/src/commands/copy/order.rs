@@ -20,7 +20,7 @@ use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
 use numaio_mover::hash::HashKind;
-use numaio_mover::sink::{Keep, Own, SinkOptions, Sync};
+use numaio_mover::sink::{Keep, Own, SinkOptions, Spared, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
@@ -264,7 +264,7 @@ impl Order {
             tell: self.told && self.here.is_none(),
             spared_since: ago(SPARED),
             names: site.roots.names(!self.rehearse),
-            spared: Vec::new(),
+            spared: Spared::default(),
             made,
             alias,
             in_place: self.in_place,

@@ -7,7 +7,7 @@ use numaio_linux::files::Base;
 use numaio_linux::random;
 use numaio_mover::filter::Origin;
 use numaio_mover::name::Name;
-use numaio_mover::sink::{JOURNAL, SERIES};
+use numaio_mover::sink::{Spared, JOURNAL, SERIES};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -118,15 +118,16 @@ impl Order {
         identity(&path_of(&self.to), true)
     }
 
-    /// What is read on this host, and the directories that it lies in, by the same numbers.
-    pub fn read_here(&self) -> Vec<(u64, u64)> {
-        let real = self.from.iter().filter_map(|path| path_of(path).canonicalize().ok());
-        let mut all: Vec<_> = real
-            .flat_map(|path| path.ancestors().filter_map(|above| identity(above, false)).collect::<Vec<_>>())
-            .collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+    /// Directories on this host where reading begins, and those in which they lie, by the same numbers.
+    pub fn read_here(&self) -> Spared {
+        let mut spared = Spared::default();
+        for path in &self.from {
+            let Some(real) = real(path) else { continue };
+            let mut numbers = real.ancestors().map(|above| identity(above, false));
+            spared.read.extend(numbers.next().flatten());
+            spared.above.extend(numbers.flatten());
+        }
+        spared
     }
 
     /// A source that is on this host its own destination, and would be emptied before it is read.
@@ -159,6 +160,18 @@ impl Order {
         let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
         self.takes.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
         self.takes.links = self.has_links();
+    }
+}
+
+/// The path of a source without links on its way. One that is a link itself is moved as such, unless a slash follows it.
+fn real(path: &[u8]) -> Option<PathBuf> {
+    let named = path_of(path);
+    match (named.parent(), named.file_name()) {
+        (Some(above), Some(name)) if !path.ends_with(b"/") && !path.ends_with(b"/.") => {
+            let above = if above == Path::new("") { Path::new(".") } else { above };
+            Some(above.canonicalize().ok()?.join(name))
+        }
+        _ => named.canonicalize().ok(),
     }
 }
 
