@@ -7,7 +7,8 @@ use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
 
 /// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
-/// devices only if one task serves several and that gives more; on all nodes with memory where weights were asked for.
+/// devices only if one task serves several, bandwidth is what it is for, and that gives more; on all nodes with memory
+/// where weights were asked for.
 pub(super) fn memory_of(
     task: &TaskPlace,
     targets: &[PlacementTarget],
@@ -26,8 +27,10 @@ pub(super) fn memory_of(
         return local;
     }
     let homes = homes.intersection(usable);
+    let may_spread = request.hint == Hint::Bandwidth && homes.len() > 1;
     match (mean_over(targets, &task.cpu_nodes), mean_over(targets, &homes)) {
-        (Some(own), Some(spread)) if spread > own && homes.len() > 1 => {
+        // Cores that were chosen for something else keep their memory near, whatever the devices lose by it.
+        (Some(own), Some(spread)) if may_spread && spread > own => {
             compromises.push(format!(
                 "one task for devices on nodes {homes}: pages in turn over these nodes give {:.0} % of what each \
                  device's best node gives, node {} alone {:.0} %; with --tasks each device has its own",

@@ -221,6 +221,34 @@ fn what_several_devices_need_is_not_for_tasks_that_only_compute() {
     assert_eq!((first(Hint::Bandwidth), Some(first(Hint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
 }
 
+/// Two devices on nodes of their own, and a node that is bad for both.
+#[test]
+fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
+    let topology = machine(4, 2);
+    let seen = [[10.0, 9.0, 5.0, 2.0], [0.0; 4], [6.0, 1.0, 10.0, 2.0], [0.0; 4]].concat();
+    let model = model_of(&topology, 4, &seen);
+    let devices = [near("eth0", Some(0)), near("eth2", Some(2))];
+    let chosen = |hint| {
+        let request = PlacementRequest { tasks: None, hint, ..ask(1, Direction::Write) };
+        let mut chosen = place(&topology, &devices, &[&model], &request).expect("room");
+        (chosen.tasks.remove(0), chosen)
+    };
+    let words = ["node 0 is the best", "node 0 is the best", "node 3 is what all together can best spare"];
+    for (hint, words) in [Hint::Bandwidth, Hint::Latency, Hint::Cpu].into_iter().zip(words) {
+        let (task, Chosen { compromises, .. }) = chosen(hint);
+        assert_eq!(task.memory, MemoryPlace { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
+        assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
+    }
+    // Where no better cores are left.
+    let (bad, Chosen { targets, .. }) = chosen(Hint::Cpu);
+    let policy = |hint| {
+        let request = PlacementRequest { hint, ..PlacementRequest::default() };
+        memory_of(&bad, &targets, &request, &topology, &usable_nodes(&topology), &mut Vec::new()).policy
+    };
+    let [preferred, turns] = [MemoryPolicy::Preferred, MemoryPolicy::Interleave];
+    assert_eq!([Hint::Bandwidth, Hint::Latency, Hint::Cpu].map(policy), [turns, preferred, preferred]);
+}
+
 /// What was not measured may be the best that there is: it is nothing that the device can spare.
 #[test]
 fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
