@@ -1,6 +1,6 @@
 //! Who is in: connections that are open, of which address and of which user, and the processes that serve them.
 
-use super::config::Config;
+use super::config::{Config, Limits};
 use super::desk::Verdict;
 use super::log;
 use crate::args::Common;
@@ -27,16 +27,40 @@ pub fn network(address: IpAddr) -> IpAddr {
 }
 
 /// Who is in.
-#[derive(Default)]
 pub struct House {
     guests: Mutex<Guests>,
     left: Condvar,
+    /// How long one who comes waits for a place.
+    moment: Duration,
+}
+
+impl Default for House {
+    fn default() -> Self {
+        Self { guests: Mutex::default(), left: Condvar::new(), moment: MOMENT }
+    }
 }
 
 #[derive(Default)]
 struct Guests {
     next: u64,
     all: BTreeMap<u64, Guest>,
+    /// Networks of those who wait for a place: each is a thread and a socket, too.
+    waiting: Vec<IpAddr>,
+    /// Whether nobody is let in any more.
+    closing: bool,
+}
+
+impl Guests {
+    fn may_wait(&self, network: IpAddr, limits: &Limits) -> bool {
+        let same = self.waiting.iter().filter(|other| **other == network).count();
+        !self.closing && self.waiting.len() < limits.connections && same < limits.per_address
+    }
+
+    fn waits_no_more(&mut self, network: IpAddr) {
+        if let Some(at) = self.waiting.iter().position(|other| *other == network) {
+            self.waiting.swap_remove(at);
+        }
+    }
 }
 
 struct Guest {
@@ -52,22 +76,32 @@ impl House {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is in, once `full` tells no reason to refuse one more, or for a moment.
-    fn once_free<E>(&self, full: impl Fn(&Guests) -> Option<E>) -> Result<MutexGuard<'_, Guests>, E> {
-        let deadline = Instant::now() + MOMENT;
-        let mut guests = self.guests();
+    /// Waits for a moment until `full` tells no reason to refuse one more; not while the daemon ends.
+    fn once_free<'h, E>(
+        &'h self,
+        mut guests: MutexGuard<'h, Guests>,
+        full: impl Fn(&Guests) -> Option<E>,
+    ) -> (MutexGuard<'h, Guests>, Result<(), E>) {
+        let deadline = Instant::now() + self.moment;
         loop {
-            let Some(why) = full(&guests) else { return Ok(guests) };
+            let Some(why) = full(&guests) else { return (guests, Ok(())) };
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(why);
+            if guests.closing || left.is_zero() {
+                return (guests, Err(why));
             }
             guests = self.left.wait_timeout(guests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits until all have left, asks those to leave that stay too long, and then kills.
+    /// Lets nobody in any more, those who wait included.
+    fn close(&self) {
+        self.guests().closing = true;
+        self.left.notify_all();
+    }
+
+    /// Lets nobody in any more, waits until all have left, asks those to leave that stay too long, and then kills.
     pub fn empty(&self, common: &Common, patience: Duration) {
+        self.close();
         if self.is_empty_within(patience) {
             return;
         }
@@ -110,20 +144,34 @@ impl Drop for Seat {
 }
 
 impl Seat {
-    /// A place for a caller, if there is one.
+    /// A place for a caller, if there is one, or soon will be.
     pub fn take(house: &Arc<House>, address: IpAddr, config: &Config) -> Result<Self, &'static str> {
         let network = network(address);
         let full = |guests: &Guests| {
+            if guests.closing {
+                return Some("refused: the daemon ends");
+            }
             if guests.all.len() >= config.limits.connections {
                 return Some("refused: limits.connections are open");
             }
             let same = guests.all.values().filter(|guest| guest.network == network).count();
             (same >= config.limits.per_address).then_some("refused: limits.per_address are open")
         };
-        let mut guests = house.once_free(full)?;
+        let mut guests = house.guests();
+        if let Some(why) = full(&guests) {
+            if !guests.may_wait(network, &config.limits) {
+                return Err(why);
+            }
+            guests.waiting.push(network);
+            let free;
+            (guests, free) = house.once_free(guests, full);
+            guests.waits_no_more(network);
+            free?;
+        }
         guests.next += 1;
         let number = guests.next;
         guests.all.insert(number, Guest { network, user: None, running: None });
+        drop(guests);
         Ok(Self { house: house.clone(), number })
     }
 
@@ -133,10 +181,14 @@ impl Seat {
             return Err(format!("{user} is no user any more"));
         };
         let full = |guests: &Guests| {
+            if guests.closing {
+                return Some("the daemon ends".to_owned());
+            }
             let same = guests.all.values().filter(|guest| guest.user.as_deref() == Some(user)).count();
             (same >= most).then(|| format!("{user} has {most} sessions already, and may have no more"))
         };
-        let mut guests = self.house.once_free(full)?;
+        let (mut guests, free) = self.house.once_free(self.house.guests(), full);
+        free?;
         if let Some(guest) = guests.all.get_mut(&self.number) {
             guest.user = Some(user.to_owned());
         }
@@ -152,54 +204,4 @@ impl Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALICE: &str = "
-        key = \"/k\"
-        [limits]
-        connections = 2
-        [root.r]
-        path = \"/r\"
-        read = \"*\"
-        [user.alice]
-        keys = \"ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"
-        sessions = 1
-    ";
-
-    #[test]
-    fn whoever_comes_as_another_leaves_gets_the_place() {
-        let config = Config::parse(ALICE).expect("a file without faults");
-        let (house, address) = (Arc::new(House::default()), IpAddr::from([192, 0, 2, 7]));
-        let take = || Seat::take(&house, address, &config);
-        let (first, second) = (take().expect("a place"), take().expect("a place"));
-        first.is_user("alice", &config).expect("a session");
-        assert!(second
-            .is_user("alice", &config)
-            .expect_err("another one")
-            .contains("has 1 sessions already"));
-        assert_eq!(take().err(), Some("refused: limits.connections are open"));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(MOMENT / 10);
-                drop(first);
-            });
-            second.is_user("alice", &config).expect("the first one has left");
-        });
-        let _third = take().expect("a place");
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(MOMENT / 10);
-                drop(second);
-            });
-            take().expect("the second one has left");
-        });
-    }
-
-    #[test]
-    fn a_network_of_ipv6_counts_as_one_caller() {
-        let network = |text: &str| network(text.parse().expect("an address")).to_string();
-        assert_eq!(network("192.0.2.7"), "192.0.2.7");
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-    }
-}
+mod tests;
