@@ -178,12 +178,15 @@ impl Guest {
                 false => Err(io::Error::other("a data connection of no session")),
             };
         }
-        let seat = Seat::take(&self.house, self.caller.ip(), config).map_err(io::Error::other)?;
+        // Data connections of those who are in need it more than one who waits.
         drop(place);
-        self.serve(&seat, socket, began)
+        let knocked = Instant::now();
+        let seat = Seat::take(&self.house, self.caller.ip(), config).map_err(io::Error::other)?;
+        // It was not late while it waited for others.
+        self.serve(&seat, socket, began + knocked.elapsed())
     }
 
-    /// Starts the session, and stays until it has ended. Who calls has been here since some time.
+    /// Starts the session, and stays until it has ended. `began` is when the time began in which its caller is to say who it is.
     fn serve(&self, seat: &Seat, socket: TcpStream, began: Instant) -> io::Result<()> {
         let (desk, mut child) = start(&self.common, socket)?;
         // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
