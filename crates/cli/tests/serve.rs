@@ -592,9 +592,17 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     second.copy(&["src/small", &daemon.url("other/")]).ok();
     assert!(away.join("small").exists());
     // A key that cannot be read is a fault of the file: nobody could be served.
-    daemon.configure(&format!("{}{OPEN}{}", HEAD.replace("/key", "/none"), user.known_as("alice")));
+    daemon.configure(&format!(
+        "{}{OPEN}{}weather = 1\n",
+        HEAD.replace("/key", "/none"),
+        user.known_as("alice")
+    ));
     daemon.signal("-HUP");
-    daemon.said_soon("what was read before still counts");
+    let said = daemon.said_soon("what was read before still counts");
+    assert!(
+        said.find("none").expect("a key") < said.find("weather").expect("a fault"),
+        "in their order: {said}"
+    );
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(daemon.is_running());
 }

@@ -105,6 +105,7 @@ impl Told {
         let (told, mut faults) = Self::parse(path)?;
         let bad = told.config.look_at_roots();
         faults.extend(told.config.look_at_key());
+        faults.sort();
         let told = told.unless(path, &faults)?;
         tell(path, &bad);
         Ok((told, bad.len()))
