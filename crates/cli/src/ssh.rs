@@ -89,7 +89,7 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 }
 
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
-/// standard input does. Its words for people are passed on.
+/// standard input does. Its words for people are passed on, those that were kept back when this is dropped.
 pub struct Started {
     apart: Apart,
     patience: Duration,
@@ -104,22 +104,33 @@ impl Started {
     /// # Errors
     /// If the program cannot be started; `hint` says what to do about that.
     pub fn begin(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, None)
+        Self::spawn(command, patience, hint, (None, false))
     }
 
-    /// As [`begin`](Self::begin); its words are passed on as those of some host.
+    /// As [`begin`](Self::begin); its words are passed on as those of some host. Those of a quiet one are kept back until it is known
+    /// whether they are needed.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn begin_on(host: &str, command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, Some(host.to_owned()))
+    pub fn begin_on(
+        (host, quiet): (&str, bool),
+        command: Command,
+        patience: Duration,
+        hint: &str,
+    ) -> Result<Self, Failure> {
+        Self::spawn(command, patience, hint, (Some(host.to_owned()), quiet))
+    }
+
+    /// Words that were kept back are not needed.
+    pub fn forget_words(&mut self) {
+        self.words = None;
     }
 
     fn spawn(
         mut command: Command,
         patience: Duration,
         hint: &str,
-        who: Option<String>,
+        (who, quiet): (Option<String>, bool),
     ) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is ours, and the other side ends when we say so.
@@ -128,7 +139,7 @@ impl Started {
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
         let child = &mut apart.child;
-        let words = child.stderr.take().map(|from| Words::pass_on(from, who));
+        let words = child.stderr.take().map(|from| Words::pass_on(from, who, quiet));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Ok(Self { apart, patience, stdin, stdout, words })
     }
@@ -148,8 +159,8 @@ impl Started {
     }
 
     /// Waits for its last words; it has ended.
-    fn hear_out(&mut self) {
-        if let Some(words) = self.words.take() {
+    fn hear_out(&self) {
+        if let Some(words) = &self.words {
             words.wait();
         }
     }
@@ -166,6 +177,9 @@ impl Drop for Started {
         let _ = self.status();
         drop(self.apart.end());
         self.hear_out();
+        if let Some(words) = self.words.take() {
+            words.tell();
+        }
     }
 }
 

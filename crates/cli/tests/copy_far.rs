@@ -2,7 +2,7 @@
 
 mod support;
 
-use numaio_schema::{Job, JobState};
+use numaio_schema::{Job, JobState, JobTotals};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +58,13 @@ impl Hosts {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, content).expect("a file");
+    }
+
+    /// A program of a shell's words, and its path.
+    fn program(&self, name: &str, words: &str) -> String {
+        let path = self.home.file(name, &format!("#!/bin/sh\n{words}\n"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        path
     }
 
     /// Whether somebody still runs who was started on a host.
@@ -126,21 +133,44 @@ fn who_asks_for_quiet_is_told_nothing_by_the_other_hosts_either() {
     assert!(said.code == Some(0) && said.err.contains("data goes through ssh"), "{}", said.err);
     let said = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
-    assert_eq!(hosts.jobs()[1].totals.moved, 1, "progress is noted all the same");
+    let said = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.starts_with("numaio: absent: ") && said.err.lines().count() == 1, "{}", said.err);
+    // Words are passed on of which it does not tell events.
+    hosts.copy(&["--quiet", "one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
+}
+
+/// What a numaio tells that has done so much.
+fn progress(totals: JobTotals) -> String {
+    let mut progress = serde_json::to_value(totals).expect("totals");
+    progress.as_object_mut().expect("an object").insert("event".to_owned(), "progress".into());
+    progress.to_string()
+}
+
+/// An older one is on the other host, that tells who asks for quiet no progress.
+#[test]
+fn progress_is_noted_for_who_asks_for_quiet_too() {
+    let hosts = Hosts::new();
+    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let far = hosts.program(
+        "far",
+        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{tells}'; do sleep 0.2; done"),
+    );
+    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &far, "one:f", "two:f"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "it is noted how far it is");
+    kill("-INT", child.id());
+    let said = Said::of(child.wait_with_output().expect("ended"));
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(130), "", ""));
+    assert_eq!(hosts.jobs()[0].totals.moved, 1);
 }
 
 /// The other side has moved something, and ends without a word when it is asked to.
 #[test]
 fn what_was_moved_before_an_interrupt_is_told() {
     let hosts = Hosts::new();
-    let totals = serde_json::json!({"moved": 1, "bytes": 3});
-    let mut progress = serde_json::to_value(numaio_schema::JobTotals::default()).expect("totals");
-    let fields = progress.as_object_mut().expect("an object");
-    fields.extend(totals.as_object().expect("an object").clone());
-    fields.insert("event".to_owned(), "progress".into());
-    let far = format!("#!/bin/sh\necho '{progress}'\ncat >/dev/null\n");
-    let far = hosts.home.file("far", &far);
-    fs::set_permissions(&far, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let far = hosts.program("far", &format!("echo '{tells}'\ncat >/dev/null"));
     let mut command =
         hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
     let heard = hosts.home.0.join("heard");

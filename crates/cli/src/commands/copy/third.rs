@@ -6,9 +6,9 @@ use super::ends::{End, Host};
 use super::event::Event;
 use super::order::Order;
 use super::show::Show;
-use super::{event, exit, first, CopyArgs};
+use super::{event, exit, first, CopyArgs, SOME_FAILED};
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use crate::ssh::words::lines;
 use crate::ssh::{self, Agent, Started};
 use numaio_linux::interrupt::interrupted;
@@ -51,13 +51,14 @@ pub fn run(
     }
     let program = ssh::program();
     let numaio = bootstrap::numaio(args, &program, host)?;
-    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(common, args, order, (host, to))));
+    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
     let agent = if args.forward_agent { Agent::Forwarded } else { Agent::Here };
     let mut show = Show::new(common, args);
     let mut again = Again::new(args.net.retry());
     loop {
         show.begin(again.so_far());
-        let tried = match attempt(ssh::shell(&program, host, &line, agent), host, &mut show) {
+        let there = (host, common.quiet);
+        let tried = match attempt(ssh::shell(&program, host, &line, agent), there, &mut show) {
             Err(failure) if !again.is_first() => {
                 show.give_up(&failure.message);
                 return over(show, &again.total(), host);
@@ -87,14 +88,19 @@ pub fn run(
 }
 
 /// Runs the other numaio once, and shows what it tells.
-fn attempt(command: Command, host: &str, show: &mut Show) -> Result<Tried, Failure> {
-    let mut far = Started::begin_on(host, command, LAST, ssh::install())?;
+fn attempt(command: Command, (host, quiet): (&str, bool), show: &mut Show) -> Result<Tried, Failure> {
+    let mut far = Started::begin_on((host, quiet), command, LAST, ssh::install())?;
     let Some(stdout) = far.stdout.take() else {
         return Err(Failure::new("the other side has no streams"));
     };
     let mut so_far = None;
     let end = listen(&mut far, stdout, show, &mut so_far);
     let status = far.status();
+    // What failed was told by events; any other status is one that its words explain.
+    let is_told = [0, SOME_FAILED, INTERRUPTED].map(|code| Some(code.into())).contains(&status);
+    if quiet && is_told && matches!(end, Ok(Some(_))) {
+        far.forget_words();
+    }
     drop(far);
     Ok(match (end?, so_far, status) {
         (Some(end), ..) => Tried::Over(end),
@@ -117,11 +123,11 @@ fn over(show: Show, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
     Ok(exit(failed, given_up))
 }
 
-/// What the other numaio is told. It ends in order when its standard input does.
-fn words(common: &Common, args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsString> {
+/// What the other numaio is told. It ends in order when its standard input does. `--quiet` is not for it: one that is older would tell
+/// no progress.
+fn words(args: &CopyArgs, order: &Order, (host, to): (&str, &End)) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["copy", "--attached", "--json", "--progress", "--no-job"].map(OsString::from).to_vec();
-    words.extend(common.quiet.then(|| "--quiet".into()));
     words.extend(args.typed.options.iter().cloned());
     words.push("--".into());
     words.extend(order.from.iter().map(|path| local(path)));
