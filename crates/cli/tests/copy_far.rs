@@ -165,6 +165,22 @@ fn progress_is_noted_for_who_asks_for_quiet_too() {
     assert_eq!(hosts.jobs()[0].totals.moved, 1);
 }
 
+/// Whatever a hostile host tells of what it did is no more than a figure.
+#[test]
+fn figures_beyond_all_bounds_are_added_up() {
+    let hosts = Hosts::new();
+    let most = u64::MAX;
+    let tells = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
+    let far = hosts.program("far", &format!("echo '{tells}'; kill -9 $$"));
+    let said = Said::of(
+        hosts
+            .command(&["copy", "--retry", "0", "--remote-numaio", &far, "one:f", "two:f"])
+            .output()
+            .expect("numaio"),
+    );
+    said.failed(1, &["the numaio there was lost"]);
+}
+
 /// The other side has moved something, and ends without a word when it is asked to.
 #[test]
 fn what_was_moved_before_an_interrupt_is_told() {

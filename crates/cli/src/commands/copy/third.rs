@@ -72,7 +72,7 @@ pub fn run(
                 return over(show, &again.sum(end.totals), host);
             }
             Tried::Lost(totals) => {
-                again.lost(totals, totals.bytes + totals.resumed + totals.moved + totals.unchanged);
+                again.lost(totals, reached(&totals));
                 "the numaio there was lost".to_owned()
             }
             Tried::Unreachable(failure) if again.is_first() => return Err(failure),
@@ -85,6 +85,11 @@ pub fn run(
         show.notice(&format!("{host}: {why}; trying again in {:.1} s", pause.as_secs_f64()));
         wait(pause);
     }
+}
+
+/// How far a try came. The host told the figures, and may have told any.
+fn reached(totals: &Totals) -> u64 {
+    [totals.resumed, totals.moved, totals.unchanged].into_iter().fold(totals.bytes, u64::saturating_add)
 }
 
 /// Runs the other numaio once, and shows what it tells.
