@@ -134,9 +134,33 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
 
 /// Whether a terminal obeys this character instead of showing it: control characters, line and paragraph
 /// separators, and those that turn the direction of writing (Unicode Standard Annex 9, section 2).
-pub(crate) fn misleads(char: char) -> bool {
+pub fn misleads(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     char.is_control() || turns || matches!(char, '\u{2028}' | '\u{2029}')
+}
+
+/// Whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
+pub fn is_ignorable(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 impl Ord for Name {

@@ -1,7 +1,7 @@
 //! Destinations that do not tell names apart which differ in case alone, or in dots at their ends, as exFAT, directories of ext4 and f2fs that are marked so
 //! (Documentation/filesystems/ext4/, "Case-insensitive file name lookups"), and what servers of Windows and macOS share.
 
-use crate::name::Name;
+use crate::name::{is_ignorable, Name};
 use crate::name_set::NameSet;
 use numaio_machine::port::Names;
 use std::borrow::Cow;
@@ -80,30 +80,6 @@ fn seen_of(component: &str) -> String {
     } else {
         seen
     }
-}
-
-/// Whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
-fn is_ignorable(letter: char) -> bool {
-    matches!(
-        letter,
-        '\u{ad}'
-            | '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fff8}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::commands::json_line;
 use crate::output::harmless;
+use numaio_mover::name::{is_ignorable, misleads};
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
 use numaio_schema::{JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
@@ -69,8 +70,27 @@ impl Event {
     /// The line.
     pub fn line(&self) -> String {
         // A struct of texts and numbers has no way to fail.
-        json_line(self).unwrap_or_default()
+        escaped(&json_line(self).unwrap_or_default())
     }
+}
+
+/// JSON of the same value that a terminal shows as it is. Names and words may be those of a hostile host, and JSON has to escape control
+/// characters of ASCII alone. All that is escaped here can stand within texts only.
+fn escaped(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len());
+    for char in line.chars() {
+        if char != '\n' && (misleads(char) || is_ignorable(char)) {
+            let units = char
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<String>();
+            escaped.push_str(&units);
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
 }
 
 /// A problem for people and programs; `name` is what it is about.
@@ -128,6 +148,19 @@ mod tests {
         let newer = "{\"event\": \"weather\", \"sun\": true}";
         assert_eq!(serde_json::from_str::<Event>(newer).expect("an event"), Event::Other);
         assert_eq!(told(&heard(&problem), None), problem);
+    }
+
+    #[test]
+    fn json_hides_nothing_from_who_looks_at_it() {
+        let name = "\u{1b}\n\u{7f}\u{9b}2J\u{202e}\u{200b}\u{e0041}\u{2028}\\\u{fffd}ä\u{1f600}";
+        let change = Change { action: "\u{feff}".into(), name: name.into(), bytes: 7 };
+        let line = Event::Did(change.clone()).line();
+        assert!(
+            line.contains(r#""name":"\u001b\n\u007f\u009b2J\u202e\u200b\udb40\udc41\u2028\\�ä😀""#)
+                && line.contains(r#""action":"\ufeff""#),
+            "{line}"
+        );
+        assert_eq!(serde_json::from_str::<Event>(&line).expect("an event"), Event::Did(change));
     }
 
     #[test]
