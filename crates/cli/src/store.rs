@@ -1,6 +1,7 @@
 //! Where documents are kept: `$XDG_STATE_HOME/numaio` (XDG Base Directory Specification); and where files of a user's own are.
 
 use crate::failure::{self, Failure};
+use numaio_linux::files;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -94,13 +95,43 @@ pub fn note(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Writes a file whole, if there is none of that name; false if there is one, which another process that runs
 /// at the same time may have made.
 pub fn create(path: &Path, content: &[u8], durable: Durable) -> io::Result<bool> {
-    beside(path, content, durable, |temporary| match fs::hard_link(temporary, path) {
-        Ok(()) => fs::remove_file(temporary).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(temporary).map(|()| false)
+    beside(path, content, durable, |temporary| named(temporary, path, &WAYS))
+}
+
+/// Gives a file a name that nothing has.
+type Way = fn(&Path, &Path) -> io::Result<()>;
+
+/// The best one first; there are file systems without hard links, and those that cannot rename so.
+const WAYS: [Way; 3] = [linked, files::rename_to_new, reserved];
+
+/// Gives a file its name in the first of some ways that works; false if something has it.
+fn named(temporary: &Path, path: &Path, ways: &[Way]) -> io::Result<bool> {
+    let mut done = Ok(false);
+    for way in ways {
+        done = way(temporary, path).map(|()| true);
+        match &done {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return fs::remove_file(temporary).map(|()| false);
+            }
+            Err(_) => {}
         }
-        // A file system without hard links.
-        Err(_) => fs::rename(temporary, path).map(|()| true),
+    }
+    done
+}
+
+fn linked(temporary: &Path, path: &Path) -> io::Result<()> {
+    fs::hard_link(temporary, path)?;
+    // It has its name, whatever becomes of the other one.
+    let _ = fs::remove_file(temporary);
+    Ok(())
+}
+
+/// For a moment there is an empty file.
+fn reserved(temporary: &Path, path: &Path) -> io::Result<()> {
+    File::create_new(path)?;
+    fs::rename(temporary, path).inspect_err(|_| {
+        let _ = fs::remove_file(path);
     })
 }
 
@@ -321,6 +352,24 @@ mod tests {
         assert_eq!(fs::read(&file).expect("a file"), b"new");
         assert_eq!(fs::read(&victim).expect("a file"), b"its own");
         assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 2, "nothing is left");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+    #[test]
+    fn a_name_that_something_has_is_taken_in_no_way() {
+        let dir = std::env::temp_dir().join(format!("numaio-names-{}", std::process::id()));
+        fs::create_dir(&dir).expect("a folder");
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let file = dir.join(number.to_string());
+            let take = |content: &str| {
+                fs::write(temporary(&file), content).expect("a file");
+                // One that the file system does not know comes before it.
+                named(&temporary(&file), &file, &[|_, _| Err(io::ErrorKind::Unsupported.into()), way])
+            };
+            assert!(take("first").expect("it is free"), "{number}");
+            assert!(!take("second").expect("it is taken"), "{number}");
+            assert_eq!(fs::read(&file).expect("a file"), b"first", "{number}");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("a folder").count(), WAYS.len(), "nothing is left");
         fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -41,7 +41,7 @@ use list::Listings;
 use look::Room;
 use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
 use rustix::fd::OwnedFd;
-use rustix::fs::Mode;
+use rustix::fs::{renameat_with, Mode, RenameFlags, CWD};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -212,6 +212,14 @@ impl Roots {
 
 pub(crate) fn no_buffer() -> Fault {
     Fault::new(Why::Other, "there is no buffer")
+}
+
+/// Gives a file another name, if nothing has that one yet.
+///
+/// # Errors
+/// The kernel's: [`AlreadyExists`](io::ErrorKind::AlreadyExists), or that the file system cannot do it at once.
+pub fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// Whether files are reached by their open descriptors (proc_pid_fd(5)): without, modes and extended attributes of what cannot be
