@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -96,7 +97,20 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        if fs::remove_dir_all(&self.0).is_err() {
+            open(&self.0);
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// Opens directories that a test closed to whom they belong.
+fn open(dir: &Path) {
+    let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open(&entry.path());
+        }
     }
 }
 
