@@ -580,7 +580,7 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
     daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("was read again; 1 root cannot be used as it says");
+    let said = daemon.said_soon("1 root cannot be used as ");
     assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();

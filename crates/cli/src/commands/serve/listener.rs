@@ -6,7 +6,7 @@ use super::desk::{hear, say, Request, Start, Wanted, LONGEST_REQUEST};
 use super::house::{network, House, Seat};
 use super::lobby::{Lobby, Place};
 use super::notify::notify;
-use super::{count, log, Told};
+use super::{log, Told};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::interrupt;
@@ -92,7 +92,7 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
 /// Reads the file again; what was told stays if it has faults.
 fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
     match Told::read_again(path) {
-        Ok((new, bad)) => {
+        Ok(new) => {
             let same = |one: &Config, other: &Config| {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
@@ -102,17 +102,24 @@ fn again(common: &Common, path: &Path, old: Arc<Told>) -> Arc<Told> {
             if is_super_user() && !new.config.as_root {
                 log(common, "as_root counts when the daemon is started again: it still runs as root");
             }
-            let but = match bad {
-                0 => String::new(),
-                bad => format!("; {} cannot be used as it says", count(bad, "root")),
-            };
-            log(common, &format!("{} was read again{but}", path.display()));
-            Arc::new(new)
+            log(common, &format!("{} was read again", path.display()));
+            let new = Arc::new(new);
+            look_at_roots(common, path, new.clone());
+            new
         }
         Err(failure) => {
             log(common, &format!("{}; what was read before still counts", failure.message));
             old
         }
+    }
+}
+
+/// In a thread of its own: a root that does not answer, as one of a server that is gone, keeps nobody from being let in elsewhere.
+fn look_at_roots(common: &Common, path: &Path, told: Arc<Told>) {
+    let (ours, path) = (common.clone(), path.to_owned());
+    let look = move || told.look_at_roots(&ours, &path);
+    if let Err(error) = Builder::new().name("roots".to_owned()).spawn(look) {
+        log(common, &format!("roots are not looked at, without a thread: {error}"));
     }
 }
 

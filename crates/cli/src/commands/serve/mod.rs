@@ -99,16 +99,23 @@ impl Told {
         told.unless(path, &faults)
     }
 
-    /// Reads a file for a daemon that runs, and tells how many roots cannot be used. They are no reason to go by the old
-    /// file: whoever was taken out of it would keep what they had.
-    fn read_again(path: &Path) -> Result<(Self, usize), Failure> {
+    /// Reads a file for a daemon that runs, and looks at its key. Roots that cannot be used are no reason to go by the old file: whoever
+    /// was taken out of it would keep what they had.
+    fn read_again(path: &Path) -> Result<Self, Failure> {
         let (told, mut faults) = Self::parse(path)?;
-        let bad = told.config.look_at_roots();
         faults.extend(told.config.look_at_key());
         faults.sort();
-        let told = told.unless(path, &faults)?;
+        told.unless(path, &faults)
+    }
+
+    /// Tells which roots cannot be used, and how many. It waits for each as long as that does not answer.
+    fn look_at_roots(&self, common: &Common, path: &Path) {
+        let bad = self.config.look_at_roots();
         tell(path, &bad);
-        Ok((told, bad.len()))
+        if !bad.is_empty() {
+            let (path, bad) = (path.display(), count(bad.len(), "root"));
+            log(common, &format!("{bad} cannot be used as {path} says"));
+        }
     }
 
     fn unless(self, path: &Path, faults: &[Fault]) -> Result<Self, Failure> {
