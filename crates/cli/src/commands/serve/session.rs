@@ -24,6 +24,8 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 /// How long the daemon may take to answer; it is the same machine.
@@ -68,7 +70,8 @@ fn serve(
 ) -> Result<Ended, Failure> {
     let own = keys::read(&config.key.value)?.keys().map_err(Failure::new)?;
     // Before anything of a stranger is read.
-    let roots: Vec<(Base, Rights)> = config.roots.values().filter_map(of_root).collect();
+    let silent = |name: &str| log(common, &format!("{caller}: root {name:?} does not answer"));
+    let roots = each_root(config, config.limits.opening / 2, of_root, silent);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
     confine(&rules).map_err(Failure::new)?;
@@ -118,6 +121,40 @@ fn serve(
 fn ask(desk: &UnixStream, ticket: [u8; 16]) -> io::Result<()> {
     desk.set_read_timeout(None)?;
     say(desk, &Wanted { ticket })
+}
+
+/// What `open` makes of roots. One that does not answer for so long is told, as that of a server that is gone: the daemon will end this
+/// process, and say that it is its caller who is late.
+fn each_root<T>(
+    config: &Config,
+    patience: Duration,
+    open: impl Fn(&Root) -> Option<T>,
+    silent: impl Fn(&str) + Send,
+) -> Vec<T> {
+    let (begin, begun) = channel();
+    thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            let mut last = None;
+            loop {
+                match (begun.recv_timeout(patience), last) {
+                    (Ok(name), _) => last = Some(name),
+                    (Err(RecvTimeoutError::Timeout), Some(name)) => return silent(name),
+                    (Err(RecvTimeoutError::Timeout), None) => {}
+                    (Err(RecvTimeoutError::Disconnected), _) => return,
+                }
+            }
+        });
+        let opened = config.roots.iter().filter_map(|(name, root)| {
+            // Nobody listens any more if one was silent.
+            let _ = begin.send(name.as_str());
+            open(root)
+        });
+        let opened = opened.collect();
+        drop(begin);
+        // It is gone before this process confines itself, which takes hold of the thread alone that does so.
+        drop(watch.join());
+        opened
+    })
 }
 
 /// A root, and what is done in it at the most; none if it is not there.
@@ -183,5 +220,33 @@ pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<Admi
         (true, _) => Ok(Admitted { user, limits, root, side }),
         (false, Side::Source) => Err(format!("{user} may not read from {root}, only write to it")),
         (false, Side::Sink) => Err(format!("{user} may not write to {root}, only read from it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_root_that_does_not_answer_is_told() {
+        let root = |name: &str| format!("[root.{name}]\npath = \"/{name}\"\nread = \"*\"\n");
+        let user =
+            "[user.u]\nkeys = \"ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"\n";
+        let text = format!("key = \"/k\"\n{}{}{}{user}", root("hangs"), root("one"), root("two"));
+        let config = Config::parse(&text).expect("a file without faults");
+        let path = |root: &Root| Some(root.path.value.clone());
+        let (tell, told) = sync_channel(1);
+        let silent = |name: &str| tell.send(name.to_owned()).expect("somebody listens");
+        let hang = |root: &Root| {
+            if root.path.value.ends_with("hangs") {
+                assert_eq!(told.recv().as_deref(), Ok("hangs"));
+            }
+            path(root)
+        };
+        let opened = each_root(&config, Duration::from_millis(20), hang, silent);
+        assert_eq!(opened.len(), 3, "it answered after all");
+        let never = Duration::from_secs(300);
+        assert_eq!(each_root(&config, never, path, |name| panic!("{name} answered")), opened);
     }
 }
