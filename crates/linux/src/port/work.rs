@@ -59,6 +59,11 @@ impl Task {
             _ => false,
         }
     }
+
+    /// Whether it writes data.
+    fn is_write(&self) -> bool {
+        matches!(self.operation, Operation::Write { .. })
+    }
 }
 
 /// What a task claims while it runs; to be given back when it is done.
@@ -191,13 +196,15 @@ impl Work {
     }
 
     /// What a worker of a crew takes beside the blocks that it has on their way; none if idle workers will take all there is. While
-    /// there are idle ones it is a block; else it is the oldest, since blocks may come without an end, and a journal is not to wait for
-    /// that.
+    /// there are idle ones it is a block; else it is the oldest that writes no file, since blocks may come without an end, and a journal is
+    /// not to wait for that. (A file whose blocks are on their way may be waited for by the kernel, and by who is to hear of them.)
     pub fn one_more(&self, crew: usize) -> Option<Task> {
         let mut queue = self.queue();
         let idle = queue.idle;
         let is_more = queue.waiting.len() > idle;
-        is_more.then(|| queue.take_own(crew, |task| idle == 0 || task.is_block())).flatten()
+        is_more
+            .then(|| queue.take_own(crew, |task| task.is_block() || idle == 0 && !task.is_write()))
+            .flatten()
     }
 
     /// Notes what a thread of a crew took for something.
