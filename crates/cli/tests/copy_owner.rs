@@ -207,6 +207,30 @@ fn len(home: &Home, name: &str) -> u64 {
     fs::metadata(home.0.join(name)).map_or(0, |found| found.len())
 }
 
+/// Its mode alone would give the group what the ACL gives to another user.
+#[test]
+fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
+    let home = Home::new();
+    for folder in ["from", "to"] {
+        fs::create_dir(home.0.join(folder)).expect("a folder");
+        home.file(&format!("{folder}/secret"), folder);
+        fs::set_permissions(home.0.join(folder).join("secret"), fs::Permissions::from_mode(0o600))
+            .expect("a mode");
+    }
+    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &who.to_le_bytes()].concat();
+    let whose = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl = [vec![2, 0, 0, 0], whose.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
+    let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
+    if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
+        return skipped("ACLs, which the file system of this folder does not have");
+    }
+    home.run(&["copy", "--no-job", "-r", "from/", "to"]).ok();
+    let mut there = [0; 64];
+    let length = rustix::fs::getxattr(&at, name, &mut there).expect("an ACL");
+    assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("from".to_owned(), 0o660));
+    assert_eq!(there[..length], acl);
+}
+
 /// An ACL that takes from the owner what other attributes need, on a file and on a directory.
 #[test]
 fn attributes_are_set_before_an_acl_forbids_it() {

@@ -20,6 +20,8 @@ pub enum Target<'a> {
     Named(Place<'a>),
 }
 
+/// Who may do what with something.
+const ACCESS_ACL: &str = "system.posix_acl_access";
 /// What something new in a directory gets as its ACL.
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
@@ -53,13 +55,30 @@ pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
     left_by(&acl)
 }
 
-/// The same of a list as the kernel gives it (include/uapi/linux/posix_acl_xattr.h): a version, and entries of a tag, permissions and an id.
+/// The same of a list.
 fn left_by(acl: &[u8]) -> Option<u32> {
-    let (version, entries) = acl.split_at_checked(4)?;
-    let entries = entries.chunks_exact(8).map(|entry| (entry[0], u32::from(entry[2]) & 0o7));
+    let entries = entries(acl)?;
     let bits = |tag| entries.clone().find(|entry| entry.0 == tag).map(|entry| entry.1);
     let group = bits(MASK).or_else(|| bits(GROUP))?;
-    (version == [2, 0, 0, 0]).then_some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
+    Some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
+}
+
+/// What the group that owns a file may do by its ACL, within the mask.
+fn of_group(acl: &[u8]) -> u32 {
+    let own = entries(acl).and_then(|mut entries| entries.find(|entry| entry.0 == GROUP));
+    let mask = entries(acl).and_then(|mut entries| entries.find(|entry| entry.0 == MASK));
+    own.map_or(0, |own| own.1 & mask.map_or(0o7, |mask| mask.1))
+}
+
+/// Tags and permissions of a list as the kernel gives it (include/uapi/linux/posix_acl_xattr.h): a version, and entries of a tag,
+/// permissions and an id.
+fn entries(acl: &[u8]) -> Option<impl Iterator<Item = (u8, u32)> + Clone + '_> {
+    let entries = acl.strip_prefix(&[2, 0, 0, 0])?;
+    Some(entries.chunks_exact(8).map(|entry| (entry[0], u32::from(entry[2]) & 0o7)))
+}
+
+fn acl_in(xattrs: &[Xattr]) -> Option<&[u8]> {
+    xattrs.iter().find(|(name, _)| **name == *ACCESS_ACL.as_bytes()).map(|(_, value)| &**value)
 }
 
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what is root's.
@@ -68,8 +87,8 @@ pub fn is_kept(name: &[u8], super_user: bool) -> bool {
     name.starts_with(b"user.") || acl || (super_user && is_roots(name))
 }
 
-/// Extended attributes, by name. No file is opened for it.
-pub fn xattrs_of(place: Place<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<Vec<Xattr>, Errno> {
+/// Extended attributes, by name. No file is opened for it. Those that may not be read are left out, or if it is `strict` a fault.
+pub fn xattrs_of(place: Place<'_>, strict: bool, kept: impl Fn(&[u8]) -> bool) -> Result<Vec<Xattr>, Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
@@ -85,8 +104,11 @@ pub fn xattrs_of(place: Place<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<Vec<X
         let mut value = Vec::new();
         match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
             Ok(()) => found.push((name.into(), value.into_boxed_slice())),
-            // It went away, or may not be read.
-            Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => {}
+            // It went away.
+            Err(Errno::NODATA) => {}
+            Err(Errno::ACCESS | Errno::PERM) if !strict => {}
+            // What a server lists the kernel may not have: FUSE that is mounted by a user namespace.
+            Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
             Err(errno) => return Err(errno),
         }
     }
@@ -194,6 +216,11 @@ impl Roots {
             Ok(Owned::NoSuchGroup) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
             Ok(_) => !0,
         };
+        // With an ACL they were the most that anybody has whom it names; without it the group would have that.
+        let bits = match (&xattrs, has_xattrs.and_then(|xattrs| acl_in(xattrs))) {
+            (Err(_), Some(acl)) => bits & (!0o070 | of_group(acl) << 3),
+            _ => bits,
+        };
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
@@ -213,6 +240,19 @@ impl Roots {
         owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
     }
 
+    /// A file that is to take another one's place, and keep its mode, gets its ACL, too: bits of the mode are about that. Tells which of
+    /// them it may have.
+    pub(super) fn inherit_acl(place: Place<'_>, file: BorrowedFd<'_>) -> u32 {
+        let mut acl = Vec::new();
+        let read = path_of(place)
+            .and_then(|path| fill(&mut acl, |buffer| rustix::fs::lgetxattr(&path, ACCESS_ACL, buffer)));
+        let set = || rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty());
+        match read.is_ok() && set().is_err() {
+            true => !0o070 | of_group(&acl) << 3,
+            false => !0,
+        }
+    }
+
     fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<Owned, Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
@@ -226,8 +266,13 @@ impl Roots {
             return Ok(Owned::AsBefore);
         }
         match own(user, group) {
-            // Others than root set the groups that they are in.
-            Err(Errno::PERM) if user.is_none() && !self.super_user => Ok(Owned::NoSuchGroup),
+            // Others than root set the groups that they are in. A user namespace without such a number and servers that do not know it
+            // say that it is invalid, and sshfs that access is denied.
+            Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+                if user.is_none() && !self.super_user =>
+            {
+                Ok(Owned::NoSuchGroup)
+            }
             result => result.map(|()| Owned::New).map_err(fault("set its owner")),
         }
     }

@@ -1,20 +1,18 @@
 //! Which names a file system takes for one: those that differ in case alone, in dots at their ends, or in how accents are written.
 
-use super::kind::{
-    kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, NFS, OVERLAYFS, RAMFS, TMPFS, XFS,
-};
+use super::kind::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, RAMFS, TMPFS, XFS};
 use super::look::seen;
 use super::owner::{own_name, with_new};
 use super::Roots;
 use numaio_machine::port::Names;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 /// File systems that tell names apart unless a directory is marked otherwise.
 const MARKED: [u32; 3] = [EXT, F2FS, TMPFS];
-/// Those that always do, as they are used here.
-const APART: [u32; 9] = [XFS, BTRFS, NFS, OVERLAYFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
+/// Those that always do, as they are used here. NFS and overlayfs do what is below them does.
+const APART: [u32; 7] = [XFS, BTRFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
 /// Those that never do, and leave out dots at the ends of names (`vfat_striptail_len` in fs/fat/namei_vfat.c, `exfat_striptail_len` in
 /// fs/exfat/namei.c).
 const CUT: [u32; 2] = [FAT, EXFAT];
@@ -65,8 +63,18 @@ fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
     Ok(cut.or_else(|| APART.contains(&kind).then_some(Names::Apart)))
 }
 
-/// By files that are made and removed.
+/// By files that are made and removed. The directory keeps its time, by which it is compared.
 fn of_new(directory: &OwnedFd) -> Result<Names, Errno> {
+    let stat = rustix::fs::fstat(directory)?;
+    let told = by_new_files(directory);
+    let (omit, before) = (Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, seen(&stat).mtime);
+    let kept = Timespec { tv_sec: before.seconds, tv_nsec: before.nanoseconds.into() };
+    // It is another one's: then its time differs anyway, or is not for us to set.
+    let _ = rustix::fs::futimens(directory, &Timestamps { last_access: omit, last_modification: kept });
+    told
+}
+
+fn by_new_files(directory: &OwnedFd) -> Result<Names, Errno> {
     let is_there = |name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (folds, cuts) = with_new(directory.as_fd(), &own_name()?, |_, name| {
         Ok((is_there(&name.to_ascii_uppercase()), is_there(&format!("{name}."))))

@@ -72,7 +72,7 @@ impl Roots {
     fn create_journal(&self, place: Place<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = place.open(flags, OWN).map_err(fault("create the journal"))?;
-        match self.lock(place, &file)?.is_some_and(|found| found.links == 1) {
+        match self.lock(place, &file)?.is_some_and(|found| found.links < 2) {
             true => {
                 keep_rights(file.as_fd(), OWN);
                 Ok(file)

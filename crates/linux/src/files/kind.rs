@@ -1,5 +1,6 @@
 //! Kinds of file systems, which differ in what they tell and keep (statfs(2), `f_type`; include/uapi/linux/magic.h).
 
+use super::Roots;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
@@ -15,7 +16,6 @@ pub const OVERLAYFS: u32 = 0x794c_7630;
 pub const FUSE: u32 = 0x6573_5546;
 pub const FAT: u32 = 0x4d44;
 pub const EXFAT: u32 = 0x2011_bab0;
-pub const NFS: u32 = 0x6969;
 pub const SMB: u32 = 0x517b;
 pub const CIFS: u32 = 0xff53_4d42;
 pub const SMB2: u32 = 0xfe53_4d42;
@@ -24,6 +24,16 @@ pub const LUSTRE: u32 = 0x0bd0_0bd0;
 pub const GPFS: u32 = 0x4750_4653;
 pub const CEPH: u32 = 0x00c3_6400;
 pub const BEEGFS: u32 = 0x1983_0326;
+
+/// Those that syncfs(2) does not make durable: the kernel hands on what was written, and asks no server to keep it.
+const UNSYNCED: [u32; 4] = [FUSE, SMB, SMB2, CIFS];
+
+impl Roots {
+    /// Whether all that was written to the first root can be made durable at once.
+    pub fn sync_at_once(&self) -> bool {
+        !self.roots.first().is_some_and(|root| is_of(root, &UNSYNCED))
+    }
+}
 
 /// The kind of the file system that a file lies on.
 pub fn kind(file: impl AsFd) -> Result<u32, Errno> {

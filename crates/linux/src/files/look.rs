@@ -58,7 +58,7 @@ impl Roots {
         };
         let is_link = seen.kind == FileKind::Symlink;
         let xattrs = match details.xattrs && !is_link {
-            true => xattrs_of(place, |name| is_kept(name, self.super_user))?,
+            true => xattrs_of(place, details.strict, |name| is_kept(name, self.super_user))?,
             false => Vec::new(),
         };
         let may_have_holes = (stat.st_blocks as u64).saturating_mul(512) < seen.size;

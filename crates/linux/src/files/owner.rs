@@ -54,6 +54,8 @@ pub fn instead<T, E>(
     let beside = Place { name: name.as_bytes(), ..place };
     let named = make(beside).and_then(|made| {
         rustix::fs::renameat(beside.directory, &name, place.directory, place.name).map_err(&fault)?;
+        // Of two names of one file both stay (rename(2)), as may be unknown where each has an inode number of its own.
+        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
         Ok(made)
     });
     named.inspect_err(|_| {

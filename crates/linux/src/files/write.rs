@@ -9,7 +9,9 @@ use super::fault::fault;
 use super::in_place::{self, Opened};
 use super::look::seen;
 use super::{Begun, Roots};
-use numaio_machine::port::{Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why};
+use numaio_machine::port::{
+    Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why, BLOCK,
+};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -146,7 +148,7 @@ impl Roots {
             Begin::Continue => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
                 // Somebody else may have put another name of a file there that only we can write to.
-                check(&file, |seen| Ok(seen.links == 1 && self.is_ours(place.directory, seen)?))?;
+                check(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
                 Ok(file)
             }
         }
@@ -176,11 +178,15 @@ impl Roots {
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
-        if settle.sync && *at == settle.name {
-            // With its time it is taken for whole.
+        if settle.sync && (*at == settle.name || settle.size > BLOCK as u64) {
+            // With its time one that has its name is taken for whole, and another one for old, which what removes others' may find.
             rustix::fs::fsync(file).map_err(fault("make it durable"))?;
         }
-        let leaves = self.leaves(beneath, at, &settle.attributes);
+        let mut leaves = self.leaves(beneath, at, &settle.attributes);
+        let keeps = settle.attributes.xattrs.is_none() && !settle.attributes.masked;
+        if keeps && *at != settle.name {
+            leaves &= Self::inherit_acl(beneath.place(&settle.name)?, file.as_fd());
+        }
         let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
         if settle.sync {
             rustix::fs::fsync(file).map_err(fault("make it durable"))?;

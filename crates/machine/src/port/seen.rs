@@ -79,6 +79,8 @@ pub struct Identity {
 pub struct Details {
     /// Extended attributes, POSIX ACLs among them.
     pub xattrs: bool,
+    /// Whether it is a fault that one of them may not be read.
+    pub strict: bool,
     /// Where the data of files with holes is.
     pub holes: bool,
     /// Where regular files lie on their device.

@@ -14,20 +14,17 @@ use crate::failure::Failure;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MOST_LANES;
 use numaio_linux::{accounts, process, Root};
-use numaio_machine::control::boot_id;
-use numaio_machine::port::Stamp;
 use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
-use numaio_mover::hash::HashKind;
 use numaio_mover::sink::{Keep, Own, SinkOptions, Spared, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
-use there::Destination;
+use std::time::Duration;
 pub use there::Takes;
+use there::{ago, epoch, reached, Destination};
 
 /// Most threads that another user may ask a daemon for.
 const MOST_THREADS: u32 = 64;
@@ -179,10 +176,10 @@ impl Order {
         (self.archive && !self.numeric_ids).then_some(lookup)
     }
 
-    fn sync(&self) -> Sync {
+    fn sync(&self, to: &Roots) -> Sync {
         match self.fsync {
             fsync if fsync == Fsync::None as u8 => Sync::None,
-            fsync if fsync == Fsync::File as u8 => Sync::File,
+            fsync if fsync == Fsync::File as u8 || !to.sync_at_once() => Sync::File,
             _ => Sync::End,
         }
     }
@@ -268,7 +265,7 @@ impl Order {
             made,
             alias,
             in_place: self.in_place,
-            sync: self.sync(),
+            sync: self.sync(&site.roots),
             hash: self.hash().kind(),
             packed: self.compress != Compress::None,
             acls: self.takes.acls,
@@ -277,31 +274,4 @@ impl Order {
         };
         Ok((site, options))
     }
-}
-
-/// A failure if attributes are out of reach: what has some would be taken for absent.
-fn reached(attributes: bool) -> Result<(), Failure> {
-    match !attributes || numaio_linux::files::has_proc() {
-        true => Ok(()),
-        false => Err(Failure::new("modes and extended attributes are out of reach: /proc is not mounted")
-            .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
-    }
-}
-
-/// When it was so much earlier.
-fn ago(earlier: Duration) -> Stamp {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let then = since_epoch.saturating_sub(earlier);
-    Stamp { seconds: then.as_secs() as i64, nanoseconds: then.subsec_nanos() }
-}
-
-/// What was written and not synced is there as long as this is the same: neither the machine nor the disk was away.
-fn epoch(roots: &Roots) -> [u8; 8] {
-    let kernel = Root::live().ok();
-    let boot = kernel.as_ref().and_then(|kernel| boot_id(kernel));
-    let disks = kernel.as_ref().map(|kernel| roots.attachments(kernel));
-    let mut epoch = [0; 8];
-    epoch.copy_from_slice(&HashKind::Xxh3.function()(format!("{boot:?} {disks:?}").as_bytes()).0[..8]);
-    epoch[0] |= 1; // One of zeros is that of durable notes.
-    epoch
 }

@@ -3,9 +3,12 @@
 use super::Order;
 use crate::commands::copy::path_of;
 use crate::failure::Failure;
-use numaio_linux::files::Base;
-use numaio_linux::random;
+use numaio_linux::files::{Base, Roots};
+use numaio_linux::{random, Root};
+use numaio_machine::control::boot_id;
+use numaio_machine::port::Stamp;
 use numaio_mover::filter::Origin;
+use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::sink::{Spared, JOURNAL, SERIES};
 use serde::{Deserialize, Serialize};
@@ -13,6 +16,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Where an identity of a transfer tells one try from the next.
 const TRY: usize = SERIES.end;
@@ -194,6 +198,33 @@ fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
             !names.is_empty() && !all.any(is_there)
         }
     }
+}
+
+/// A failure if attributes are out of reach: what has some would be taken for absent.
+pub(super) fn reached(attributes: bool) -> Result<(), Failure> {
+    match !attributes || numaio_linux::files::has_proc() {
+        true => Ok(()),
+        false => Err(Failure::new("modes and extended attributes are out of reach: /proc is not mounted")
+            .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
+    }
+}
+
+/// When it was so much earlier.
+pub(super) fn ago(earlier: Duration) -> Stamp {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let then = since_epoch.saturating_sub(earlier);
+    Stamp { seconds: then.as_secs() as i64, nanoseconds: then.subsec_nanos() }
+}
+
+/// What was written and not synced is there as long as this is the same: neither the machine nor the disk was away.
+pub(super) fn epoch(roots: &Roots) -> [u8; 8] {
+    let kernel = Root::live().ok();
+    let boot = kernel.as_ref().and_then(|kernel| boot_id(kernel));
+    let disks = kernel.as_ref().map(|kernel| roots.attachments(kernel));
+    let mut epoch = [0; 8];
+    epoch.copy_from_slice(&HashKind::Xxh3.function()(format!("{boot:?} {disks:?}").as_bytes()).0[..8]);
+    epoch[0] |= 1; // One of zeros is that of durable notes.
+    epoch
 }
 
 #[cfg(test)]
