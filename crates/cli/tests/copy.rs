@@ -14,7 +14,7 @@ use std::os::unix::fs::{symlink, FileExt, FileTypeExt, MetadataExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use support::{kill, Home, Said};
+use support::{Home, Said};
 
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
@@ -403,9 +403,10 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     let said = copy(&home, &["-a", "src/", "dst"]).ok();
     assert!(said.contains("were there from before"), "{said}");
     same(&home, "src", "dst");
-    // An interrupt is said, and the same holds.
+    // An interrupt is said, and the same holds; also of two at once, as timeout(1) sends them.
     let child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
-    kill("-TERM", child.id());
+    let both = format!("kill -TERM {0}; kill -TERM {0}", child.id());
+    assert!(home.command("sh", &["-c", &both]).status().expect("a shell").success());
     assert_eq!(child.wait_with_output().expect("ended").status.code(), Some(130));
     copy(&home, &["-a", "src/", "dst2"]).ok();
     same(&home, "src", "dst2");

@@ -1,10 +1,16 @@
-//! Stopping from outside: the first SIGINT, SIGTERM or SIGHUP asks, the second one kills.
+//! Stopping from outside: the first SIGINT, SIGTERM or SIGHUP asks, the next one kills.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
+/// When the first signal came, in milliseconds of the kernel's clock; 0 if none has.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// What comes so many milliseconds after the first signal is of the same wish: timeout(1) signals a process, and then its group, and
+/// where a terminal is closed the kernel and a shell do.
+const TOGETHER: u64 = 500;
 
 /// Ctrl-C, a service manager's stop, and a terminal or connection that is gone.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -13,7 +19,7 @@ const NOTE: extern "C" fn(libc::c_int) = note;
 
 /// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
 /// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind
-/// does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger than
+/// that is not sent together with it does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger than
 /// RLIMIT_FSIZE allows is an error like others, and no end (setrlimit(2)): so for us alone, not for programs that we start.
 ///
 /// # Errors
@@ -53,15 +59,32 @@ pub fn request() {
 }
 
 /// The handler: only calls that signal-safety(7) allows.
-extern "C" fn note(_: libc::c_int) {
+extern "C" fn note(signal: libc::c_int) {
     request();
-    // SIGHUP goes on to mean something else to a service. An error cannot be told here; the flag is set all the same.
+    let now = now();
+    match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => return,
+        Err(first) if now.saturating_sub(first) < TOGETHER => return,
+        Err(_) => {}
+    }
+    // SIGHUP goes on to mean something else to a service. An error cannot be told here.
     let is_asked =
         |signal: &libc::c_int| disposition(*signal, None).is_ok_and(|now| now == NOTE as libc::sighandler_t);
     SIGNALS
         .iter()
         .filter(|signal| is_asked(signal))
         .for_each(|signal| drop(disposition(*signal, Some(libc::SIG_DFL))));
+    // SAFETY: it has no memory; the signal comes when this one ends.
+    unsafe { libc::raise(signal) };
+}
+
+/// Milliseconds of a clock that only goes on, at least 1.
+fn now() -> u64 {
+    // SAFETY: timespec is a plain C struct for which all bytes zero is a value.
+    let mut now: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: it lives through the call, which fails for no clock that there is.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000).max(1)
 }
 
 /// The call that was too much fails.
