@@ -148,6 +148,10 @@ fn nothing_is_written_over_itself() {
         copy(&home, &["-r", "-I", from, to]).ok();
     }
     fs::remove_file(home.0.join("same")).expect("removed");
+    home.file("list", "file");
+    let listed = ["-I", "--inplace", "--files-from", "list", "from", "./from/../from"];
+    copy(&home, &listed).failed(2, &["is source and destination"]);
+    assert_eq!(fs::read(home.0.join("from/file")).expect("a file"), b"from/file");
     copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
 }
 

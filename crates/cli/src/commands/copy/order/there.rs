@@ -139,7 +139,9 @@ impl Order {
         let to = path_of(&self.to);
         let is_alone = self.is_one_file() && !to.is_dir();
         let is_emptied = |from: &&PathBuf| {
-            let only = Origin::of(from.as_os_str().as_bytes()).and_then(|origin| origin.only);
+            // Names of a list are below the source, which has none itself.
+            let only = Origin::of(from.as_os_str().as_bytes()).filter(|_| self.listed.is_none());
+            let only = only.and_then(|origin| origin.only);
             let at = match &only {
                 Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
                 _ => to.clone(),
