@@ -49,8 +49,9 @@ enum Tried {
 
 /// The other side, which waits for the first packet.
 struct Far {
-    via: Via,
+    /// Before what leads there, which ends when nothing holds its streams.
     link: Link,
+    via: Via,
     /// Whether its source is a single file.
     one_file: bool,
     /// Whether it can pack and unpack data.
