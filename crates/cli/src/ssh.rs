@@ -23,7 +23,8 @@ const OTHER: &str = "NUMAIO_SSH";
 
 /// The program that gets to other hosts, and options of it. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
 pub fn program() -> OsString {
-    std::env::var_os(OTHER).unwrap_or_else(|| "ssh".into())
+    let other = std::env::var_os(OTHER).filter(|other| !other.as_bytes().trim_ascii().is_empty());
+    other.unwrap_or_else(|| "ssh".into())
 }
 
 /// That program with its options, which come after blanks; there are no quotes.

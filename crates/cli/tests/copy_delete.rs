@@ -66,3 +66,20 @@ fn a_source_at_the_destination_stays_with_what_holds_it() {
         }
     }
 }
+
+/// Without a wish to remove it, or with a rule; told by a rehearsal, too.
+#[test]
+fn a_folder_in_the_place_of_a_further_name_is_told() {
+    for options in [&["--exclude=zz"][..], &["-n", "--exclude=zz"]] {
+        let home = Home::new();
+        fs::create_dir_all(home.0.join("from")).expect("a folder");
+        fs::create_dir_all(home.0.join("to/b")).expect("a folder");
+        home.file("to/b/kept", "kept");
+        home.file("from/a", "a");
+        fs::hard_link(home.0.join("from/a"), home.0.join("from/b")).expect("a link");
+        fs::hard_link(home.0.join("from/a"), home.0.join("from/c")).expect("a link");
+        let said = copy(&home, &[options, &["from/", "to"]].concat());
+        said.failed(3, &["a directory is in its place"]);
+        assert!(home.0.join("to/b/kept").exists());
+    }
+}

@@ -550,3 +550,39 @@ fn a_user_of_an_acl_is_found_by_name_on_another_host() {
     copy(&home, &["-a", "src/", "local"]).ok();
     assert_eq!(acls("local"), both(1));
 }
+
+/// Nothing of it is there, whatever the name says.
+#[test]
+fn a_folder_that_is_moved_into_itself_is_told() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("a")).expect("a folder");
+    home.file("a/x", "x");
+    home.run(&["copy", "-a", "a", "a"]).failed(3, &["it is the destination itself"]);
+    assert!(!home.0.join("a/a").exists());
+    // Below a source it is passed over.
+    home.run(&["copy", "-a", ".", "a"]).ok();
+}
+
+/// Told once, and by a rehearsal, too.
+#[test]
+fn a_folder_that_has_the_name_of_a_file_before_it_is_told() {
+    for dry in [&["-n"][..], &[]] {
+        let home = Home::new();
+        fs::create_dir_all(home.0.join("b/e")).expect("a folder");
+        fs::create_dir_all(home.0.join("a/f")).expect("a folder");
+        for name in ["a/e", "a/f/x", "b/e/x", "b/y"] {
+            home.file(name, name);
+        }
+        fs::create_dir_all(home.0.join("b/f")).expect("a folder");
+        home.file("b/f/z", "z");
+        let args = [&["copy", "-r", "--json"], dry, &["a/", "b/", "to"]].concat();
+        let said = home.run(&args);
+        assert_eq!(
+            (said.code, said.out.matches("something else of this name").count()),
+            (Some(3), 1),
+            "{}",
+            said.out
+        );
+        assert!(said.out.contains("f/z") && !said.out.contains("e/x"), "{}", said.out);
+    }
+}

@@ -30,6 +30,11 @@ Examples:
 
 pub fn run(common: &Common, args: &KeygenArgs) -> Result<ExitCode, Failure> {
     let path = keys::file(args.file.as_deref())?;
+    if path.is_dir() {
+        return Err(
+            Failure::file(&path, "it is a directory").hint("name the file in it that is to have the key")
+        );
+    }
     let public = match args.public {
         true => keys::public(&keys::read(&path)?)?,
         false => keys::make(&path)?,

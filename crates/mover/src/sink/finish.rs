@@ -4,7 +4,7 @@ use super::cases::Cases;
 use super::errands::Errand;
 use super::judge::{may_go, Held};
 use super::notes::Close;
-use super::{Sink, Sync, MOST};
+use super::{in_the_way, Sink, Sync, MOST};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
@@ -255,13 +255,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn link(&mut self, entries: Vec<Entry>, found: Vec<Looked>) {
-        let in_the_way = self.directories_for_links(&entries, &found);
-        if !in_the_way.is_empty() {
+        let to_go = self.directories_for_links(&entries, &found);
+        if !to_go.is_empty() {
             if !self.options.rehearse {
                 entries.into_iter().for_each(|entry| self.finish.links.push(entry));
-                return self.remove(in_the_way);
+                return self.remove(to_go);
             }
-            self.remove(in_the_way);
+            self.remove(to_go);
         }
         let (mut makings, mut errands) = (Vec::new(), Vec::new());
         for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
@@ -274,6 +274,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Further::Not(why) => {
                     let words = format!("{to}, of which it is a further name, {why}, so it is left as it is");
                     self.talk.problem(About::Name(name), Reason::Other, &words);
+                }
+                Further::Make if self.is_in_the_way(&name, at) => {
+                    let fault = in_the_way("a directory");
+                    self.talk.problem(About::Name(name), crate::report::reason(fault.why), &fault.text);
                 }
                 Further::Make => {
                     makings.push(Making {
@@ -290,6 +294,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let ticket = self.talk.submit(Operation::Make(makings));
         self.errands.began(ticket, errands);
+    }
+
+    /// Whether a directory is in the place of a further name. In a rehearsal those that would go are still there.
+    fn is_in_the_way(&self, name: &Name, at: &Looked) -> bool {
+        let is_directory = matches!(at, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        is_directory && !(self.options.rehearse && self.finish.cleared.contains(name))
     }
 
     /// What becomes of a further name of the file `to`, by what is at both names.

@@ -558,7 +558,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
             Event::Closed(why) => {
                 // After the end of the source nothing more comes from there.
                 if self.talk.ended.is_none() && self.source_end.is_none() {
-                    self.give_up(Reason::Other, &format!("the link to the source is gone: {why}"));
+                    self.give_up(Reason::Other, &format!("the connection to the source is gone: {why}"));
                 }
             }
         }

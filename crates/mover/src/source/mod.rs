@@ -26,11 +26,11 @@ use crate::wire::{
 };
 use links::Links;
 use numaio_machine::port::{
-    Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Summing, Ticket, BLOCK,
+    Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Seen, Summing, Ticket, BLOCK,
 };
 use placing::Placing;
 use reading::Reading;
-use scan::{Met, Scan};
+use scan::{Before, Met, Scan};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -204,12 +204,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(found) => found,
             Err(fault) => return self.talk.problem(About::Name(name), reason(fault.why), &fault.text),
         };
-        // Nothing is behind one without its server.
-        if found.seen.kind == FileKind::Socket {
-            return;
-        }
         let is_directory = found.seen.kind == FileKind::Directory;
-        if self.options.except == Some((found.seen.volume, found.seen.inode)) && !name.is_root() {
+        // Nothing is behind a socket without its server.
+        if found.seen.kind == FileKind::Socket || self.is_destination(&name, &found.seen) {
             return;
         }
         // What is on the way of a listed name is not asked for by itself: so does rsync.
@@ -226,12 +223,14 @@ impl<B: AsRef<[u8]>> Source<B> {
         if is_directory && !self.options.recursive && !self.options.listed {
             return self.leave_out(name, "it is a directory: add -r or -a");
         }
-        if !self.scan.is_new(&name) {
+        match self.scan.meet(&name, is_directory) {
+            Before::Nothing => {}
             // The directories of two origins are merged.
-            if is_directory && enter {
-                self.scan.enter(path, name);
+            Before::Directory if is_directory && enter => return self.scan.enter(path, name),
+            Before::Other if is_directory && enter => {
+                return self.leave_out(name, "an earlier source has something else of this name");
             }
-            return;
+            Before::Directory | Before::Other => return,
         }
         let inode = match inode(&found, &self.options, &mut self.accounts) {
             Ok(inode) => inode,
@@ -262,6 +261,16 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.files.insert(self.next.get(), file);
         }
         self.tell(Entry { name, object: Object::New(inode) });
+    }
+
+    /// Whether it is the destination, which is not moved into itself: a source that is it is told, and below one it is passed over.
+    fn is_destination(&mut self, name: &Name, seen: &Seen) -> bool {
+        let is_it = self.options.except == Some((seen.volume, seen.inode)) && !name.is_root();
+        let is_source = || self.options.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
+        if is_it && seen.kind == FileKind::Directory && is_source() {
+            self.leave_out(name.clone(), "it is the destination itself, which is not moved into itself");
+        }
+        is_it
     }
 
     fn leave_out(&mut self, name: Name, words: &str) {
@@ -530,7 +539,7 @@ impl<B: AsRef<[u8]>> Core<B> for Source<B> {
             }
             Event::Sent(bytes) => self.packer.way.went(bytes as u64),
             Event::Closed(why) => {
-                self.give_up(Reason::Other, &format!("the link to the sink is gone: {why}"))
+                self.give_up(Reason::Other, &format!("the connection to the destination is gone: {why}"))
             }
         }
     }

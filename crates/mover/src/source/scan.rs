@@ -49,6 +49,13 @@ pub(super) struct Scan {
     one_by_one: bool,
 }
 
+/// What was met under a name.
+pub enum Before {
+    Nothing,
+    Directory,
+    Other,
+}
+
 impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
@@ -184,9 +191,22 @@ impl Scan {
         }
     }
 
-    /// Whether a name is met for the first time. Two origins may hold the same name; the first one counts.
-    pub fn is_new(&mut self, name: &Name) -> bool {
-        self.met.as_mut().is_none_or(|met| met.add(name))
+    /// What was met under a name before. Two origins may hold the same name; the first one counts.
+    pub fn meet(&mut self, name: &Name, is_directory: bool) -> Before {
+        let Some(met) = &mut self.met else { return Before::Nothing };
+        // No name ends with a slash.
+        let as_directory = || [name.as_bytes(), b"/"].concat();
+        if met.add(name) {
+            if is_directory {
+                met.add(as_directory());
+            }
+            return Before::Nothing;
+        }
+        if met.has(as_directory()) {
+            Before::Directory
+        } else {
+            Before::Other
+        }
     }
 }
 

@@ -3,8 +3,11 @@
 use super::address::{Address, SCHEME};
 use super::CopyArgs;
 use crate::failure::Failure;
+use numaio_mover::wire::Side;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// One path of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +53,11 @@ impl CopyArgs {
     }
 }
 
+/// A directory of a side that cannot be opened.
+pub fn unopened(path: &Path, error: &io::Error, side: Side) -> Failure {
+    Failure::file(path, format!("{error} ({})", if side == Side::Sink { "destination" } else { "source" }))
+}
+
 impl End {
     /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with
     /// `numaio://` is at a daemon.
@@ -75,7 +83,11 @@ impl End {
         let shown = text.to_string_lossy();
         let host = String::from_utf8(host).unwrap_or_default();
         // ssh would take it for an option.
-        if host.is_empty() || host.starts_with('-') || host.chars().any(|c| c.is_control() || c == ' ') {
+        if host.is_empty()
+            || host.ends_with('@')
+            || host.starts_with('-')
+            || host.chars().any(|c| c.is_control() || c == ' ')
+        {
             return Err(Failure::usage(format!("{shown:?} names no host"))
                 .hint(format!("write ./{shown} for a file with a colon in its name")));
         }

@@ -1,5 +1,6 @@
 //! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
+use super::ends::unopened;
 use super::event;
 use super::how::{Io, Placement};
 use super::network::{cpus_in_words, Network};
@@ -77,7 +78,7 @@ struct Placed {
 impl<'a> Site<'a> {
     pub fn new(roots: &[PathBuf], side: Side, order: &'a Order, base: &Base) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, error))?;
+        let mut roots = base.roots(&paths).map_err(|(path, error)| unopened(&path, &error, side))?;
         if side == Side::Sink {
             roots.heed_errors();
         }
