@@ -41,6 +41,23 @@ fn a_source_with_a_folder_of_its_own_name_stays() {
     assert_eq!(fs::read_to_string(home.0.join("to/app/x")).unwrap_or_default(), "x");
 }
 
+/// It is part of the source, and read as such later.
+#[test]
+fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
+    for is_link in [false, true] {
+        let home = Home::new();
+        fs::create_dir_all(home.0.join("to/app/X")).expect("folders");
+        fs::create_dir_all(home.0.join("to/app/app")).expect("folders");
+        home.file("to/app/X/y", "y");
+        home.file("to/app/app/X", "a file");
+        if is_link {
+            fs::hard_link(home.0.join("to/app/app/X"), home.0.join("to/app/app/A")).expect("a link");
+        }
+        copy(&home, &["to/app/", "to"]).failed(3, &["a directory is in its place"]);
+        assert_eq!(fs::read_to_string(home.0.join("to/app/X/y")).unwrap_or_default(), "y");
+    }
+}
+
 /// Nothing is told of it where a rule says so.
 #[test]
 fn a_source_that_a_rule_leaves_out_stays() {

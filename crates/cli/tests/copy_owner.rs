@@ -229,6 +229,20 @@ fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
     let length = rustix::fs::getxattr(&at, name, &mut there).expect("an ACL");
     assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("from".to_owned(), 0o660));
     assert_eq!(there[..length], acl);
+    // One that has none does not get that of its directory.
+    rustix::fs::setxattr(
+        home.0.join("to"),
+        "system.posix_acl_default",
+        &acl,
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect("an ACL");
+    rustix::fs::removexattr(&at, name).expect("an ACL");
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o640)).expect("a mode");
+    home.file("from/secret", "another");
+    home.run(&["copy", "--no-job", "-r", "from/", "to"]).ok();
+    assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("another".to_owned(), 0o640));
+    assert!(rustix::fs::getxattr(&at, name, &mut there).is_err());
 }
 
 /// An ACL that takes from the owner what other attributes need, on a file and on a directory.
@@ -281,4 +295,31 @@ fn attributes_are_set_before_an_acl_forbids_it() {
             assert!(rustix::fs::getxattr(home.0.join(name), "system.posix_acl_access", &mut there).is_ok());
         }
     }
+}
+
+/// Who may list the names of attributes, and not read them, learns so in place of losing them at the destination.
+#[test]
+fn attributes_that_may_not_be_read_are_told() {
+    let home = Home::new();
+    for folder in ["from/d", "from/closed"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    for name in ["from/f", "from/d/g", "from/closed"] {
+        if name != "from/closed" {
+            home.file(name, "content");
+        }
+        let set = rustix::fs::setxattr(home.0.join(name), "user.k", b"v", rustix::fs::XattrFlags::empty());
+        if set.is_err() {
+            return skipped("extended attributes, which the file system of this folder does not have");
+        }
+    }
+    let script = "
+$NUMAIO copy --no-job -a from/ to; echo code $?
+chmod 0 from/f from/closed
+$NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 0\n") && said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
+    assert_eq!(said.out.matches("may not be read").count(), 1, "{}", said.out);
+    let mut there = [0; 8];
+    assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());
 }

@@ -47,7 +47,7 @@ fn found(kind: FileKind) -> Found {
         volume: 1,
         links: 1,
     };
-    Found { seen, target: None, xattrs: Vec::new(), data: None, address: None }
+    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
 }
 
 /// A disk with files in one directory.

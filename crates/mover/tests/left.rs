@@ -36,7 +36,7 @@ fn found(name: &[u8]) -> Found {
         volume: 1,
         links: 1,
     };
-    Found { seen, target: None, xattrs: Vec::new(), data: None, address: None }
+    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
 }
 
 /// Some of the files, from one of them on.

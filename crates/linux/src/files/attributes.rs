@@ -87,17 +87,17 @@ pub fn is_kept(name: &[u8], super_user: bool) -> bool {
     name.starts_with(b"user.") || acl || (super_user && is_roots(name))
 }
 
-/// Extended attributes, by name. No file is opened for it. Those that may not be read are left out, or if it is `strict` a fault.
-pub fn xattrs_of(place: Place<'_>, strict: bool, kept: impl Fn(&[u8]) -> bool) -> Result<Vec<Xattr>, Errno> {
+/// Extended attributes, by name, and whether there are some that may not be read. No file is opened for it.
+pub fn xattrs_of(place: Place<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        Err(Errno::NOTSUP) => return Ok(Default::default()),
         result => result?,
     }
     let mut names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)).peekable();
-    let mut found = Vec::new();
+    let (mut found, mut hides) = (Vec::new(), false);
     if names.peek().is_none() {
-        return Ok(found);
+        return Ok((found, hides));
     }
     let path = path_of(place)?;
     for name in names {
@@ -106,14 +106,14 @@ pub fn xattrs_of(place: Place<'_>, strict: bool, kept: impl Fn(&[u8]) -> bool) -
             Ok(()) => found.push((name.into(), value.into_boxed_slice())),
             // It went away.
             Err(Errno::NODATA) => {}
-            Err(Errno::ACCESS | Errno::PERM) if !strict => {}
+            Err(Errno::ACCESS | Errno::PERM) => hides = true,
             // What a server lists the kernel may not have: FUSE that is mounted by a user namespace.
             Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
             Err(errno) => return Err(errno),
         }
     }
     found.sort_unstable();
-    Ok(found)
+    Ok((found, hides))
 }
 
 /// listxattrat(2), since Linux 6.13; it has one number for all machines (scripts/syscall.tbl).
@@ -240,16 +240,23 @@ impl Roots {
         owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
     }
 
-    /// A file that is to take another one's place, and keep its mode, gets its ACL, too: bits of the mode are about that. Tells which of
-    /// them it may have.
-    pub(super) fn inherit_acl(place: Place<'_>, file: BorrowedFd<'_>) -> u32 {
+    /// A file that is to take another one's place, and keep its mode, gets its ACL, too, or none: bits of the mode are about that. Tells
+    /// which of them it may have. `is_given` tells whether it has one, of its directory.
+    pub(super) fn inherit_acl(place: Place<'_>, file: BorrowedFd<'_>, is_given: bool) -> u32 {
         let mut acl = Vec::new();
         let read = path_of(place)
             .and_then(|path| fill(&mut acl, |buffer| rustix::fs::lgetxattr(&path, ACCESS_ACL, buffer)));
-        let set = || rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty());
-        match read.is_ok() && set().is_err() {
-            true => !0o070 | of_group(&acl) << 3,
-            false => !0,
+        match read {
+            Ok(()) => match rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty()) {
+                Ok(()) => !0,
+                Err(_) => !0o070 | of_group(&acl) << 3,
+            },
+            Err(Errno::NODATA) if is_given => {
+                // What cannot be removed was there before, too.
+                let _ = rustix::fs::fremovexattr(file, ACCESS_ACL);
+                !0
+            }
+            Err(_) => !0,
         }
     }
 

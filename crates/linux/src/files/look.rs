@@ -57,9 +57,9 @@ impl Roots {
             _ => None,
         };
         let is_link = seen.kind == FileKind::Symlink;
-        let xattrs = match details.xattrs && !is_link {
-            true => xattrs_of(place, details.strict, |name| is_kept(name, self.super_user))?,
-            false => Vec::new(),
+        let (xattrs, hides) = match details.xattrs && !is_link {
+            true => xattrs_of(place, |name| is_kept(name, self.super_user))?,
+            false => Default::default(),
         };
         let may_have_holes = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
         let wants_data = details.holes && may_have_holes;
@@ -72,7 +72,7 @@ impl Roots {
         let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, &seen, most));
         room.left = room.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
-        Ok(Found { seen, target, xattrs, data, address })
+        Ok(Found { seen, hides, target, xattrs, data, address })
     }
 }
 

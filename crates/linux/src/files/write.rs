@@ -173,7 +173,7 @@ impl Roots {
         file: &OwnedFd,
         settle: &Settle,
     ) -> Result<(), Fault> {
-        let (at, seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
+        let (at, mut seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
         self.taken(put, file, Some(seen.volume))?;
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
@@ -185,7 +185,9 @@ impl Roots {
         let mut leaves = self.leaves(beneath, at, &settle.attributes);
         let keeps = settle.attributes.xattrs.is_none() && !settle.attributes.masked;
         if keeps && *at != settle.name {
-            leaves &= Self::inherit_acl(beneath.place(&settle.name)?, file.as_fd());
+            let is_given = beneath.default_bits(at).is_some();
+            leaves &= Self::inherit_acl(beneath.place(&settle.name)?, file.as_fd(), is_given);
+            seen = self::seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
         }
         let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
         if settle.sync {

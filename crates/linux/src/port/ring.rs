@@ -82,8 +82,15 @@ impl<T> Ring<T> {
         self.moved()
     }
 
-    /// Blocks that are there by now.
-    pub fn moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
+    /// Blocks that are there by now; the kernel puts none there before it is asked (`IORING_SETUP_DEFER_TASKRUN`).
+    pub fn moved_by_now(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
+        const GETEVENTS: u32 = 1;
+        // SAFETY: nothing is submitted, and there is no signal mask.
+        drop(unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GETEVENTS, None) });
+        self.moved()
+    }
+
+    fn moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         let mut moved = Vec::new();
         for done in self.ring.completion() {
             let place = done.user_data() as usize;

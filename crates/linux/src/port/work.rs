@@ -62,7 +62,7 @@ impl Task {
 
     /// Whether it writes data.
     fn is_write(&self) -> bool {
-        matches!(self.operation, Operation::Write { .. })
+        matches!(self.operation, Operation::Write { data: Some(_), .. })
     }
 }
 
@@ -196,8 +196,8 @@ impl Work {
     }
 
     /// What a worker of a crew takes beside the blocks that it has on their way; none if idle workers will take all there is. While
-    /// there are idle ones it is a block; else it is the oldest that writes no file, since blocks may come without an end, and a journal is
-    /// not to wait for that. (A file whose blocks are on their way may be waited for by the kernel, and by who is to hear of them.)
+    /// there are idle ones it is a block; else it is the oldest that writes no data, since blocks may come without an end, and a journal is
+    /// not to wait for that.
     pub fn one_more(&self, crew: usize) -> Option<Task> {
         let mut queue = self.queue();
         let idle = queue.idle;
@@ -410,8 +410,8 @@ mod tests {
             settle: None,
         };
         assert!(work.one_more(0).is_none(), "there is nothing");
-        work.add(0, Operation::Sync { root: 0 }, None);
         work.add(1, write(&crew.pool), None);
+        work.add(0, Operation::Sync { root: 0 }, None);
         work.queue().idle = 1;
         assert!(work.one_more(0).is_none(), "no block");
         work.add(2, block(put()), None);

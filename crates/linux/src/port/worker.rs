@@ -122,7 +122,7 @@ impl Worker {
     fn end_beside(&self, hands: &mut Hands, doing: Doing, outcome: Outcome<Slab>) -> bool {
         let goes_on = self.end(hands, doing, outcome);
         let busy = hands.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
-        let moved = busy.map(Ring::moved).unwrap_or_default();
+        let moved = busy.map(Ring::moved_by_now).unwrap_or_default();
         goes_on && self.end_all(hands, moved)
     }
 

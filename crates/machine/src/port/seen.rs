@@ -79,8 +79,6 @@ pub struct Identity {
 pub struct Details {
     /// Extended attributes, POSIX ACLs among them.
     pub xattrs: bool,
-    /// Whether it is a fault that one of them may not be read.
-    pub strict: bool,
     /// Where the data of files with holes is.
     pub holes: bool,
     /// Where regular files lie on their device.
@@ -94,6 +92,8 @@ pub struct Details {
 pub struct Found {
     /// Its attributes.
     pub seen: Seen,
+    /// Whether it has extended attributes that may not be read.
+    pub hides: bool,
     /// Where a symbolic link points to.
     pub target: Option<Box<[u8]>>,
     /// Extended attributes by name, if they were asked for.

@@ -428,8 +428,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let listing = match listing {
             Ok(listing) => listing,
-            // A directory that a rehearsal did not make.
-            Err(fault) if self.options.rehearse && fault.why == Why::NotFound => {
+            // A directory that a rehearsal did not make, or not open to its owner.
+            Err(fault) if self.options.rehearse && matches!(fault.why, Why::NotFound | Why::Permission) => {
                 return self.keep(Some(directory));
             }
             Err(fault) => {

@@ -58,7 +58,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Whether a directory goes where something else is to be.
     pub(super) fn may_clear(&self) -> bool {
-        self.options.delete && self.options.filter.is_empty()
+        self.options.delete && self.options.filter.is_empty() && !self.options.spared.is_inside
     }
 
     /// Has directories removed that are where something else of the first batch is to be, if what the source does not have is to go;

@@ -84,6 +84,8 @@ pub struct Spared {
     pub read: Vec<(u64, u64)>,
     /// Those in which these lie.
     pub above: Vec<(u64, u64)>,
+    /// Whether one of them lies in the destination.
+    pub is_inside: bool,
 }
 
 impl Spared {

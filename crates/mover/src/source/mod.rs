@@ -232,6 +232,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
             Before::Directory | Before::Other => return,
         }
+        if enter && found.hides {
+            return self.leave_out(name, "it has extended attributes that may not be read");
+        }
         let inode = match inode(&found, &self.options, &mut self.accounts) {
             Ok(inode) => inode,
             Err(words) => return self.leave_out(name, &words),

@@ -64,7 +64,7 @@ impl Scan {
         let one_by_one = met.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
         let at_once = if one_by_one { 1 } else { NAMES };
         Self {
-            details: Details { xattrs: options.xattrs, strict: true, holes: true, ..Details::default() },
+            details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
             recursive: options.recursive,
             met,
             ways: NameSet::default(),

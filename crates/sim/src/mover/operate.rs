@@ -173,7 +173,7 @@ impl Disk {
         // Files lie anywhere, and always in the same place.
         let address =
             (details.address && kind == FileKind::File).then(|| number.wrapping_mul(0x9e37_79b9) % 1_000);
-        Some(Found { seen, target, xattrs, data, address })
+        Some(Found { seen, hides: false, target, xattrs, data, address })
     }
 
     fn look(&self, at: &FilePath, details: Details) -> Result<Option<Found>, Fault> {

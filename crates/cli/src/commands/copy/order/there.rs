@@ -131,6 +131,8 @@ impl Order {
             spared.read.extend(numbers.next().flatten());
             spared.above.extend(numbers.flatten());
         }
+        spared.is_inside =
+            self.target().is_some_and(|to| spared.above.contains(&to) || spared.read.contains(&to));
         spared
     }
 
