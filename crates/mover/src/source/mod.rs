@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         };
         let is_directory = found.seen.kind == FileKind::Directory;
         // Nothing is behind a socket without its server.
-        if found.seen.kind == FileKind::Socket || self.is_destination(&name, &found.seen) {
+        if found.seen.kind == FileKind::Socket || self.is_destination(&name, enter, &found.seen) {
             return;
         }
         // What is on the way of a listed name is not asked for by itself: so does rsync.
@@ -223,6 +223,9 @@ impl<B: AsRef<[u8]>> Source<B> {
         if is_directory && !self.options.recursive && !self.options.listed {
             return self.leave_out(name, "it is a directory: add -r or -a");
         }
+        if enter && found.hides {
+            return self.leave_out(name, "it has extended attributes that may not be read");
+        }
         match self.scan.meet(&name, is_directory) {
             Before::Nothing => {}
             // The directories of two origins are merged.
@@ -231,9 +234,6 @@ impl<B: AsRef<[u8]>> Source<B> {
                 return self.leave_out(name, "an earlier source has something else of this name");
             }
             Before::Directory | Before::Other => return,
-        }
-        if enter && found.hides {
-            return self.leave_out(name, "it has extended attributes that may not be read");
         }
         let inode = match inode(&found, &self.options, &mut self.accounts) {
             Ok(inode) => inode,
@@ -266,11 +266,13 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.tell(Entry { name, object: Object::New(inode) });
     }
 
-    /// Whether it is the destination, which is not moved into itself: a source that is it is told, and below one it is passed over.
-    fn is_destination(&mut self, name: &Name, seen: &Seen) -> bool {
+    /// Whether it is the destination, which is not moved into itself: a source that is it is told, unless a rule leaves it out, and below
+    /// one it is passed over.
+    fn is_destination(&mut self, name: &Name, enter: bool, seen: &Seen) -> bool {
         let is_it = self.options.except == Some((seen.volume, seen.inode)) && !name.is_root();
         let is_source = || self.options.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
-        if is_it && seen.kind == FileKind::Directory && is_source() {
+        let is_directory = enter && seen.kind == FileKind::Directory;
+        if is_it && is_directory && is_source() && self.options.filter.takes(name, true) {
             self.leave_out(name.clone(), "it is the destination itself, which is not moved into itself");
         }
         is_it
