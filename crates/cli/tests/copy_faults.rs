@@ -425,7 +425,7 @@ fn a_network_that_vanishes_without_a_word_is_noticed_on_both_sides() {
         let Some(said) = way.join().expect("a way") else { return skipped("no right to make a network") };
         let lines: Vec<&str> = said.out.lines().filter(|line| !line.contains("moved")).collect();
         assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", said.out, said.err);
-        assert!(said.err.contains("the transfer ended: the link to the"), "{}", said.err);
+        assert!(said.err.contains("the transfer ended: the connection to the"), "{}", said.err);
     }
 }
 
