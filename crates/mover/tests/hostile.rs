@@ -2,16 +2,14 @@
 
 mod sides;
 
-use numaio_machine::port::{
-    Event, FileKind, Found, Journal, Listing, Names, Operation, Outcome, Packet, Seen, Stamp,
-};
+use numaio_machine::port::{Event, FileKind, Journal, Listing, Names, Operation, Outcome, Packet};
 use numaio_mover::drive::Core;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
 use numaio_mover::name::Name;
 use numaio_mover::report::Report;
 use numaio_mover::wire::{BatchEncoder, Frame, Hello, Holes, Needed, Side, TransferId, Want, Wants};
-use sides::{sink, source, work};
+use sides::{found, sink, source, work};
 
 const FILES: u64 = 1_000;
 
@@ -31,23 +29,6 @@ fn why<C: Core<Vec<u8>>>(core: &mut C) -> Option<String> {
         Report::Problem(problem) => Some(problem.text.as_str().to_owned()),
         _ => None,
     })
-}
-
-fn found(kind: FileKind) -> Found {
-    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
-    let seen = Seen {
-        kind,
-        mode: 0o640,
-        user: 0,
-        group: 0,
-        size: 0,
-        mtime,
-        ctime: mtime,
-        inode: 1,
-        volume: 1,
-        links: 1,
-    };
-    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
 }
 
 /// A disk with files in one directory.

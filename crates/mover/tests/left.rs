@@ -3,8 +3,7 @@
 mod sides;
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Seen, Stamp,
-    Ticket,
+    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
 };
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::journal::Journal;
@@ -23,20 +22,7 @@ const MOST: usize = 4_096;
 /// An empty file, or the root.
 fn found(name: &[u8]) -> Found {
     let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
-    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
-    let seen = Seen {
-        kind,
-        mode: 0o640,
-        user: 0,
-        group: 0,
-        size: 0,
-        mtime,
-        ctime: mtime,
-        inode: 1,
-        volume: 1,
-        links: 1,
-    };
-    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
+    sides::found(kind)
 }
 
 /// Some of the files, from one of them on.

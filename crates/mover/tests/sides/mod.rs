@@ -3,7 +3,7 @@
 // Each test program uses what it needs of this.
 #![allow(dead_code)]
 
-use numaio_machine::port::{Event, Names, Operation, Outcome, Packet, Stamp};
+use numaio_machine::port::{Event, FileKind, Found, Names, Operation, Outcome, Packet, Seen, Stamp};
 use numaio_mover::chunk::Policy;
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
@@ -111,4 +111,22 @@ pub fn work<C: Core<Vec<u8>>>(
         }
     }
     said
+}
+
+/// What is found of something empty.
+pub fn found(kind: FileKind) -> Found {
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    let seen = Seen {
+        kind,
+        mode: 0o640,
+        user: 0,
+        group: 0,
+        size: 0,
+        mtime,
+        ctime: mtime,
+        inode: 1,
+        volume: 1,
+        links: 1,
+    };
+    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
 }
