@@ -354,6 +354,7 @@ mod tests {
         assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 2, "nothing is left");
         fs::remove_dir_all(&dir).expect("removed");
     }
+
     #[test]
     fn a_name_that_something_has_is_taken_in_no_way() {
         let dir = std::env::temp_dir().join(format!("numaio-names-{}", std::process::id()));

@@ -18,9 +18,9 @@ const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const NOTE: extern "C" fn(libc::c_int) = note;
 
 /// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
-/// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind
-/// that is not sent together with it does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger than
-/// RLIMIT_FSIZE allows is an error like others, and no end (setrlimit(2)): so for us alone, not for programs that we start.
+/// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind that is not sent together
+/// with it does what it does by default. A signal that is ignored, as under nohup(1), stays ignored. A file that would become larger
+/// than RLIMIT_FSIZE allows is an error like others, and no end (setrlimit(2)): so for us alone, not for programs that we start.
 ///
 /// # Errors
 /// The kernel's.

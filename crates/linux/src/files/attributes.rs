@@ -63,11 +63,12 @@ fn left_by(acl: &[u8]) -> Option<u32> {
     Some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
 }
 
-/// What the group that owns a file may do by its ACL, within the mask.
-fn of_group(acl: &[u8]) -> u32 {
-    let own = entries(acl).and_then(|mut entries| entries.find(|entry| entry.0 == GROUP));
-    let mask = entries(acl).and_then(|mut entries| entries.find(|entry| entry.0 == MASK));
-    own.map_or(0, |own| own.1 & mask.map_or(0o7, |mask| mask.1))
+/// Which bits of its mode a file may have without its ACL: those of the group are the most that anybody has whom the ACL names, and the
+/// group that owns it has but its own, within that.
+fn without(acl: &[u8]) -> u32 {
+    let bits = |tag| entries(acl)?.find(|entry| entry.0 == tag).map(|entry| entry.1);
+    let group = bits(GROUP).unwrap_or(0) & bits(MASK).unwrap_or(0o7);
+    !0o070 | group << 3
 }
 
 /// Tags and permissions of a list as the kernel gives it (include/uapi/linux/posix_acl_xattr.h): a version, and entries of a tag,
@@ -216,11 +217,8 @@ impl Roots {
             Ok(Owned::NoSuchGroup) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
             Ok(_) => !0,
         };
-        // With an ACL they were the most that anybody has whom it names; without it the group would have that.
-        let bits = match (&xattrs, has_xattrs.and_then(|xattrs| acl_in(xattrs))) {
-            (Err(_), Some(acl)) => bits & (!0o070 | of_group(acl) << 3),
-            _ => bits,
-        };
+        let refused_acl = has_xattrs.filter(|_| xattrs.is_err()).and_then(|xattrs| acl_in(xattrs));
+        let bits = bits & refused_acl.map_or(!0, without);
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
@@ -249,7 +247,7 @@ impl Roots {
         match read {
             Ok(()) => match rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty()) {
                 Ok(()) => !0,
-                Err(_) => !0o070 | of_group(&acl) << 3,
+                Err(_) => without(&acl),
             },
             Err(Errno::NODATA) if is_given => {
                 // What cannot be removed was there before, too.
@@ -369,7 +367,7 @@ pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
     }
 }
 
-fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
+pub fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let times = Timestamps {
         last_access: omit,

@@ -1,12 +1,13 @@
 //! Which names a file system takes for one: those that differ in case alone, in dots at their ends, or in how accents are written.
 
+use super::attributes::{set_time, Target};
 use super::kind::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, RAMFS, TMPFS, XFS};
 use super::look::seen;
 use super::owner::{own_name, with_new};
 use super::Roots;
 use numaio_machine::port::Names;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 /// File systems that tell names apart unless a directory is marked otherwise.
@@ -67,10 +68,9 @@ fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
 fn of_new(directory: &OwnedFd) -> Result<Names, Errno> {
     let stat = rustix::fs::fstat(directory)?;
     let told = by_new_files(directory);
-    let (omit, before) = (Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, seen(&stat).mtime);
-    let kept = Timespec { tv_sec: before.seconds, tv_nsec: before.nanoseconds.into() };
+    let before = seen(&stat).mtime;
     // It is another one's: then its time differs anyway, or is not for us to set.
-    let _ = rustix::fs::futimens(directory, &Timestamps { last_access: omit, last_modification: kept });
+    let _ = set_time(Target::Open(directory.as_fd()), before.seconds, before.nanoseconds);
     told
 }
 

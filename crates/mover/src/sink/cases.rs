@@ -1,5 +1,6 @@
-//! Destinations that do not tell names apart which differ in case alone, or in dots at their ends, as exFAT, directories of ext4 and f2fs that are marked so
-//! (Documentation/filesystems/ext4/, "Case-insensitive file name lookups"), and what servers of Windows and macOS share.
+//! Destinations that do not tell names apart which differ in case alone, or in dots at their ends, as exFAT, directories of ext4 and
+//! f2fs that are marked so (Documentation/filesystems/ext4/, "Case-insensitive file name lookups"), and what servers of Windows and
+//! macOS share.
 
 use crate::name::{is_ignorable, Name};
 use crate::name_set::NameSet;

@@ -3,11 +3,8 @@
 use super::address::{Address, SCHEME};
 use super::CopyArgs;
 use crate::failure::Failure;
-use numaio_mover::wire::Side;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// One path of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,11 +48,6 @@ impl CopyArgs {
         let is_by_ssh = |path| matches!(End::of(path), Ok(End { host: Some(Host::Ssh(_)), .. }));
         self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
     }
-}
-
-/// A directory of a side that cannot be opened.
-pub fn unopened(path: &Path, error: &io::Error, side: Side) -> Failure {
-    Failure::file(path, format!("{error} ({})", if side == Side::Sink { "destination" } else { "source" }))
 }
 
 impl End {

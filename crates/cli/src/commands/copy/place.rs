@@ -1,6 +1,5 @@
 //! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
 
-use super::ends::unopened;
 use super::event;
 use super::how::{Io, Placement};
 use super::network::{cpus_in_words, Network};
@@ -78,7 +77,8 @@ struct Placed {
 impl<'a> Site<'a> {
     pub fn new(roots: &[PathBuf], side: Side, order: &'a Order, base: &Base) -> Result<Self, Failure> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let mut roots = base.roots(&paths).map_err(|(path, error)| unopened(&path, &error, side))?;
+        let of_side = |error| format!("{error} ({})", event::side(side));
+        let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, of_side(error)))?;
         if side == Side::Sink {
             roots.heed_errors();
         }
