@@ -150,3 +150,73 @@ fn threads_of_connections_are_on_the_node_of_the_network() {
         assert_eq!((&event["by"], &event["network"]), (&by.into(), &told), "{name}: {event}");
     }
 }
+
+/// Copies over connections of three streams: to a daemon and from it by its kernel and this one's, through ssh, and to a daemon
+/// whose kernel alone does it. What the kernel has done so far is noted after each.
+const KERNEL_TLS: &str = r#"
+ip link set lo up
+mkdir -p /tmp/from/deep /tmp/in; cd /tmp
+dd if=/dev/urandom of=from/large bs=1M count=5 2>/dev/null
+for file in $(seq 60); do echo $file >from/deep/$file; done
+numaio keygen key >theirs; numaio keygen >ours
+cat >serve.toml <<END
+listen = "127.0.0.1:6862"
+key = "/tmp/key"
+as_root = true
+kernel_tls = true
+[root.in]
+path = "/tmp/in"
+read = "me"
+write = "me"
+[user.me]
+keys = "$(cat ours)"
+END
+numaio serve --config serve.toml & daemon=$!
+while ! grep -q ':1ACE ' /proc/net/tcp; do sleep 0.2; done
+cat >ssh <<'END'
+#!/bin/sh
+[ "$1" = -G ] && { echo hostname 127.0.0.1; exit; }
+while [ "$1" != -- ]; do shift; done
+shift 2
+exec sh -c "$*"
+END
+chmod +x ssh; export NUMAIO_SSH=/tmp/ssh
+copy() {
+    name=$1; shift
+    numaio copy -a --no-job --streams 3 "$@" 2>/out/$name.err || exit 1
+    cat /proc/net/tls_stat >/out/$name
+}
+cat /proc/net/tls_stat >/out/before
+copy to --data-security ktls --trust "$(cat theirs)" from/ numaio://127.0.0.1/in/there
+copy back --data-security ktls numaio://127.0.0.1/in/there/ back
+copy ssh --data-security ktls --data-port 4000 from/ far:/tmp/far
+copy theirs from/ numaio://127.0.0.1/in/again
+kill $daemon; wait $daemon
+diff -r from back && diff -r from far && diff -r from in/again
+"#;
+
+#[test]
+fn kernels_encrypt_and_decrypt_where_they_are_asked_to() {
+    let Some(lab) = Lab::open("kernels_encrypt_and_decrypt_where_they_are_asked_to") else { return };
+    let folder = Folder::new("copy-tls");
+    let modules = ["tls", "gcm", "ctr", "ghash_generic"];
+    let output = lab.run_with(&modules, "one-node", &folder.0, &["sh", "-c", KERNEL_TLS]);
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_default();
+    let said = ["to", "back", "ssh", "theirs"].map(|name| text(&format!("{name}.err")));
+    assert!(output.status.success(), "{} {said:?}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said, ["", "", "", ""], "nothing is amiss");
+    let count = |name: &str, kind: &str| -> u64 {
+        let text = text(name);
+        let count = text.lines().find_map(|line| line.strip_prefix(kind)).expect("a count");
+        count.trim().parse().expect("a number")
+    };
+    let names = ["before", "to", "back", "ssh", "theirs"];
+    let more = |kind| {
+        let of = |two: &[&str]| count(two[1], kind) - count(two[0], kind);
+        names.windows(2).map(of).collect::<Vec<u64>>()
+    };
+    // Four connections, each sent on by one side and read from by the other; and each process tries first whether its kernel can. The
+    // last time the daemon alone does, which sends on one and reads from three.
+    assert_eq!((more("TlsTxSw"), more("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
+    assert_eq!(count("theirs", "TlsDecryptError"), 0);
+}

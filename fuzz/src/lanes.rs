@@ -2,7 +2,7 @@
 
 use crate::link::stream_of;
 use numaio_linux::files::Roots;
-use numaio_linux::port::net::Lane;
+use numaio_linux::port::net::{Lane, Way};
 use numaio_linux::port::{Crew, FilePort, Lanes, LinkError, Pool, Setting};
 use numaio_machine::port::{Event, Port, BLOCK, MOST_FRAMES};
 use std::io::{self, Cursor, Read, Write};
@@ -56,6 +56,10 @@ impl Lane for Came {
 
     fn socket(&self) -> &TcpStream {
         &self.socket
+    }
+
+    fn only(self: Box<Self>, _: Way) -> io::Result<Box<dyn Lane>> {
+        Ok(self)
     }
 }
 

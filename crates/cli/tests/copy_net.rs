@@ -202,7 +202,7 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
     let key = |keys: &Keys| keys.public().to_vec();
     let (own, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
     // It does not know the key of the side that connects either, and takes whoever comes.
-    let lock = Lock::Tls { peer: key(&other), own };
+    let lock = Lock::Tls { peer: key(&other), own, by_kernel: false };
     let door = Door::open(lock, None, 5).expect("a door");
     led_to(&home, door.port().expect("a port").expect("one of its own"));
     let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);

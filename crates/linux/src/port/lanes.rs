@@ -10,7 +10,7 @@
 //! under way.
 
 use super::link::{await_last, read_packet, read_whole, write_packet, LinkError};
-use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane};
+use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane, Way};
 use super::pool::{Pool, Slab};
 use super::room::Room;
 use super::settle;
@@ -149,12 +149,14 @@ impl LanesLink {
         if !is_short {
             to.iter().try_for_each(|lane| keep_little_unsent(lane.socket()))?;
         }
-        for (index, mut lane) in to.into_iter().enumerate() {
+        for (index, lane) in to.into_iter().enumerate() {
             let (shared, queue, said) = (link.shared.clone(), queue.clone(), said.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), places.next());
             Builder::new().name(format!("lane out {index}")).spawn(move || {
                 settle(mask.as_ref());
-                let written = write_lane(&mut *lane, is_short, &queue, (&shared.events, &said));
+                let written = lane
+                    .only(Way::Out)
+                    .and_then(|mut lane| write_lane(&mut *lane, is_short, &queue, (&shared.events, &said)));
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
                     shared.end(&words(&error));
@@ -162,11 +164,12 @@ impl LanesLink {
                 drop(said);
             })?;
         }
-        for (index, mut lane) in from.into_iter().enumerate() {
+        for (index, lane) in from.into_iter().enumerate() {
             let (shared, pool, mask) = (link.shared.clone(), pool.clone(), places.next());
             Builder::new().name(format!("lane in {index}")).spawn(move || {
                 settle(mask.as_ref());
-                if let Err(error) = read_lane(&mut *lane, &pool, &shared) {
+                let lane = lane.only(Way::In).map_err(LinkError::of);
+                if let Err(error) = lane.and_then(|mut lane| read_lane(&mut *lane, &pool, &shared)) {
                     shared.end(&error.to_string());
                 }
             })?;

@@ -229,15 +229,20 @@ pub fn read_whole<R: Read + ?Sized>(
             Ok(0) => return Err(LinkError::Cut),
             Ok(count) => used += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_cut(&error) => return Err(LinkError::Cut),
-            Err(error) => return Err(LinkError::Failed(error)),
+            Err(error) => return Err(LinkError::of(error)),
         }
     }
     Ok(())
 }
 
-fn is_cut(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+impl LinkError {
+    /// What reading failed with.
+    pub fn of(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Cut,
+            _ => Self::Failed(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,26 +2,22 @@
 //! about.
 
 use super::net::{at_port, DataSecurity, NetArgs};
-use numaio_linux::port::net::{connect, Calls, Door, Keys, Lane, Lock, NetError, Secret, Ticket, MOST_LANES};
+use numaio_linux::port::net::{
+    connect, has_kernel_tls, Calls, Door, Keys, Lane, Lock, NetError, Secret, Ticket, MOST_LANES,
+};
 use numaio_linux::port::Lanes;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it may take to reach an address, and how many are tried.
 pub const REACH: Duration = Duration::from_secs(3);
 const MOST_ADDRESSES: usize = 3;
 /// How long connections to a daemon may take that are opened while it makes up its mind.
 const OPENING: Duration = Duration::from_secs(60);
-/// How long ssh may take to tell of its configuration.
-const LOOKUP: Duration = Duration::from_secs(2);
-const LOOK_EACH: Duration = Duration::from_millis(5);
 
 /// What the side that was started by the user says of data connections.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +30,9 @@ pub struct Offer {
     /// What connections to the port of a daemon begin with; they are being made.
     #[serde(default)]
     ticket: Option<[u8; 16]>,
+    /// Whether the kernels are to encrypt and decrypt, where they can. A daemon does as its file says.
+    #[serde(default)]
+    by_kernel: bool,
 }
 
 impl Offer {
@@ -61,6 +60,9 @@ pub struct Opened {
     key: Option<Vec<u8>>,
     /// Its own address, as far as its ssh knows.
     address: Option<IpAddr>,
+    /// Whether its kernel encrypts and decrypts.
+    #[serde(default)]
+    pub by_kernel: bool,
 }
 
 /// Where data connections of a session come: to the port of its daemon, which hands them over.
@@ -68,6 +70,8 @@ pub struct Opened {
 pub struct Street {
     /// The daemon's.
     pub keys: Keys,
+    /// Whether the kernel is to encrypt and decrypt, and can.
+    pub by_kernel: bool,
     pub process: UnixStream,
     /// Has those with a ticket handed over.
     pub ask: fn(&UnixStream, [u8; 16]) -> io::Result<()>,
@@ -87,6 +91,7 @@ pub enum Choice {
 pub struct Ours {
     streams: u16,
     half: Half,
+    by_kernel: bool,
 }
 
 #[derive(Debug)]
@@ -99,10 +104,10 @@ impl Ours {
     /// Fresh keys for one transfer, by so many connections from the source to the sink.
     pub fn new(args: &NetArgs, streams: u16) -> io::Result<Self> {
         let half = match args.data_security {
-            DataSecurity::Tls => Half::Key(Keys::fresh()?),
+            DataSecurity::Tls | DataSecurity::KernelTls => Half::Key(Keys::fresh()?),
             DataSecurity::None => Half::Secret(Secret::fresh()?),
         };
-        Ok(Self { streams, half })
+        Ok(Self { streams, half, by_kernel: args.data_security == DataSecurity::KernelTls })
     }
 
     /// To be told through ssh.
@@ -111,13 +116,14 @@ impl Ours {
             Half::Key(keys) => Word::Key(keys.public().to_vec()),
             Half::Secret(secret) => Word::Secret(secret.bytes()),
         };
-        Offer { streams: self.streams, ports, word, ticket: ticket.map(|ticket| ticket.0) }
+        let ticket = ticket.map(|ticket| ticket.0);
+        Offer { streams: self.streams, ports, word, ticket, by_kernel: self.by_kernel }
     }
 
     /// What lets connections in to a door with this key, if it is by keys.
     fn lock(&self, key: Vec<u8>) -> Arc<Lock> {
         Arc::new(match &self.half {
-            Half::Key(own) => Lock::Tls { own: own.clone(), peer: key },
+            Half::Key(own) => Lock::Tls { own: own.clone(), peer: key, by_kernel: self.by_kernel },
             Half::Secret(secret) => Lock::Plain(secret.clone()),
         })
     }
@@ -182,12 +188,13 @@ pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(Door, Opened), St
     if !(2..=MOST_LANES).contains(&lanes(offer.streams)) {
         return Err(format!("{} connections are not possible", offer.streams));
     }
+    let by_kernel = street.map_or_else(|| offer.by_kernel && has_kernel_tls(), |street| street.by_kernel);
     let (lock, key) = match &offer.word {
         Word::Key(peer) => {
             let own = street.map_or_else(Keys::fresh, |street| Ok(street.keys.clone()));
             let own = own.map_err(|error| error.to_string())?;
             let key = own.public().to_vec();
-            (Lock::Tls { own, peer: peer.clone() }, Some(key))
+            (Lock::Tls { own, peer: peer.clone(), by_kernel }, Some(key))
         }
         Word::Secret(secret) => (Lock::Plain(Secret::from_bytes(*secret)), None),
     };
@@ -196,12 +203,13 @@ pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(Door, Opened), St
         let door = Door::open(lock, ports, lanes(offer.streams));
         let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
         let port = door.port().map_err(|error| error.to_string())?;
-        return Ok((door, Opened { port, key, address: own_address(std::env::var("SSH_CONNECTION").ok()) }));
+        let address = own_address(std::env::var("SSH_CONNECTION").ok());
+        return Ok((door, Opened { port, key, address, by_kernel }));
     };
     let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
     let asked = (street.ask)(&street.process, ticket).and_then(|()| street.process.try_clone());
     let door = asked.and_then(|process| Door::of_process(lock, process, lanes(offer.streams)));
-    Ok((door.map_err(|error| error.to_string())?, Opened { port: None, key, address: None }))
+    Ok((door.map_err(|error| error.to_string())?, Opened { port: None, key, address: None, by_kernel }))
 }
 
 /// The third of four words: address and port of the client, and of the server (ssh(1), ENVIRONMENT).
@@ -218,55 +226,12 @@ pub fn directed(mut lanes: Vec<Box<dyn Lane>>, is_source: bool) -> Lanes {
     }
 }
 
-/// ssh, asked for the name that it goes to by its configuration (ssh(1), -G).
-pub struct Lookup(Option<Child>);
-
-impl Lookup {
-    pub fn begin(ssh: &OsStr, host: &str) -> Self {
-        let mut command = crate::ssh::begun(ssh);
-        command.args(["-G", "--", host]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // What stands in place of ssh may not know of -G; then there is only what the other side says.
-        Self(command.spawn().ok())
-    }
-
-    /// The name, if it is told soon.
-    pub fn name(mut self) -> Option<String> {
-        let child = self.0.as_mut()?;
-        let began = Instant::now();
-        while child.try_wait().ok()?.is_none() {
-            if began.elapsed() > LOOKUP {
-                return None;
-            }
-            thread::sleep(LOOK_EACH);
-        }
-        let mut text = String::new();
-        // A configuration is shorter than what a pipe holds, so the program could end without being listened to.
-        child.stdout.take()?.take(64 << 10).read_to_string(&mut text).ok()?;
-        hostname(&text)
-    }
-}
-
-impl Drop for Lookup {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
-}
-
-fn hostname(text: &str) -> Option<String> {
-    text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_ssh_says_of_addresses_is_understood() {
-        assert_eq!(hostname("user me\nhostname h.example\nport 22\n").as_deref(), Some("h.example"));
-        assert_eq!(hostname("hostnamex y\n"), None);
+    fn the_address_of_this_host_is_what_its_ssh_says() {
         let own = |text: &str| own_address(Some(text.to_owned())).map(|address| address.to_string());
         assert_eq!(own("192.0.2.1 50000 192.0.2.2 22").as_deref(), Some("192.0.2.2"));
         assert_eq!(own("::1 50000 2001:db8::2 22").as_deref(), Some("2001:db8::2"));
@@ -277,7 +242,7 @@ mod tests {
 
     #[test]
     fn an_address_is_tried_once() {
-        let opened = Opened { port: Some(7), key: None, address: "127.0.0.1".parse().ok() };
+        let opened = Opened { port: Some(7), key: None, address: "127.0.0.1".parse().ok(), by_kernel: false };
         let addresses = addresses(&opened, Some("127.0.0.1".to_owned()));
         assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
     }
@@ -285,7 +250,8 @@ mod tests {
     #[test]
     fn offers_beyond_what_there_may_be_are_refused() {
         for streams in [0, MOST_LANES as u16, u16::MAX] {
-            let offer = Offer { streams, ports: None, word: Word::Secret([0; 32]), ticket: None };
+            let offer =
+                Offer { streams, ports: None, word: Word::Secret([0; 32]), ticket: None, by_kernel: false };
             assert!(open(&offer, None).is_err(), "{streams}");
         }
     }

@@ -2,10 +2,11 @@
 
 use super::address::Address;
 use super::bootstrap;
-use super::channel::{self, Lookup, Offer, Opened, Ours};
+use super::channel::{self, Offer, Opened, Ours};
 use super::ends::Host;
 use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
+use super::lookup::Lookup;
 use super::peer::{Answer, LONGEST_LINE};
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;

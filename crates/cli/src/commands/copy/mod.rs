@@ -17,6 +17,7 @@ mod how;
 mod kept;
 mod lists;
 mod local;
+mod lookup;
 mod manifest;
 mod net;
 mod network;

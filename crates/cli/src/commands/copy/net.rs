@@ -20,7 +20,8 @@ pub struct NetArgs {
     /// Send data through ssh, or the one connection to a daemon, not over TCP connections of its own
     #[arg(long, conflicts_with_all = ["data_port", "data_security", "streams"])]
     pub tunnel: bool,
-    /// How data is protected outside of ssh: tls encrypts it, none only proves who is there
+    /// How data is protected outside of ssh: tls encrypts it, ktls too, by the kernel of each host that can, none only proves who
+    /// is there
     #[arg(long, value_name = "HOW", default_value = "tls")]
     pub data_security: DataSecurity,
     /// Port of the other host for data, or the first and last of several: 5000 or 5000-5010. With it data never goes
@@ -102,6 +103,8 @@ pub fn at_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DataSecurity {
     Tls,
+    #[value(name = "ktls")]
+    KernelTls,
     None,
 }
 

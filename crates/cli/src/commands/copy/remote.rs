@@ -6,6 +6,7 @@ use super::ends::Host;
 use super::far::{From, Reached, To, Via, Way};
 use super::first::cut_short;
 use super::how;
+use super::net::DataSecurity;
 use super::order::{Order, Takes};
 use super::peer::{Answer, Ask, Call};
 use super::place::Site;
@@ -15,7 +16,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::harmless;
 use numaio_linux::interrupt::interrupted;
-use numaio_linux::port::net::Lane;
+use numaio_linux::port::net::{has_kernel_tls, Lane};
 use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::packing::Compress;
@@ -203,6 +204,7 @@ impl Remote<'_> {
         let lanes = ours.map(|ours| {
             let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
+            self.tell_of_kernels(show, opened.by_kernel);
             let lanes = reached.lanes(ours, most_streams, opened, &others)?;
             missed(show, &others, &lanes);
             Ok(lanes)
@@ -215,6 +217,22 @@ impl Remote<'_> {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
         Ok(Ok(Far { via, link, one_file, packs, takes }))
+    }
+
+    /// Says where numaio has to encrypt and decrypt by itself although the kernel was to, which it is `there` or not.
+    fn tell_of_kernels(&self, show: &Show, there: bool) {
+        if self.args.net.data_security != DataSecurity::KernelTls {
+            return;
+        }
+        if !has_kernel_tls() {
+            show.notice(
+                "no kernel TLS here, as the module tls is not loaded: numaio encrypts and decrypts by itself",
+            );
+        }
+        if !there {
+            let host = self.host.shown();
+            show.notice(&format!("no kernel TLS on {host}: numaio encrypts and decrypts there by itself"));
+        }
     }
 
     /// Says which way data goes, if there was a choice; or why there is none.

@@ -15,7 +15,7 @@ use numaio_linux::confine::{confine, Confined, Rights};
 use numaio_linux::files::Base;
 use numaio_linux::interrupt;
 use numaio_linux::port::net::control::{answer, Control};
-use numaio_linux::port::net::PublicKey;
+use numaio_linux::port::net::{has_kernel_tls, PublicKey};
 use numaio_linux::process::is_super_user;
 use numaio_mover::report::Ended;
 use numaio_mover::wire::Side;
@@ -74,6 +74,8 @@ fn serve(
     let roots = each_root(config, config.limits.opening / 2, of_root, silent);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
+    // A confined process cannot find it out.
+    let by_kernel = config.kernel_tls && has_kernel_tls();
     confine(&rules).map_err(Failure::new)?;
     // It is the daemon that ends it in time; this counts when there is none any more.
     let limit = 2 * config.limits.opening;
@@ -103,7 +105,8 @@ fn serve(
     };
     let process = std::process::id();
     log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
-    let street = Street { keys: own, process: desk.try_clone().map_err(Failure::new)?, ask };
+    let process = desk.try_clone().map_err(Failure::new)?;
+    let street = Street { keys: own, by_kernel, process, ask };
     let (ends, carrier) = channel.carry().map_err(Failure::new)?;
     let ended = attend(ends, Some(&Service { terms, street }));
     drop(carrier);

@@ -8,6 +8,7 @@
 mod connect;
 pub mod control;
 mod door;
+mod kernel;
 mod key;
 mod plain;
 mod records;
@@ -20,6 +21,7 @@ mod way;
 
 pub use connect::{connect, Calls};
 pub use door::Door;
+pub use kernel::has_kernel_tls;
 pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
 pub use plain::Secret;
 pub use ticket::{hand_over, Ticket};
@@ -57,6 +59,21 @@ pub trait Lane: Read + Write + Send {
 
     /// What it runs on.
     fn socket(&self) -> &TcpStream;
+
+    /// The same, of which from now on only one way is used: the kernel takes that over, if it was asked to and can.
+    ///
+    /// # Errors
+    /// The kernel's, and those of the connection.
+    fn only(self: Box<Self>, way: Way) -> io::Result<Box<dyn Lane>>;
+}
+
+/// A way of a connection, as this side sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// What is sent.
+    Out,
+    /// What comes.
+    In,
 }
 
 impl fmt::Debug for dyn Lane {
@@ -73,6 +90,10 @@ impl Lane for TcpStream {
     fn socket(&self) -> &TcpStream {
         self
     }
+
+    fn only(self: Box<Self>, _: Way) -> io::Result<Box<dyn Lane>> {
+        Ok(self)
+    }
 }
 
 /// What lets connections in; each side has its own.
@@ -83,6 +104,8 @@ pub enum Lock {
         own: Keys,
         /// The public key of the other side.
         peer: Vec<u8>,
+        /// Whether the kernel is to make and open records, if it can.
+        by_kernel: bool,
     },
     /// No encryption: both know a secret, and prove it when they connect.
     Plain(Secret),
@@ -129,8 +152,8 @@ impl Lock {
     fn call(&self, socket: TcpStream, index: u16, limit: Duration) -> Result<Box<dyn Lane>, NetError> {
         let timed = Timed::new(&socket, limit);
         match self {
-            Self::Tls { own, peer } => {
-                let mut lane = tls::call(own, peer, timed)?;
+            Self::Tls { own, peer, by_kernel } => {
+                let mut lane = tls::call((own, *by_kernel), peer, timed)?;
                 lane.write_all(&index.to_be_bytes()).map_err(timed::why)?;
                 ready(lane)
             }
@@ -145,8 +168,8 @@ impl Lock {
     fn answer(&self, socket: &TcpStream, limit: Duration) -> Result<(u16, Box<dyn Lane>), NetError> {
         let timed = Timed::new(socket, limit);
         match self {
-            Self::Tls { own, peer } => {
-                let mut lane = tls::answer(own, peer, timed)?;
+            Self::Tls { own, peer, by_kernel } => {
+                let mut lane = tls::answer((own, *by_kernel), peer, timed)?;
                 let mut index = [0; 2];
                 lane.read_exact(&mut index).map_err(timed::why)?;
                 Ok((u16::from_be_bytes(index), ready(lane)?))

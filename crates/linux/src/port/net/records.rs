@@ -3,12 +3,14 @@
 
 mod carry;
 
+use super::kernel::{prepare, KernelTls};
 use super::timed::{why, Timed};
 use super::tls::refused;
-use super::{Lane, NetError};
+use super::{Lane, NetError, Way};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
+use rustls::{Error, ExtractedSecrets, SupportedCipherSuite};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -22,12 +24,17 @@ const RECORD: usize = 16 << 10;
 const OUTGOING: usize = PIECE + 8 * 256 + RECORD;
 
 /// What both sides of rustls do alike.
-pub trait Records: Send {
+pub trait Records: Send + 'static {
     type Data;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
     fn is_handshaking(&self) -> bool;
+
+    fn suite(&self) -> Option<SupportedCipherSuite>;
+
+    /// The keys of both directions, for whoever goes on with them.
+    fn into_secrets(self) -> Result<ExtractedSecrets, Error>;
 }
 
 impl Records for UnbufferedClientConnection {
@@ -39,6 +46,14 @@ impl Records for UnbufferedClientConnection {
 
     fn is_handshaking(&self) -> bool {
         (**self).is_handshaking()
+    }
+
+    fn suite(&self) -> Option<SupportedCipherSuite> {
+        self.negotiated_cipher_suite()
+    }
+
+    fn into_secrets(self) -> Result<ExtractedSecrets, Error> {
+        self.dangerous_into_kernel_connection().map(|(secrets, _)| secrets)
     }
 }
 
@@ -52,6 +67,14 @@ impl Records for UnbufferedServerConnection {
     fn is_handshaking(&self) -> bool {
         (**self).is_handshaking()
     }
+
+    fn suite(&self) -> Option<SupportedCipherSuite> {
+        self.negotiated_cipher_suite()
+    }
+
+    fn into_secrets(self) -> Result<ExtractedSecrets, Error> {
+        self.dangerous_into_kernel_connection().map(|(secrets, _)| secrets)
+    }
 }
 
 /// A connection whose handshake is over.
@@ -64,6 +87,8 @@ pub struct Tls<C> {
     outgoing: Vec<u8>,
     /// Whether the other side said that nothing follows.
     ended: bool,
+    /// Whether the kernel is to take it over.
+    by_kernel: bool,
 }
 
 /// Bytes that came and were not decrypted yet.
@@ -76,6 +101,18 @@ struct Window {
 impl Window {
     fn filled(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
+    }
+
+    /// How many bytes the record that came in part lacks: of its head (RFC 8446, section 5.1) if that is not whole yet.
+    fn missing(&mut self) -> usize {
+        const HEAD: usize = 5;
+        match *self.filled() {
+            [] => 0,
+            [_, _, _, high, low, ref rest @ ..] => {
+                usize::from(u16::from_be_bytes([high, low])).saturating_sub(rest.len())
+            }
+            ref part => HEAD - part.len(),
+        }
     }
 
     fn discard(&mut self, count: usize) {
@@ -122,6 +159,7 @@ impl<C: Records> Tls<C> {
             plain: (Vec::new(), 0),
             outgoing: vec![0; OUTGOING],
             ended: false,
+            by_kernel: false,
         };
         loop {
             match tls.step(&mut [])? {
@@ -131,6 +169,27 @@ impl<C: Records> Tls<C> {
                 Now::Again | Now::Data(_) => {}
             }
         }
+    }
+
+    /// The same, which the kernel is to take over when it is used one way.
+    #[must_use]
+    pub fn by_kernel(self, by_kernel: bool) -> Self {
+        Self { by_kernel, ..self }
+    }
+
+    /// Decrypts what came until nothing of it is left, and reads the rest of the last record for that, and no byte more.
+    fn drain(&mut self) -> io::Result<()> {
+        while !self.ended {
+            match self.step(&mut []).map_err(kernels)? {
+                Now::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
+                Now::Idle => match self.incoming.missing() {
+                    0 => break,
+                    missing => self.incoming.fill((&self.socket).take(missing as u64))?,
+                },
+                Now::Data(_) | Now::Again => {}
+            }
+        }
+        Ok(())
     }
 
     /// Lets rustls look at what came. Data goes to `into`, as much as fits, and the rest is kept.
@@ -235,6 +294,23 @@ impl<C: Records> Lane for Tls<C> {
     fn socket(&self) -> &TcpStream {
         &self.socket
     }
+
+    fn only(mut self: Box<Self>, way: Way) -> io::Result<Box<dyn Lane>> {
+        let suite = self.connection.suite().filter(|_| self.by_kernel);
+        let Some(suite) = suite.and_then(|suite| suite.tls13()) else { return Ok(self) };
+        if !prepare(&self.socket, suite.common.suite) {
+            return Ok(self);
+        }
+        if way == Way::In {
+            self.drain()?;
+            if self.ended {
+                return Ok(self);
+            }
+        }
+        let most = suite.common.confidentiality_limit;
+        let secrets = self.connection.into_secrets().map_err(io::Error::other)?;
+        Ok(Box::new(KernelTls::new(self.socket, secrets, way, (self.plain, most))?))
+    }
 }
 
 /// Once a connection is open, what is wrong with it is told as the kernel tells of others.
@@ -242,5 +318,57 @@ fn kernels(error: NetError) -> io::Error {
     match error {
         NetError::Failed(error) => error,
         other => io::Error::new(ErrorKind::InvalidData, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tls::{client, server, Guard, Keys};
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Who calls, and who is called.
+    fn pair() -> (Tls<UnbufferedClientConnection>, Tls<UnbufferedServerConnection>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let caller = thread::spawn(move || {
+            let socket = TcpStream::connect(to).expect("connected");
+            let client = client(&Keys::fresh().expect("a key"), Guard::new(|_| true)).expect("a client");
+            Tls::begin(client, Timed::new(&socket, LIMIT)).expect("let in")
+        });
+        let (socket, _) = listener.accept().expect("a connection");
+        let server = server(&Keys::fresh().expect("a key"), Guard::new(|_| true)).expect("a server");
+        let called = Tls::begin(server, Timed::new(&socket, LIMIT)).expect("a caller");
+        (caller.join().expect("no panic"), called)
+    }
+
+    /// So that the kernel could go on with the next record.
+    #[test]
+    fn who_drains_a_connection_leaves_no_part_of_a_record() {
+        let (mut caller, mut called) = pair();
+        let sent: Vec<u8> = (0..3_000_000).map(|at: usize| (at * 7 + at / 251) as u8).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                sent.chunks(50_001).for_each(|part| caller.write_all(part).expect("sent"));
+                caller.close().expect("closed");
+            });
+            let (mut got, mut most) = (Vec::new(), 0);
+            while !called.ended {
+                let before = got.len();
+                got.resize(before + 70_000, 0);
+                let count = called.read(&mut got[before..]).expect("data");
+                got.truncate(before + count);
+                most = most.max(called.incoming.filled().len());
+                called.drain().expect("drained");
+                assert!(called.incoming.filled().is_empty(), "{} bytes", called.incoming.filled().len());
+            }
+            called.read_to_end(&mut got).expect("what was drained");
+            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+            assert!(most > 0, "there was nothing to drain");
+        });
     }
 }

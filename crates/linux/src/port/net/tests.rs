@@ -17,7 +17,8 @@ type Locks = (Arc<Lock>, Lock);
 fn tls() -> Locks {
     let (one, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
     let (of_one, of_other) = (one.public().to_vec(), other.public().to_vec());
-    (Arc::new(Lock::Tls { own: one, peer: of_other }), Lock::Tls { own: other, peer: of_one })
+    let lock = |own, peer| Lock::Tls { own, peer, by_kernel: true };
+    (Arc::new(lock(one, of_other)), lock(other, of_one))
 }
 
 fn plain() -> Locks {
@@ -84,6 +85,47 @@ fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
     }
 }
 
+/// How many connections the kernel ever made records for, and opened those of.
+fn taken_over() -> [u64; 2] {
+    let counts = std::fs::read_to_string("/proc/net/tls_stat").expect("the kernel's counts");
+    ["TlsTxSw", "TlsRxSw"].map(|name| {
+        let count = counts.lines().find_map(|line| line.strip_prefix(name)).expect("a count");
+        count.trim().parse().expect("a number")
+    })
+}
+
+/// Also what was sent before the kernel of the other side takes over.
+#[test]
+fn the_kernel_takes_connections_over() {
+    if !has_kernel_tls() {
+        crate::tests::tell("skipped: the_kernel_takes_connections_over: this kernel has no TLS");
+        return;
+    }
+    let before = taken_over();
+    for (outs, ins) in [(true, true), (true, false), (false, true)] {
+        let (called, answered) = open(tls(), 2);
+        for (index, (one, other)) in called.into_iter().zip(answered).enumerate() {
+            let (one, mut other) = if index == 0 { (one, other) } else { (other, one) };
+            let sent: Vec<u8> = (0..300_000 + index).map(|at| (at * 7 + at / 251) as u8).collect();
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut one = if outs { one.only(Way::Out).expect("taken over") } else { one };
+                    one.write_all(&sent).expect("sent");
+                    one.close().expect("closed");
+                });
+                let mut got = vec![0; 1000];
+                other.read_exact(&mut got).expect("the beginning");
+                let mut other = if ins { other.only(Way::In).expect("taken over") } else { other };
+                other.read_to_end(&mut got).expect("the rest");
+                got
+            });
+            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+        }
+    }
+    // Other tests beside this one may have some too.
+    assert!(taken_over().iter().zip(before).all(|(now, before)| *now >= before + 4), "{:?}", taken_over());
+}
+
 #[test]
 fn whoever_has_another_key_is_no_peer() {
     let ((caller, keeper), (stranger, other_door)) = (tls(), tls());
@@ -98,7 +140,8 @@ fn whoever_has_another_key_is_no_peer() {
     // One who has the door's key, and not the caller's.
     let (_, keeper) = tls();
     let Lock::Tls { own, .. } = &keeper else { panic!("a lock of TLS") };
-    let stranger = Lock::Tls { own: Keys::fresh().expect("a key"), peer: own.public().to_vec() };
+    let stranger =
+        Lock::Tls { own: Keys::fresh().expect("a key"), peer: own.public().to_vec(), by_kernel: false };
     let door = Door::open(keeper, None, 1).expect("a door");
     let mut lanes = connect(&Arc::new(stranger), (address(&door), &[]), 1, LIMIT).expect("the right door");
     assert!(!matches!(lanes[0].read(&mut [0]), Ok(1..)), "it is not let in");

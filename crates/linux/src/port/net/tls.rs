@@ -216,20 +216,28 @@ impl ClientCertVerifier for Guard {
     }
 }
 
-/// The side that connects.
+/// The side that connects; the kernel makes and opens records after the handshake if that is wanted and possible.
 ///
 /// # Errors
 /// [`NetError`] if the other side does not have the key, or does not speak TLS.
-pub fn call(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
-    Ok(Box::new(Tls::begin(client(own, Guard::pinned(peer))?, timed)?))
+pub fn call(
+    (own, by_kernel): (&Keys, bool),
+    peer: &[u8],
+    timed: Timed<'_>,
+) -> Result<Box<dyn Lane>, NetError> {
+    Ok(Box::new(Tls::begin(client(own, Guard::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
 /// The side that is connected to.
 ///
 /// # Errors
 /// As of [`call`].
-pub fn answer(own: &Keys, peer: &[u8], timed: Timed<'_>) -> Result<Box<dyn Lane>, NetError> {
-    Ok(Box::new(Tls::begin(server(own, Guard::pinned(peer))?, timed)?))
+pub fn answer(
+    (own, by_kernel): (&Keys, bool),
+    peer: &[u8],
+    timed: Timed<'_>,
+) -> Result<Box<dyn Lane>, NetError> {
+    Ok(Box::new(Tls::begin(server(own, Guard::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
 /// The handshake of the side that connects.
@@ -241,6 +249,7 @@ pub fn client(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedClientConnectio
         .with_custom_certificate_verifier(guard)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
     config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
     config.enable_sni = false;
     // Keys have no names.
     let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
@@ -255,6 +264,7 @@ pub fn server(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedServerConnectio
         .with_client_cert_verifier(guard)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.0.clone())));
     config.send_tls13_tickets = 0;
+    config.enable_secret_extraction = true;
     UnbufferedServerConnection::new(Arc::new(config)).map_err(refused)
 }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub key: Spot<PathBuf>,
     /// Whether it may run as root.
     pub as_root: bool,
+    /// Whether the kernel is to encrypt and decrypt what goes over data connections.
+    pub kernel_tls: bool,
     /// How long sessions may go on when the daemon is to end.
     pub stop: Duration,
     pub limits: Limits,
@@ -97,6 +99,7 @@ impl Config {
         let listen = addresses(&mut fields);
         let key = fields.wanted("key", "key is missing: the file that numaio keygen FILE makes", absolute);
         let as_root = fields.flag("as_root");
+        let kernel_tls = fields.flag("kernel_tls");
         let stop = Duration::from_secs(fields.number("stop_seconds", 0..=86_400, 60).into());
         let limits = Limits::read(fields.table("limits"));
         let users = users(&mut fields);
@@ -109,7 +112,7 @@ impl Config {
             fields.fault(fields.line(), "there is no root: write [root.NAME] and a path below it");
         }
         fields.end();
-        Self { listen, key, as_root, stop, limits, roots, users }
+        Self { listen, key, as_root, kernel_tls, stop, limits, roots, users }
     }
 
     /// The fault of the key that the file names, if it names one that cannot be read.

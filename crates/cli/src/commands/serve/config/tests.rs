@@ -15,7 +15,7 @@ fn what_is_left_out_is_as_documented() {
     let text = format!("key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n");
     let config = Config::parse(&text).expect("no faults");
     assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
-    assert_eq!((config.as_root, config.stop.as_secs()), (false, 60));
+    assert_eq!((config.as_root, config.kernel_tls, config.stop.as_secs()), (false, false, 60));
     let Limits { connections, per_address, opening } = config.limits;
     assert_eq!((connections, per_address, opening.as_secs()), (64, 16, 10));
     let user = &config.users["u"];
@@ -76,7 +76,7 @@ sessions = 0x10
         "2: key: \"relative\" does not begin with a slash",
         "3: as_root is true or false",
         "4: stop_seconds is a whole number from 0 to 86400",
-        "5: \"colour\" is not known here; there are listen, key, as_root, stop_seconds, limits, user, root",
+        "5: \"colour\" is not known here; there are listen, key, as_root, kernel_tls, stop_seconds, limits, user, root",
         "7: limits: connections is a whole number from 1 to 4096",
         "8: limits: opening_seconds is a whole number from 1 to 600",
         "9: root \"a/b\": a name has letters of ASCII, digits, and _ - . within, 64 at most",
