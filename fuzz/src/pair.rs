@@ -48,6 +48,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         unasked,
         holes: true,
         links: true,
+        changed: true,
         acls: true,
         transfer: TRANSFER,
     };

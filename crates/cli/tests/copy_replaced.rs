@@ -1,12 +1,17 @@
 //! What is in the place of what is moved, and what stays although it is in nobody's list.
 
+#[path = "support/slow.rs"]
+mod slow;
 mod support;
 
+use slow::slow;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 use support::{skipped, Home, Said};
 
 fn copy(home: &Home, args: &[&str]) -> Said {
@@ -80,7 +85,7 @@ fn a_folder_gives_way_to_what_the_source_has_there() {
     files(&home, &old);
     copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory is in its place"]);
     copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
-        .failed(3, &["link: a directory is in its place"]);
+        .failed(3, &["link: a directory is in its place, and rules may leave out what it holds"]);
     let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
     assert!(would.contains("6 would be removed"), "{would}");
     assert!(old.iter().all(|name| is_there(&home, name)));
@@ -153,6 +158,53 @@ fn nothing_is_written_over_itself() {
     copy(&home, &listed).failed(2, &["is source and destination"]);
     assert_eq!(fs::read(home.0.join("from/file")).expect("a file"), b"from/file");
     copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
+}
+
+/// A link is moved as such, and may lead to the only copy.
+#[test]
+fn a_link_does_not_replace_what_it_leads_to() {
+    let home = Home::new();
+    files(&home, &["dot/.rc", "plain"]);
+    symlink("dot/.rc", home.0.join(".rc")).expect("a link");
+    symlink("plain", home.0.join("to-plain")).expect("a link");
+    for (from, to) in [(".rc", "dot/"), (".rc", "dot/.rc"), ("to-plain", "plain")] {
+        for options in [&[][..], &["-a"], &["-n"], &["-a", "--inplace"]] {
+            copy(&home, &[options, &[from, to]].concat()).failed(2, &["is source and destination"]);
+        }
+    }
+    copy(&home, &["-r", ".rc", "to-plain", "dot/"]).failed(2, &[".rc is source and destination"]);
+    for name in ["dot/.rc", "plain"] {
+        assert_eq!(fs::read_to_string(home.0.join(name)).expect("a file"), name);
+    }
+    // To the folder where it lies, and to others.
+    copy(&home, &[".rc", "."]).ok();
+    copy(&home, &["to-plain", "dot"]).ok();
+    assert!(home.0.join("dot/to-plain").is_symlink() && home.0.join(".rc").is_symlink());
+}
+
+/// Of two versions with one size and time nothing is made that neither was.
+#[test]
+fn what_was_cut_is_not_gone_on_with_from_another_version() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    let version = |content: u8, name: &str| {
+        let file = fs::File::create(home.0.join(name)).expect("a file");
+        (&file).write_all(&vec![content; 60 << 20]).expect("written");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
+    };
+    version(b'a', "src/file");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    version(b'b', "other");
+    fs::rename(home.0.join("other"), home.0.join("src/file")).expect("another version");
+    copy(&home, &["-r", "src/", "dst"]).ok();
+    let there = fs::read(home.0.join("dst/file")).expect("a file");
+    assert!(
+        there == vec![b'b'; 60 << 20],
+        "{} bytes of the first",
+        there.iter().filter(|b| **b == b'a').count()
+    );
 }
 
 /// Of a file with further names these would be written to, too: here they are what is copied, and a snapshot.

@@ -406,9 +406,11 @@ fn one_that_read_standard_input_is_not_resumed() {
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::create_dir(home.0.join("to")).expect("a folder");
     home.file("to/kept", "");
-    home.run(&["copy", "-r", "--delete", "--exclude-from", "-", "from/", "to/"]).ok();
-    assert!(!home.0.join("to/kept").exists(), "no rule left it out");
-    home.file("to/kept", "");
-    home.run(&["jobs", "resume", "1"]).failed(1, &["standard input", "type its command anew"]);
-    assert!(home.0.join("to/kept").exists());
+    for (id, input, told) in [("1", "-", "standard input"), ("2", "/dev/stdin", "/dev/stdin")] {
+        home.run(&["copy", "-r", "--delete", "--exclude-from", input, "from/", "to/"]).ok();
+        assert!(!home.0.join("to/kept").exists(), "no rule left it out");
+        home.file("to/kept", "");
+        home.run(&["jobs", "resume", id]).failed(1, &[told, "type its command anew"]);
+        assert!(home.0.join("to/kept").exists());
+    }
 }

@@ -29,6 +29,7 @@ fn slow(number: u64) -> Operation<Slab> {
     let put = Put {
         at: FilePath::new(0, format!("file-{number}").as_bytes()),
         begin: Begin::Fresh,
+        held: Vec::new(),
         check: vec![(0..0, Default::default())],
         parts: Vec::new(),
         sparse: false,

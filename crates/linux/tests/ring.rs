@@ -35,8 +35,7 @@ fn write(pool: &Arc<Pool>, number: u64) -> Operation<Slab> {
     data.as_mut().fill(content(number));
     let part = Part { bytes: 0..BLOCK, offset: PAST_FROM + number * BLOCK as u64 };
     let check = vec![(0..BLOCK, digest(data.as_ref()))];
-    let put =
-        Put { at: file(), begin: Begin::Further, check, parts: vec![part], sparse: false, settle: None };
+    let put = Put { check, parts: vec![part], ..Put::begin(file(), Begin::Further) };
     Operation::Write { puts: vec![put], data: Some(data), hash: digest, packed: None }
 }
 

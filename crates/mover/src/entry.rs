@@ -5,7 +5,7 @@ use crate::name::Name;
 use std::collections::BTreeMap;
 
 mod content;
-pub use content::{Content, MAX_EXTENTS};
+pub use content::{Content, CHANGED_FROM, MAX_EXTENTS};
 
 /// Most bytes of a symbolic link's target: `PATH_MAX` less the NUL (`include/uapi/linux/limits.h`).
 pub const MAX_TARGET: usize = 4_095;

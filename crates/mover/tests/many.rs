@@ -166,6 +166,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         unasked: false,
         holes: true,
         links: true,
+        changed: true,
         acls: true,
         transfer: TRANSFER,
     };

@@ -9,6 +9,7 @@ use numaio_linux::process::Running;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -161,12 +162,13 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     let args::Command::Copy(command) = &args.command else {
         return Err(no_command("its command is no numaio copy".to_owned()));
     };
-    if command.inputs() > 0 {
-        return Err(no_command("it read a list from standard input, which is gone".to_owned()));
-    }
     let directory = jobs::typed(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| no_command(format!("{}: {error}", directory.to_string_lossy())))?;
+    if let Some(path) = command.gone() {
+        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+        return Err(no_command(format!("it read {name}, which is gone: no regular file keeps what it was")));
+    }
     if command.goes_by_ssh() && !jobs::environment().eq(job.environment.clone()) {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -84,6 +84,7 @@ mod tests {
             let put = Put {
                 at: at("part"),
                 begin: Begin::Fresh,
+                held: Vec::new(),
                 check: Vec::new(),
                 parts: vec![Part { bytes: 0..3, offset: 0 }],
                 sparse: false,

@@ -289,6 +289,7 @@ mod tests {
         Put {
             at: at(),
             begin: Begin::Further,
+            held: Vec::new(),
             check: Vec::new(),
             parts: vec![part],
             sparse: false,

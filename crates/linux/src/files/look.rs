@@ -5,7 +5,7 @@ use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::place::address;
 use super::Roots;
-use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp};
+use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -61,7 +61,9 @@ impl Roots {
             true => xattrs_of(place, |name| is_kept(name, self.super_user))?,
             false => Default::default(),
         };
-        let may_have_holes = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
+        // Blocks may also lie behind the end of a file, or be allocated and hold no data: of large ones it is looked up.
+        let few = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
+        let may_have_holes = few || seen.size > BLOCK as u64;
         let wants_data = details.holes && may_have_holes;
         let file = match seen.kind == FileKind::File && (wants_data || details.address) {
             // Who may not read it learns so when it is read.

@@ -32,6 +32,7 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
     let put = Put {
         at: at("partial"),
         begin: Begin::Fresh,
+        held: Vec::new(),
         check: Vec::new(),
         parts: Vec::new(),
         sparse: false,

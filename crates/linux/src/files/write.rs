@@ -7,13 +7,14 @@ use super::closed::keep_rights;
 use super::direct::{self, Block, Then};
 use super::fault::fault;
 use super::in_place::{self, Opened};
+use super::kind::{is_of, BTRFS, EXT, F2FS, XFS};
 use super::look::seen;
 use super::{Begun, Roots};
 use numaio_machine::port::{
     Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why, BLOCK,
 };
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{retry_on_intr, Errno};
 use std::ops::Range;
 
@@ -149,7 +150,10 @@ impl Roots {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
                 // Somebody else may have put another name of a file there that only we can write to.
                 check(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
-                Ok(file)
+                match holds(&file, &put.held).map_err(fault("look at it"))? {
+                    true => Ok(file),
+                    false => Err(Fault::new(Why::Changed, "data is gone that was there")),
+                }
             }
         }
     }
@@ -175,7 +179,8 @@ impl Roots {
     ) -> Result<(), Fault> {
         let (at, mut seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
         self.taken(put, file, Some(seen.volume))?;
-        if seen.size != settle.size {
+        // XFS keeps what it allocated behind the end of a file that was opened for each block, for minutes.
+        if seen.size != settle.size || settle.size > BLOCK as u64 {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
         if settle.sync && (*at == settle.name || settle.size > BLOCK as u64) {
@@ -220,6 +225,25 @@ impl Roots {
         };
         synced.map_err(fault("make all durable"))
     }
+}
+
+/// Whether a file has data in all of these places. Others than these file systems may make holes of zeros, or know of none: there only its
+/// size tells.
+fn holds(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
+    const TELLING: [u32; 4] = [EXT, XFS, BTRFS, F2FS];
+    let Some(last) = held.last() else { return Ok(true) };
+    if seen(&rustix::fs::fstat(file)?).size < last.end {
+        return Ok(false);
+    }
+    if !is_of(file, &TELLING) {
+        return Ok(true);
+    }
+    for place in held {
+        if rustix::fs::seek(file, SeekFrom::Hole(place.start))? < place.end {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A root for syncfs(2), which takes no `O_PATH` descriptor.
@@ -348,6 +372,7 @@ mod tests {
             let put = Put {
                 at: name,
                 begin,
+                held: Vec::new(),
                 check: Vec::new(),
                 parts: Vec::new(),
                 sparse: false,

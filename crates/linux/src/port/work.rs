@@ -404,6 +404,7 @@ mod tests {
         let put = || Put {
             at: FilePath::new(0, &b"a"[..]),
             begin: Begin::Further,
+            held: Vec::new(),
             check: Vec::new(),
             parts: Vec::new(),
             sparse: false,

@@ -79,7 +79,11 @@ impl Worker {
 
     fn next(&self, hands: &mut Hands) -> Next {
         let busy = hands.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
-        let Some(ring) = busy else { return self.work.next(self.crew).map_or(Next::End, Next::Task) };
+        let Some(ring) = busy else {
+            // Who may sleep for long keeps no buffer from others.
+            hands.spare = None;
+            return self.work.next(self.crew).map_or(Next::End, Next::Task);
+        };
         if hands.spare.is_none() {
             hands.spare = self.pool.take_free();
         }

@@ -78,6 +78,7 @@ fn put(name: &str, begin: Begin, bytes: &[u8], settle: Option<Settle>) -> Put {
     Put {
         at: at(name),
         begin,
+        held: Vec::new(),
         check: vec![(all.clone(), hash(bytes))],
         parts: vec![Part { bytes: all, offset: 0 }],
         sparse: false,
@@ -207,6 +208,11 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(why(&early), Some(Why::NotFound), "what was not begun is not continued");
     files.write(part(Begin::Fresh, b"tail", 8192, None), b"tail").expect("the last part first");
     assert_eq!(files.look("d/slow").expect("it was begun").seen.size, 8196);
+    let lost = Put { held: vec![0..1, 8192..8197], ..Put::begin(at("d/slow"), Begin::Continue) };
+    assert_eq!(why(&files.write(lost, b"")), Some(Why::Changed), "it has less than was written");
+    let held =
+        Put { held: std::iter::once(8192..8196).collect(), ..Put::begin(at("d/slow"), Begin::Continue) };
+    files.write(held, b"").expect("it has what was written");
     let last = part(Begin::Continue, b"head", 0, Some(settle("d/parts", 8194)));
     files.write(last, b"head").expect("the rest");
     let content = files.content("d/parts");

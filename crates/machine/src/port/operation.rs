@@ -134,6 +134,9 @@ pub struct Put {
     pub at: FilePath,
     /// What may be there.
     pub begin: Begin,
+    /// Where a file that is gone on with has data, in order; else [`super::Why::Changed`]. A file system that was lost without
+    /// what it had in memory has less of it than was written.
+    pub held: Vec<Range<u64>>,
     /// Parts of the buffer and the hashes that they must have; checked before anything is written.
     pub check: Vec<(Range<usize>, Digest)>,
     /// What is written.
@@ -147,7 +150,15 @@ pub struct Put {
 impl Put {
     /// Begins a file, and writes nothing to it yet.
     pub fn begin(at: FilePath, begin: Begin) -> Self {
-        Self { at, begin, check: Vec::new(), parts: Vec::new(), sparse: false, settle: None }
+        Self {
+            at,
+            begin,
+            held: Vec::new(),
+            check: Vec::new(),
+            parts: Vec::new(),
+            sparse: false,
+            settle: None,
+        }
     }
 }
 

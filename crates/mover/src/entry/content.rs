@@ -1,6 +1,6 @@
 //! Where in a regular file there is data.
 
-use super::EntryError;
+use super::{EntryError, Time};
 use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 
 /// Most extents of data that are said of one file. A file with more is described with its smallest holes
@@ -8,12 +8,18 @@ use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 /// is moved as the zeros that it reads as, of which the sink makes holes again.
 pub const MAX_EXTENTS: usize = 4_096;
 
+/// Smallest file of which it is said when it was changed: less is sent anew as quickly as it is gone on with.
+pub const CHANGED_FROM: u64 = 8 << 20;
+
 /// Size of a regular file, and which of its bytes are data; the others are holes, and read as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     size: u64,
     /// Ascending, neither meeting nor overlapping, within the size; none if all bytes are data.
     sparse: Option<Box<[Extent]>>,
+    /// When the file or its attributes were last changed (inode(7), ctime), if that is said: nobody can set it, so it tells versions of
+    /// one size and time of modification apart.
+    changed: Option<Time>,
 }
 
 impl Content {
@@ -25,7 +31,7 @@ impl Content {
         if size > MAX_SIZE {
             return Err(EntryError::TooLarge);
         }
-        Ok(Self { size, sparse: None })
+        Ok(Self { size, sparse: None, changed: None })
     }
 
     /// A file with data at `extents` and holes elsewhere.
@@ -43,7 +49,7 @@ impl Content {
             return Err(EntryError::Extents);
         }
         let is_dense = size == 0 || extents.first() == Extent::between(0, size).as_ref();
-        Ok(if is_dense { dense } else { Self { size, sparse: Some(extents.into()) } })
+        Ok(if is_dense { dense } else { Self { sparse: Some(extents.into()), ..dense } })
     }
 
     /// A file as the kernel shows it (FIEMAP, `SEEK_DATA`): extents in any order, perhaps touching, perhaps
@@ -59,6 +65,17 @@ impl Content {
             }
         }
         Self::sparse(size, without_smallest_holes(set.iter().collect()))
+    }
+
+    /// The same of a file that was last changed then.
+    #[must_use]
+    pub fn changed_at(self, changed: Option<Time>) -> Self {
+        Self { changed, ..self }
+    }
+
+    /// When it was last changed, if that is said.
+    pub fn changed(&self) -> Option<Time> {
+        self.changed
     }
 
     /// Bytes from the first to the last, holes included.

@@ -4,7 +4,7 @@ use super::cases::Cases;
 use super::errands::Errand;
 use super::judge::{may_go, Held};
 use super::notes::Close;
-use super::{in_the_way, Sink, Sync, MOST};
+use super::{Sink, Sync, MOST};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
@@ -276,7 +276,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.talk.problem(About::Name(name), Reason::Other, &words);
                 }
                 Further::Make if self.is_in_the_way(&name, at) => {
-                    let fault = in_the_way("a directory");
+                    let fault = self.in_the_way(super::judge::A_DIRECTORY);
                     self.talk.problem(About::Name(name), crate::report::reason(fault.why), &fault.text);
                 }
                 Further::Make => {
@@ -451,11 +451,25 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
-            let is_known = found.is_ok() || self.options.filter.is_empty();
-            let Some(name) = directory.join(&component).ok().filter(|_| is_known) else {
-                self.finish.spared = true;
-                self.keep(Some(directory.clone()));
-                continue;
+            let name = match (directory.join(&component), &found) {
+                (Ok(name), Err(fault)) if !self.options.filter.is_empty() => Err((name, fault.clone())),
+                (Ok(name), _) => Ok(name),
+                (Err(error), _) => Err((
+                    directory.clone(),
+                    Fault::new(Why::NameTooLong, format!("name what it holds: {error}")),
+                )),
+            };
+            let name = match name {
+                Ok(name) => name,
+                Err((about, fault)) => {
+                    // What is gone by now is no failure.
+                    if fault.why != Why::NotFound {
+                        self.talk.problem(About::Name(about), crate::report::reason(fault.why), &fault.text);
+                    }
+                    self.finish.spared = true;
+                    self.keep(Some(directory.clone()));
+                    continue;
+                }
             };
             let seen = found.ok().map(|found| found.seen);
             if listed.may_remove && is_ours(&component) && *component != *JOURNAL {

@@ -3,7 +3,7 @@
 use super::cases::Cases;
 use super::compare::is_alike;
 use super::errands::Errand;
-use super::{in_the_way, stamp, Incoming, Sink, Spared, Work};
+use super::{stamp, Incoming, Sink, Spared, Work};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
@@ -16,6 +16,10 @@ use numaio_machine::port::{
     UNFINISHED,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What is in the way most often.
+pub(super) const A_DIRECTORY: &str = "a directory";
 
 /// Answers to a batch, and the files that are to be begun before they are given.
 #[derive(Debug, Default)]
@@ -155,7 +159,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         let in_its_place = found.as_ref().filter(|_| !outsized);
         if let Some(what) = in_its_place.and_then(|found| self.stays(&inode.kind, &found.seen)) {
-            return self.fail(number, &name, &in_the_way(what));
+            let fault = self.in_the_way(what);
+            return self.fail(number, &name, &fault);
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
         self.finish.tell(&name, self.options.delete);
@@ -218,12 +223,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn stays(&self, wanted: &Kind, there: &Seen) -> Option<&'static str> {
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
         match there.kind {
-            FileKind::Directory => Some("a directory"),
+            FileKind::Directory => Some(A_DIRECTORY),
             FileKind::BlockDevice(..) | FileKind::CharacterDevice(..) if is_named => Some("a device"),
             FileKind::Fifo if is_named => Some("a pipe"),
             FileKind::Socket if is_named => Some("a socket"),
             _ => None,
         }
+    }
+
+    /// Something is in the place that must not be replaced. A directory is not for its own sake where others are removed.
+    pub(super) fn in_the_way(&self, what: &str) -> Fault {
+        let spares = self.options.delete && !self.options.filter.is_empty() && what == A_DIRECTORY;
+        let why = if spares { ", and rules may leave out what it holds" } else { "" };
+        Fault::new(Why::Exists, format!("{what} is in its place{why}"))
     }
 
     /// What has this name is not written: nothing is left of an earlier try.
@@ -338,7 +350,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         todo.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
             let begin = if resumed { Begin::Continue } else { begin };
-            todo.puts.push(Put::begin(file.at.clone(), begin));
+            let held = if resumed { held(&file) } else { Vec::new() };
+            todo.puts.push(Put { held, ..Put::begin(file.at.clone(), begin) });
             todo.prepared.files.push((number, begin));
         }
         self.taken.insert(file.name.clone());
@@ -586,6 +599,17 @@ fn blocks_of(content: &Content) -> ExtentSet {
     let mut blocks = ExtentSet::default();
     in_blocks(content.extents(), content.size()).for_each(|block| blocks.insert(block));
     blocks
+}
+
+/// Where data of a file is that was noted. Of one with more holes than can be said nobody knows where they are.
+fn held(file: &Incoming) -> Vec<Range<u64>> {
+    if file.content.is_crowded() {
+        return Vec::new();
+    }
+    let mut held = ExtentSet::default();
+    file.content.extents().for_each(|extent| held.insert(extent));
+    file.left.iter().for_each(|extent| held.remove(extent));
+    held.iter().map(|extent| extent.start()..extent.end()).collect()
 }
 
 fn bytes_of(extents: &ExtentSet) -> u64 {

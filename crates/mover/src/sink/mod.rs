@@ -620,8 +620,3 @@ fn is_one_file(entry: &Entry) -> bool {
     let is_file = matches!(&entry.object, Object::New(inode) if inode.kind != Kind::Directory);
     is_file && entry.name.components().count() == 1
 }
-
-/// Something is in the place that must not be replaced.
-fn in_the_way(what: &str) -> Fault {
-    Fault::new(Why::Exists, format!("{what} is in its place"))
-}

@@ -7,7 +7,7 @@
 //! So that neither memory nor what an interrupt waits for grows with their number, entries are judged no faster than they are tried.
 
 use super::Sync;
-use crate::entry::{Content, FileNumber, Inode};
+use crate::entry::{Content, FileNumber, Inode, Time, CHANGED_FROM};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, Replay};
 use crate::name::Name;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
-pub const FROM: u64 = 8 << 20;
+pub const FROM: u64 = CHANGED_FROM;
 /// Most bytes of a journal that is read: what it says of some 40 TB.
 pub const MOST: usize = 64 << 20;
 /// Bytes that were written and not noted, at which they are noted.
@@ -186,10 +186,11 @@ impl Notes {
         if content.size() < FROM || self.journal.is_none() {
             return None;
         }
-        let (seconds, nanoseconds) = (inode.mtime.seconds(), inode.mtime.nanoseconds());
-        let size = content.size().to_be_bytes();
-        let (seconds, nanoseconds) = (seconds.to_be_bytes(), nanoseconds.to_be_bytes());
-        let facts = [&size[..], &seconds, &nanoseconds, &self.series, name.as_bytes()];
+        let bytes =
+            |time: Time| [&time.seconds().to_be_bytes()[..], &time.nanoseconds().to_be_bytes()[..]].concat();
+        let (size, mtime) = (content.size().to_be_bytes(), bytes(inode.mtime));
+        let changed = content.changed().map(bytes).unwrap_or_default();
+        let facts = [&size[..], &mtime, &self.series, name.as_bytes(), b"\0", &changed];
         FileNumber::new(all_of(name).start | hash(&facts.concat())).ok()
     }
 

@@ -12,7 +12,7 @@ use crate::chunk::{Cutter, Job, Policy, PolicyError};
 use crate::drive::{Command, Core, Talk};
 use crate::entry::{
     Content, DeviceNumber, Entry, EntryError, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time,
-    Xattrs, MAX_EXTENTS,
+    Xattrs, CHANGED_FROM, MAX_EXTENTS,
 };
 use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
@@ -96,6 +96,8 @@ pub struct SourceOptions {
     pub links: bool,
     /// Whether the sink takes ACLs with names of users and groups; else they go with numbers alone.
     pub acls: bool,
+    /// Whether the sink takes it that it is said when large files were last changed.
+    pub changed: bool,
     /// How names of users and groups are looked up; none leaves them out.
     pub accounts: Option<Lookup>,
     /// The identity of the transfer.
@@ -607,7 +609,7 @@ fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Res
         false => Err("it is a device, and devices are not moved".to_owned()),
     };
     let kind = match seen.kind {
-        FileKind::File => Kind::File(content(found).map_err(say)?),
+        FileKind::File => Kind::File(content(found, options.changed).map_err(say)?),
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink => {
             Kind::Symlink(Target::new(found.target.clone().unwrap_or_default()).map_err(say)?)
@@ -638,14 +640,18 @@ fn xattrs(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Re
     Ok(xattrs)
 }
 
-fn content(found: &Found) -> Result<Content, EntryError> {
-    match &found.data {
-        None => Content::dense(found.seen.size),
+fn content(found: &Found, says_changed: bool) -> Result<Content, EntryError> {
+    let seen = &found.seen;
+    let content = match &found.data {
+        None => Content::dense(seen.size),
         Some(data) => {
             let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end));
-            Content::seen(found.seen.size, extents)
+            Content::seen(seen.size, extents)
         }
-    }
+    }?;
+    let is_said = says_changed && seen.size >= CHANGED_FROM;
+    let changed = is_said.then(|| Time::new(seen.ctime.seconds, seen.ctime.nanoseconds)).transpose()?;
+    Ok(content.changed_at(changed))
 }
 
 /// The blocks of a file that have data, if its entry says of some that they do, and they do not.

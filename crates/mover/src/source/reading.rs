@@ -154,7 +154,10 @@ impl<B: AsRef<[u8]>> Source<B> {
         for ((file, extent), result) in pieces.into_iter().zip(results) {
             match result {
                 Ok(digest) => parts.push(ChunkPart { file, extent, digest }),
-                Err(fault) => faults.push((file, fault)),
+                Err(fault) => {
+                    self.reading.save(extent.length());
+                    faults.push((file, fault));
+                }
             }
         }
         let length: u64 = parts.iter().map(|part| part.extent.length()).sum();

@@ -28,6 +28,8 @@ const SAME_MODE: u8 = 0x08;
 const SAME_USER: u8 = 0x10;
 const SAME_GROUP: u8 = 0x20;
 const HAS_XATTRS: u8 = 0x40;
+/// It is said when a regular file was last changed.
+const CHANGED: u8 = 0x80;
 
 /// Entries that follow each other in a scan. At least one; the root is a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +205,8 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: &Before) {
         Object::HardLink(_) => HARD_LINK,
         Object::New(inode) => {
             let xattrs = if inode.xattrs.is_empty() { 0 } else { HAS_XATTRS };
-            kind_code(&inode.kind) | before.same(inode) | xattrs
+            let changed = if changed(&inode.kind).is_some() { CHANGED } else { 0 };
+            kind_code(&inode.kind) | before.same(inode) | xattrs | changed
         }
     };
     out.push(flags);
@@ -267,8 +270,7 @@ fn put_inode(out: &mut Vec<u8>, inode: &Inode, flags: u8) {
     if flags & SAME_MODE == 0 {
         put_number(out, inode.mode.bits().into());
     }
-    put_signed(out, inode.mtime.seconds());
-    put_number(out, inode.mtime.nanoseconds().into());
+    put_time(out, inode.mtime);
     for (flag, owner) in [(SAME_USER, &inode.user), (SAME_GROUP, &inode.group)] {
         if flags & flag == 0 {
             put_number(out, owner.id().into());
@@ -283,10 +285,32 @@ fn put_inode(out: &mut Vec<u8>, inode: &Inode, flags: u8) {
         }
     }
     put_kind(out, &inode.kind);
+    if let Some(changed) = changed(&inode.kind) {
+        put_time(out, changed);
+    }
+}
+
+fn changed(kind: &Kind) -> Option<Time> {
+    match kind {
+        Kind::File(content) => content.changed(),
+        _ => None,
+    }
+}
+
+fn put_time(out: &mut Vec<u8>, time: Time) {
+    put_signed(out, time.seconds());
+    put_number(out, time.nanoseconds().into());
+}
+
+fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
+    Ok(Time::new(reader.signed("a time")?, reader.number32("a time")?)?)
 }
 
 fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Inode, WireError> {
-    if flags & 0x80 != 0 || (before.shared.is_none() && flags & (SAME_MODE | SAME_USER | SAME_GROUP) != 0) {
+    let is_file = matches!(flags & KIND, DENSE | SPARSE);
+    if (flags & CHANGED != 0 && !is_file)
+        || (before.shared.is_none() && flags & (SAME_MODE | SAME_USER | SAME_GROUP) != 0)
+    {
         return Err(WireError::Value("the flags of an entry"));
     }
     let shared = before.shared.as_ref();
@@ -294,7 +318,7 @@ fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Ino
         Some((mode, ..)) if flags & SAME_MODE != 0 => *mode,
         _ => Mode::new(reader.number32("a mode")?)?,
     };
-    let mtime = Time::new(reader.signed("a time")?, reader.number32("a time")?)?;
+    let mtime = read_time(reader)?;
     let user = match shared {
         Some((_, user, _)) if flags & SAME_USER != 0 => user.clone(),
         _ => read_owner(reader)?,
@@ -304,7 +328,13 @@ fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Ino
         _ => read_owner(reader)?,
     };
     let xattrs = if flags & HAS_XATTRS != 0 { read_xattrs(reader)? } else { Xattrs::default() };
-    let inode = Inode { kind: read_kind(reader, flags & KIND)?, mode, mtime, user, group, xattrs };
+    let kind = match read_kind(reader, flags & KIND)? {
+        Kind::File(content) if flags & CHANGED != 0 => {
+            Kind::File(content.changed_at(Some(read_time(reader)?)))
+        }
+        kind => kind,
+    };
+    let inode = Inode { kind, mode, mtime, user, group, xattrs };
     if before.same(&inode) & !flags != 0 {
         return Err(WireError::NotCanonical("what an entry shares with the one before"));
     }

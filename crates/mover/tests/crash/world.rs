@@ -197,6 +197,7 @@ impl World {
             unasked: wish.unasked,
             holes: true,
             links: true,
+            changed: true,
             acls: true,
             transfer: TransferId(transfer),
         };

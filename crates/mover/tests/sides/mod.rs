@@ -40,6 +40,7 @@ pub fn wishes(by_address: bool, unasked: bool) -> SourceOptions {
         unasked,
         holes: true,
         links: true,
+        changed: true,
         acls: true,
         transfer: TRANSFER,
     }

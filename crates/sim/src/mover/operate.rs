@@ -292,7 +292,13 @@ impl Disk {
         let there = self.find(&put.at.name).ok();
         let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
         match (put.begin, there, object) {
-            (Begin::Continue, Some(number), Some(Object::File(..))) => Ok(number),
+            (Begin::Continue, Some(number), Some(Object::File(..))) => {
+                let size = self.found(number, Details::default()).map_or(0, |found| found.seen.size);
+                match put.held.last().is_none_or(|last| last.end <= size) {
+                    true => Ok(number),
+                    false => Err(fault(Why::Changed)),
+                }
+            }
             (Begin::Further, Some(number), Some(Object::File(..))) => {
                 let has_another_name =
                     self.found(number, Details::default()).is_none_or(|found| found.seen.links > 1);

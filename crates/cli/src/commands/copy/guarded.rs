@@ -128,6 +128,7 @@ mod tests {
         let put = Put {
             at: at(),
             begin: Begin::Fresh,
+            held: Vec::new(),
             check: Vec::new(),
             parts: Vec::new(),
             sparse: false,

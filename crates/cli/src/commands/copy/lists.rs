@@ -1,12 +1,38 @@
 //! Lists that a user keeps in files: names to move (`--files-from`), patterns (`--exclude-from`), as rsync reads them.
 
 use super::filters::{From, Rule};
+use super::CopyArgs;
 use crate::failure::Failure;
 use crate::input;
 use numaio_mover::name::Name;
 use numaio_mover::source;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+impl CopyArgs {
+    /// Files that its options read.
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let rules = self.filters.rules.iter().filter_map(|from| match from {
+            From::File(_, path) => Some(path),
+            From::Typed(..) => None,
+        });
+        rules.chain(&self.files_from).chain(&self.how.plan)
+    }
+
+    /// How many of them are standard input.
+    pub fn inputs(&self) -> usize {
+        self.files().filter(|path| path.as_os_str() == "-").count()
+    }
+
+    /// One of them that cannot be read again as it was: standard input by one of its names, or another pipe.
+    pub fn gone(&self) -> Option<&Path> {
+        let is_gone = |path: &&PathBuf| {
+            let is_open = ["-", "/dev", "/proc"].iter().any(|at| path.starts_with(at));
+            is_open || path.metadata().is_ok_and(|found| !found.is_file())
+        };
+        self.files().find(is_gone).map(PathBuf::as_path)
+    }
+}
 
 /// The lines of a list: without empty ones and, as names without zero bytes between them may be commented on, without
 /// those that begin with `#` or `;`.

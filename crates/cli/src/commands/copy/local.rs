@@ -16,9 +16,8 @@ use std::thread;
 use std::time::Instant;
 
 pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, Failure> {
-    if let Some(path) = order.emptied() {
-        return Err(Failure::usage(format!("{} is source and destination", path.display()))
-            .hint("--inplace would empty it before it is read"));
+    if let Some((path, why)) = order.lost() {
+        return Err(Failure::usage(format!("{} is source and destination", path.display())).hint(why));
     }
     let (from, mut source) = order.source()?;
     // Buffers are handed over: there is no way that could be slow.

@@ -108,8 +108,8 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
 fn line(there: &There, is_shown: bool) -> String {
     let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = String::from_utf8_lossy(there.name.as_bytes());
-    let (mark, name) = match name.contains(['\\', '\n']) {
-        true => ("\\", name.replace('\\', "\\\\").replace('\n', "\\n")),
+    let (mark, name) = match name.contains(['\\', '\n', '\r']) {
+        true => ("\\", name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")),
         false => ("", name.into_owned()),
     };
     let name = if is_shown { shown(&name) } else { name };

@@ -167,16 +167,6 @@ pub struct CopyArgs {
 }
 
 impl CopyArgs {
-    /// How many options read standard input.
-    pub fn inputs(&self) -> usize {
-        let filters = self.filters.rules.iter().filter_map(|from| match from {
-            filters::From::File(_, path) => Some(path),
-            filters::From::Typed(..) => None,
-        });
-        let files = filters.chain(&self.files_from).chain(&self.how.plan);
-        files.filter(|path| path.as_os_str() == "-").count()
-    }
-
     /// What clap cannot tell.
     fn check(&self) -> Result<(), Failure> {
         if let [only] = &self.paths[..] {

@@ -136,7 +136,7 @@ impl Order {
             threads: args.how.threads,
             streams: args.net.streams(),
             sparing: args.net.is_sparing(),
-            takes: Takes { holes: true, acls: true, ..Takes::default() },
+            takes: Takes { holes: true, acls: true, changed: true, ..Takes::default() },
             transfer: there::random_bytes()?,
             here: Some(Here {
                 common: common.clone(),
@@ -225,6 +225,7 @@ impl Order {
             holes: self.takes.holes,
             links: self.takes.links,
             acls: self.takes.acls,
+            changed: self.takes.changed,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
         };

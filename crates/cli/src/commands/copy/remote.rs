@@ -141,8 +141,9 @@ impl Remote<'_> {
         if !far.packs {
             options.compress = Compress::None;
         }
-        let Takes { unasked, holes, links, acls } = far.takes;
-        (options.unasked, options.holes, options.links, options.acls) = (unasked, holes, links, acls);
+        let Takes { unasked, holes, links, acls, changed } = far.takes;
+        (options.unasked, options.holes, options.links) = (unasked, holes, links);
+        (options.acls, options.changed) = (acls, changed);
         show.begin(earlier);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }

@@ -49,12 +49,14 @@ pub struct Takes {
     pub links: bool,
     /// ACLs with names of users and groups; an older numaio gets numbers.
     pub acls: bool,
+    /// When large files were last changed.
+    pub changed: bool,
 }
 
 /// As an older numaio, which does not say it.
 impl Default for Takes {
     fn default() -> Self {
-        Self { unasked: false, holes: false, links: true, acls: false }
+        Self { unasked: false, holes: false, links: true, acls: false, changed: false }
     }
 }
 
@@ -136,11 +138,12 @@ impl Order {
         spared
     }
 
-    /// A source that is on this host its own destination, and would be emptied before it is read.
-    pub fn emptied(&self) -> Option<PathBuf> {
+    /// A source on this host that would be lost, and why: it is its own destination and would be emptied before it is read, or a link that
+    /// would replace what it leads to.
+    pub fn lost(&self) -> Option<(PathBuf, &'static str)> {
         let to = path_of(&self.to);
         let is_alone = self.is_one_file() && !to.is_dir();
-        let is_emptied = |from: &&PathBuf| {
+        let why = |from: &PathBuf| {
             // Names of a list are below the source, which has none itself.
             let only = Origin::of(from.as_os_str().as_bytes()).filter(|_| self.listed.is_none());
             let only = only.and_then(|origin| origin.only);
@@ -148,11 +151,15 @@ impl Order {
                 Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
                 _ => to.clone(),
             };
-            let there = identity(&at, only.is_none());
-            there.is_some() && there == identity(from, only.is_none())
+            let there = identity(&at, only.is_none())?;
+            let is_it = |follow| identity(from, follow) == Some(there);
+            if is_it(only.is_none()) {
+                return self.in_place.then_some("--inplace would empty it before it is read");
+            }
+            is_it(true).then_some("it is a link to what it would replace; copy that, by its own name")
         };
-        let from: Vec<PathBuf> = self.from.iter().map(|path| path_of(path)).collect();
-        from.iter().find(is_emptied).filter(|_| self.in_place).cloned()
+        let from = self.from.iter().map(|path| path_of(path));
+        from.into_iter().find_map(|from| why(&from).map(|why| (from, why)))
     }
 
     /// Whether files can have further names at the destination, on this host.
