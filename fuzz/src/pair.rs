@@ -82,6 +82,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         packed: true,
         acls: true,
         unasked,
+        again: false,
         transfer: TRANSFER,
     })
 }

@@ -52,6 +52,7 @@ fn options() -> SinkOptions {
         packed: false,
         acls: true,
         unasked: false,
+        again: false,
         transfer: TransferId([1; 16]),
     }
 }

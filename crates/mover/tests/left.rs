@@ -8,10 +8,10 @@ use numaio_machine::port::{
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::journal::Journal;
 use numaio_mover::report::Ended;
-use numaio_mover::sink::{Sink, JOURNAL};
+use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, JOURNAL};
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
-use sides::{run, sink, source, work};
+use sides::{demands, run, sink, source, work};
 use std::time::Duration;
 
 const FILES: usize = 10_000;
@@ -144,4 +144,44 @@ fn who_is_interrupted_waits_for_no_more_than_is_under_way() {
     again.go_on();
     assert!(again.removals.is_empty());
     assert_eq!(again.sink.ended(), Some(&Ended::Failed));
+}
+
+/// What a sink submits at a time that opens the journal.
+fn asks(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
+    let commands: Vec<_> = std::iter::from_fn(|| sink.poll(now)).collect();
+    commands.into_iter().find_map(|command| match command {
+        Command::Submit(ticket, Operation::Open { .. }) => Some(ticket),
+        _ => None,
+    })
+}
+
+/// A try that was lost may hold the journal for a while: the next one waits for it, and does not move all anew.
+#[test]
+fn a_journal_that_an_earlier_try_has_is_asked_for_again() {
+    let taken = |ticket| Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken)));
+    let sink = |again| Sink::new(SinkOptions { again, ..demands(false, Keep::default(), Own::default()) });
+    let mut first: Sink<Vec<u8>> = sink(false);
+    let ticket = asks(&mut first, Duration::ZERO).expect("it is asked for");
+    first.handle(taken(ticket));
+    assert_eq!((asks(&mut first, Duration::ZERO), first.wake()), (None, None), "others have it for long");
+    let mut next: Sink<Vec<u8>> = sink(true);
+    let (mut now, mut asked) = (Duration::from_secs(7), 0);
+    let mut ticket = asks(&mut next, now);
+    while let Some(open) = ticket {
+        asked += 1;
+        next.handle(taken(open));
+        assert_eq!(asks(&mut next, now), None, "not at once");
+        let Some(wake) = next.wake() else { break };
+        assert!(wake > now);
+        now = wake;
+        ticket = asks(&mut next, now);
+    }
+    assert!(asked > 20 && now > Duration::from_secs(40) && next.wake().is_none(), "{asked} {now:?}");
+    // One that is given up meanwhile ends at once.
+    let mut last: Sink<Vec<u8>> = sink(true);
+    let ticket = asks(&mut last, now).expect("it is asked for");
+    last.handle(taken(ticket));
+    last.stop(Reason::Other, "enough");
+    asks(&mut last, now);
+    assert_eq!(last.ended(), Some(&Ended::Failed));
 }

@@ -195,6 +195,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         packed: false,
         acls: true,
         unasked: false,
+        again: false,
         transfer: TRANSFER,
     };
     (Source::new(source).expect("a policy"), Sink::new(sink))

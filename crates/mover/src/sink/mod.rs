@@ -39,6 +39,10 @@ use sums::Hashes;
 
 /// Most entries that are not decided or not complete; a source keeps to less.
 const MOST: usize = 4 * crate::source::WINDOW as usize;
+/// How often a journal is asked for that another try of the same command has, which ends when all is written that came to it...
+const ASK_EACH: Duration = Duration::from_millis(500);
+/// ...and for how long: it may take so long to notice that its connection is gone.
+const ASK_FOR: Duration = Duration::from_secs(45);
 /// Bytes of frames that wait for more of them to be sent together.
 const MOST_UNTOLD: usize = 64 << 10;
 
@@ -152,6 +156,8 @@ pub struct SinkOptions {
     pub acls: bool,
     /// Whether data of files is taken that the source was not asked for yet. Then nothing is continued, and no hash asked for.
     pub unasked: bool,
+    /// Whether a try of the same command was lost before this one, which may still have the journal.
+    pub again: bool,
     /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
     /// synced is there: until the machine is started anew. [`SERIES`] is that of all tries of one command.
     pub transfer: TransferId,
@@ -200,12 +206,23 @@ struct Work {
     look: Ticket,
 }
 
+/// The journal, before anything is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Asked(Ticket),
+    /// Somebody else has it; it is asked for again then, as soon as it is known when that is.
+    Waits(Option<Duration>),
+    Over,
+}
+
 /// The sink of a transfer.
 #[derive(Debug)]
 pub struct Sink<B> {
     options: SinkOptions,
     talk: Talk<B>,
-    opening: Option<Ticket>,
+    opening: Opening,
+    /// When a journal is asked for no more that somebody else has.
+    ask_until: Option<Duration>,
     /// The number that the next entry must have.
     next: u64,
     works: VecDeque<Work>,
@@ -239,13 +256,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// A sink at its beginning.
     pub fn new(options: SinkOptions) -> Self {
         let mut talk = Talk::new(Side::Sink, options.transfer);
-        // A rehearsal leaves the journal to who goes on with it.
-        let open = Operation::Open { journal: FilePath::new(0, JOURNAL), most: notes::MOST };
         let distrusts = Distrusts(options.checksum || options.ignore_times);
-        let opening = (!options.rehearse).then(|| talk.submit(open));
+        // A rehearsal leaves the journal to who goes on with it.
+        let opening = match options.rehearse {
+            true => Opening::Over,
+            false => Opening::Asked(talk.submit(open())),
+        };
         Self {
             talk,
             opening,
+            ask_until: None,
             next: 0,
             works: VecDeque::new(),
             fresh: Fresh::default(),
@@ -427,8 +447,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn done(&mut self, ticket: Ticket, outcome: Outcome<B>) {
-        if self.opening == Some(ticket) {
-            self.opening = None;
+        if self.opening == Opening::Asked(ticket) {
+            self.opening = Opening::Over;
             return self.opened(outcome);
         }
         match outcome {
@@ -490,9 +510,28 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match outcome {
             Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
             Outcome::Opened(Ok(Opened::Absent)) => {}
-            Outcome::Opened(Ok(Opened::Taken)) => self.notes.go_without(),
+            Outcome::Opened(Ok(Opened::Taken)) => {
+                // Another transfer is under way, which may be in no hurry with what it has begun.
+                self.options.spared_since = Stamp { seconds: i64::MIN, nanoseconds: 0 };
+                match self.options.again {
+                    true => self.opening = Opening::Waits(None),
+                    false => self.notes.go_without(),
+                }
+            }
             // An absent root and the like are told by what cannot be made there.
             _ => self.notes.go_without(),
+        }
+    }
+
+    /// Asks for the journal again if it is time, or goes without it if that was done for long enough.
+    fn ask_again(&mut self, now: Duration) {
+        let Opening::Waits(at) = &mut self.opening else { return };
+        let until = *self.ask_until.get_or_insert(now + ASK_FOR);
+        if now >= until {
+            self.opening = Opening::Over;
+            self.notes.go_without();
+        } else if now >= *at.get_or_insert(now + ASK_EACH) {
+            self.opening = Opening::Asked(self.talk.submit(open()));
         }
     }
 
@@ -517,7 +556,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn end_if_stopped(&mut self) {
         self.hashes.stop();
         self.early.clear();
-        if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || self.opening.is_some() {
+        let is_opening = matches!(self.opening, Opening::Asked(_));
+        if !self.stopping || self.talk.ended.is_some() || !self.is_quiet() || is_opening {
             return;
         }
         // No later run would know what was begun.
@@ -537,7 +577,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn note_on(&mut self) {
-        if self.opening.is_some() {
+        if self.opening != Opening::Over {
             return;
         }
         while let Some(operation) = self.notes.next() {
@@ -566,11 +606,12 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
         }
     }
 
-    fn poll(&mut self, _now: Duration) -> Option<Command<B>> {
+    fn poll(&mut self, now: Duration) -> Option<Command<B>> {
         if self.talk.commands.is_empty() && self.talk.ended.is_none() {
+            self.ask_again(now);
             if self.stopping {
                 self.end_if_stopped();
-            } else if self.opening.is_none() {
+            } else if self.opening == Opening::Over {
                 self.work_on();
                 if let Err(error) = self.take_early() {
                     self.give_up(Reason::Protocol, &error.to_string());
@@ -585,7 +626,10 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
     }
 
     fn wake(&self) -> Option<Duration> {
-        None
+        match self.opening {
+            Opening::Waits(at) => at,
+            _ => None,
+        }
     }
 
     fn stop(&mut self, reason: Reason, words: &str) {
@@ -608,6 +652,10 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
         let Totals { bytes, resumed, moved, unchanged, .. } = self.talk.totals;
         [bytes, resumed, moved, unchanged].into_iter().fold(self.there, u64::saturating_add)
     }
+}
+
+fn open<B>() -> Operation<B> {
+    Operation::Open { journal: FilePath::new(0, JOURNAL), most: notes::MOST }
 }
 
 /// A time as ports say it.

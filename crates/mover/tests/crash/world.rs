@@ -226,6 +226,7 @@ impl World {
             packed: wish.compress != Compress::None && !self.takes_plain,
             acls: true,
             unasked: wish.unasked,
+            again: false,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");

@@ -83,6 +83,7 @@ pub fn demands(unasked: bool, keep: Keep, own: Own) -> SinkOptions {
         packed: false,
         acls: true,
         unasked,
+        again: false,
         transfer: TRANSFER,
     }
 }

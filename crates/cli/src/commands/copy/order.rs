@@ -80,6 +80,9 @@ pub struct Order {
     #[serde(flatten)]
     pub takes: Takes,
     transfer: [u8; 16],
+    /// Whether a try was lost before this one; an older numaio does not say it.
+    #[serde(default)]
+    again: bool,
     /// What the other side is not told; none there.
     #[serde(skip)]
     pub here: Option<Here>,
@@ -138,6 +141,7 @@ impl Order {
             sparing: args.net.is_sparing(),
             takes: Takes { holes: true, acls: true, changed: true, ..Takes::default() },
             transfer: there::random_bytes()?,
+            again: false,
             here: Some(Here {
                 common: common.clone(),
                 shown: args.shown,
@@ -271,6 +275,7 @@ impl Order {
             packed: self.compress != Compress::None,
             acls: self.takes.acls,
             unasked: self.takes.unasked,
+            again: self.again,
             transfer: TransferId(transfer),
         };
         Ok((site, options))

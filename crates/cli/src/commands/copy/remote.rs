@@ -122,7 +122,7 @@ impl Remote<'_> {
 
     /// Reaches the other side, and moves all if that is ready.
     fn begin(&self, show: &mut Show, way: &Way<'_>, earlier: Option<Totals>) -> Result<Tried, Failure> {
-        let mut order = self.order.of_another_try()?;
+        let mut order = self.order.of_another_try(earlier.is_some())?;
         if !self.is_source {
             order.look_there();
             let far = match self.start(show, way, Ask::Source(order.clone()))? {
