@@ -236,6 +236,21 @@ fn a_file_with_many_holes_keeps_them() {
 }
 
 /// As they are typed by who comes from rsync.
+/// Room behind its end is no data.
+#[test]
+fn a_file_with_room_behind_its_end_keeps_its_holes() {
+    let home = Home::new();
+    fs::File::create(home.0.join("src")).expect("a file").set_len(50 << 20).expect("a hole");
+    let room = ["-n", "-o", "52428800", "-l", "52428800", "src"];
+    let made = home.command("fallocate", &room).status();
+    let blocks = |name: &str| fs::metadata(home.0.join(name)).expect("a file").blocks() * 512;
+    if !made.is_ok_and(|made| made.success()) || blocks("src") < 50 << 20 {
+        return skipped("room behind the end of a file: it needs fallocate and a file system that has it");
+    }
+    copy(&home, &["src", "there"]).ok();
+    assert_eq!((fs::metadata(home.0.join("there")).expect("a file").len(), blocks("there")), (50 << 20, 0));
+}
+
 #[test]
 fn options_stand_anywhere_and_what_is_kept_anyway_may_be_asked_for() {
     let home = Home::new();

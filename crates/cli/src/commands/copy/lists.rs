@@ -27,8 +27,9 @@ impl CopyArgs {
     /// One of them that cannot be read again as it was: standard input by one of its names, or another pipe.
     pub fn gone(&self) -> Option<&Path> {
         let is_gone = |path: &&PathBuf| {
-            let is_open = ["-", "/dev", "/proc"].iter().any(|at| path.starts_with(at));
-            is_open || path.metadata().is_ok_and(|found| !found.is_file())
+            path.as_os_str() == "-"
+                || path.starts_with("/dev")
+                || path.metadata().is_ok_and(|found| !found.is_file())
         };
         self.files().find(is_gone).map(PathBuf::as_path)
     }
