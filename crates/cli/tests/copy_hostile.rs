@@ -7,7 +7,7 @@ use numaio_linux::port::{Crew, Ends, FilePort, Pool, Setting};
 use numaio_machine::port::{Digest, Names, BLOCK};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::entry::{
-    Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
+    Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
 };
 use numaio_mover::extent::Extent;
 use numaio_mover::filter::Filter;
@@ -20,7 +20,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use support::Home;
 
 /// Frames and data of a packet.
@@ -57,13 +59,19 @@ fn options() -> SinkOptions {
     }
 }
 
+/// A packet as it goes over a stream.
+fn packet((frames, data): &Sent) -> Vec<u8> {
+    let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
+    [&head[..], frames, data].concat()
+}
+
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
 fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
     sink_with(home, options(), packets)
 }
 
-fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, String) {
-    let (ours, theirs) = UnixStream::pair().expect("sockets");
+/// A port on `dst`.
+fn port(home: &Home, link: UnixStream) -> FilePort {
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let pool = Pool::new(4);
     let setting = Setting {
@@ -74,28 +82,32 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, Str
         most_threads: 2,
         rings: true,
         sparing: false,
+        may_pause: true,
         network: Vec::new(),
     };
-    let from = theirs.try_clone().expect("a socket");
-    let ends = Ends { from: Box::new(from), to: Box::new(theirs) };
-    let mut port = FilePort::over(setting, ends).expect("a port");
+    let from = link.try_clone().expect("a socket");
+    FilePort::over(setting, Ends { from: Box::new(from), to: Box::new(link) }).expect("a port")
+}
+
+fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, String) {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let mut port = port(home, theirs);
     let mut core = Sink::new(options);
     let mut problems = String::new();
     let began = Instant::now();
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(move || {
             const BATCH: u8 = 1;
             const END: u8 = 5;
             let mut unanswered = 0;
-            for (index, (frames, data)) in packets.iter().enumerate() {
+            for (index, sent @ (frames, data)) in packets.iter().enumerate() {
                 let waits = index > 0 && !data.is_empty() || frames.first() == Some(&END);
                 (0..if waits { std::mem::take(&mut unanswered) } else { 0 })
                     .for_each(|_| await_answer(&mut back));
                 unanswered += u32::from(frames.first() == Some(&BATCH));
-                let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
                 // The sink may have had enough.
-                let _ = to.write_all(&[&head, &frames[..], data].concat());
+                let _ = to.write_all(&packet(sent));
             }
             let _ = to.shutdown(std::net::Shutdown::Write);
             let _ = back.set_read_timeout(None).map(|()| back.read_to_end(&mut Vec::new()));
@@ -123,7 +135,7 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, Str
 fn await_answer(from: &mut UnixStream) {
     const WANTS: u8 = 6;
     // A sink that gave up says no more, and its thread still has the socket.
-    from.set_read_timeout(Some(std::time::Duration::from_secs(2))).expect("a time limit");
+    from.set_read_timeout(Some(Duration::from_secs(2))).expect("a time limit");
     let mut head = [0; 8];
     while from.read_exact(&mut head).is_ok() {
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
@@ -342,4 +354,48 @@ fn a_peer_that_speaks_something_else_is_told_apart() {
         [hello(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0].concat();
     let (ended, problems) = sink(&home, &[(early, vec![7; BLOCK])]);
     assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{problems}");
+}
+
+/// Entries that fail at once cost a source next to nothing, and each is answered by its whole name.
+#[test]
+fn who_does_not_hear_what_failed_is_heard_no_more() {
+    const BATCH: u64 = 1024;
+    let home = home();
+    let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+    let mut port = port(&home, theirs);
+    let (mut core, told) = (Sink::new(options()), AtomicU64::new(0));
+    let above = format!("{}/", "x".repeat(255)).repeat(15);
+    let device = Kind::CharacterDevice(DeviceNumber::new(1, 3).expect("a device"));
+    let entry = |number: u64| entry(format!("{above}{number}").as_bytes(), device.clone());
+    // Or it would be a flood; it stops when nothing more is heard.
+    let is_heard = |sent: u64| {
+        let looks = (0..200).find(|_| {
+            let is_heard = told.load(Ordering::SeqCst) >= sent;
+            (!is_heard).then(|| thread::sleep(Duration::from_millis(10)));
+            is_heard
+        });
+        looks.is_some()
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            ours.write_all(&packet(&plain(hello()))).expect("sent");
+            for first in (0..64).map(|number| number * BATCH).take_while(|first| is_heard(*first)) {
+                let entries: Vec<Entry> = (first..first + BATCH).map(entry).collect();
+                let _ = ours.write_all(&packet(&plain(batch(first, &entries))));
+            }
+            drop(ours);
+        });
+        let began = Instant::now();
+        drive(
+            &mut core,
+            &mut port,
+            || began.elapsed(),
+            |core| {
+                told.fetch_add(core.reports().len() as u64, Ordering::SeqCst);
+            },
+        );
+        drop(port);
+    });
+    let told = told.into_inner();
+    assert!((8 * BATCH..24 * BATCH).contains(&told), "{told} problems, each of 4 KiB, wait to be heard");
 }

@@ -20,6 +20,7 @@ fn setting(folder: &Path, most_threads: usize) -> Setting {
         pool,
         share: |_, _| None,
         sparing: false,
+        may_pause: false,
         network: Vec::new(),
     }
 }

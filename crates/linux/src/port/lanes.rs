@@ -5,11 +5,11 @@
 //! from one queue, and a thread for each reads. A packet that is not in turn yet is put aside, so that its connection does not
 //! stand still for a slower one; for that up to half of the buffers are used that connections leave. If there is no room a reader
 //! waits with its packet: so the pool must have more buffers than there are connections, or the packet that is in turn
-//! might get none. What is handed over and not taken has a limit (`room`), at which all readers wait. The queue of what goes out has none
-//! of its own: what has data is bounded by the buffers of the pool, and entries and answers by how many of them a source may have
-//! under way.
+//! might get none. What is handed over and not taken has a limit (`room`), at which all readers wait. The queue of what goes out never
+//! holds up who sends: what has data is bounded by the buffers of the pool, entries by how many of them a source may have under way, and
+//! answers by `room`, too: a sink that has many to send reads no more.
 
-use super::link::{await_last, read_packet, read_whole, write_packet, LinkError};
+use super::link::{await_last, read_packet, read_whole, write_packet, LinkError, Queued};
 use super::net::{keep_little_unsent, least_round_trip, Beginning, Lane, Way};
 use super::pool::{Pool, Slab};
 use super::room::Room;
@@ -55,7 +55,7 @@ impl Lanes {
 
 /// The end of the link that sends.
 pub struct LanesLink {
-    packets: Option<Sender<Packet<Slab>>>,
+    packets: Option<Sender<Queued>>,
     over: Receiver<()>,
     shared: Arc<Shared>,
 }
@@ -112,7 +112,7 @@ impl Turns {
 
 impl LanesLink {
     /// Connections of `lanes`, of which fewer are written to where that is better, if it is to be `sparing`. Their threads
-    /// take `places` in turn, or run anywhere if there are none. What comes is counted in `room`.
+    /// take `places` in turn, or run anywhere if there are none. What comes and what goes is counted in `room`.
     pub fn new(
         lanes: Lanes,
         (sparing, places): (bool, &[CpuSet]),
@@ -156,7 +156,7 @@ impl LanesLink {
                 settle(mask.as_ref());
                 let written = lane
                     .only(Way::Out)
-                    .and_then(|mut lane| write_lane(&mut *lane, is_short, &queue, (&shared.events, &said)));
+                    .and_then(|mut lane| write_lane(&mut *lane, is_short, &queue, (&shared, &said)));
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|lane| lane.close()));
                 if let Err(error) = closed {
                     shared.end(&words(&error));
@@ -179,7 +179,8 @@ impl LanesLink {
 
     pub fn send(&self, packet: Packet<Slab>) {
         if let Some(packets) = &self.packets {
-            drop(packets.send(packet));
+            let counted = self.shared.room.send(packet.frames.len());
+            drop(packets.send((packet, counted)));
         }
     }
 }
@@ -281,18 +282,18 @@ fn enough(lanes: usize) -> usize {
 fn write_lane(
     lane: &mut dyn Lane,
     is_short: bool,
-    queue: &Mutex<(u64, Receiver<Packet<Slab>>)>,
-    (events, said): (&Sender<Event<Slab>>, &SyncSender<()>),
+    queue: &Mutex<(u64, Receiver<Queued>)>,
+    (shared, said): (&Shared, &SyncSender<()>),
 ) -> io::Result<()> {
     let mut beginning = Beginning::new(lane.socket(), is_short);
     loop {
-        let (number, packet) = {
+        let (number, (packet, _counted)) = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let Ok(packet) = queue.1.recv() else { break };
+            let Ok(queued) = queue.1.recv() else { break };
             queue.0 += 1;
-            (queue.0 - 1, packet)
+            (queue.0 - 1, queued)
         };
-        write_packet(lane, &number.to_be_bytes(), packet, events)?;
+        write_packet(lane, &number.to_be_bytes(), packet, &shared.events)?;
         let _ = said.try_send(());
         beginning.look(lane.socket());
     }

@@ -5,7 +5,7 @@
 
 use super::lanes::LanesLink;
 use super::pool::{Pool, Slab};
-use super::room::Room;
+use super::room::{Room, Unsent};
 use crate::interrupt::interrupted;
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
@@ -67,10 +67,18 @@ pub enum LinkError {
     Failed(io::Error),
 }
 
+/// A packet that waits until it is written, and counts until then.
+pub type Queued = (Packet<Slab>, Unsent);
+
 #[derive(Debug)]
 pub enum Link {
+    /// What is sent is there: nothing waits to go out.
     Memory(Sender<Event<Slab>>),
-    Streams { packets: Option<Sender<Packet<Slab>>>, over: Receiver<()> },
+    Streams {
+        packets: Option<Sender<Queued>>,
+        over: Receiver<()>,
+        room: Arc<Room>,
+    },
     Lanes(LanesLink),
 }
 
@@ -79,7 +87,7 @@ impl Link {
         Self::Memory(peer)
     }
 
-    /// What comes is counted in `room`, and waits while there is none.
+    /// What comes and what goes is counted in `room`; what comes waits while there is none.
     pub fn streams(
         ends: Ends,
         events: Sender<Event<Slab>>,
@@ -95,22 +103,25 @@ impl Link {
             }
             drop(said);
         };
-        let (pool, room) = (pool.clone(), room.clone());
+        let (pool, reads) = (pool.clone(), room.clone());
         let read = move || {
-            if let Some(why) = read_packets(ends.from, &pool, &room, &events) {
+            if let Some(why) = read_packets(ends.from, &pool, &reads, &events) {
                 drop(events.send(Event::Closed(why.to_string())));
             }
         };
         Builder::new().name("link out".to_owned()).spawn(write)?;
         Builder::new().name("link in".to_owned()).spawn(read)?;
-        Ok(Self::Streams { packets: Some(packets), over })
+        Ok(Self::Streams { packets: Some(packets), over, room: room.clone() })
     }
 
     /// Hands a packet over. Who hears of it no more is told otherwise that the link is gone.
     pub fn send(&self, packet: Packet<Slab>) {
         match self {
             Self::Memory(peer) => drop(peer.send(Event::Received(packet))),
-            Self::Streams { packets: Some(packets), .. } => drop(packets.send(packet)),
+            Self::Streams { packets: Some(packets), room, .. } => {
+                let counted = room.send(packet.frames.len());
+                drop(packets.send((packet, counted)));
+            }
             Self::Streams { packets: None, .. } => {}
             Self::Lanes(link) => link.send(packet),
         }
@@ -121,7 +132,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         match self {
             Self::Memory(peer) => drop(peer.send(Event::Closed("the other side ended".to_owned()))),
-            Self::Streams { packets, over } => {
+            Self::Streams { packets, over, .. } => {
                 packets.take();
                 await_last(over);
             }
@@ -133,11 +144,11 @@ impl Drop for Link {
 
 fn write_packets(
     mut to: Box<dyn Write + Send>,
-    queue: &Receiver<Packet<Slab>>,
+    queue: &Receiver<Queued>,
     events: &Sender<Event<Slab>>,
     said: &SyncSender<()>,
 ) -> io::Result<()> {
-    while let Ok(packet) = queue.recv() {
+    while let Ok((packet, _counted)) = queue.recv() {
         write_packet(&mut *to, &[], packet, events)?;
         let _ = said.try_send(());
     }
@@ -289,11 +300,12 @@ mod tests {
                 Ok(())
             }
         }
-        let (to, queue) = channel();
+        let ((to, queue), room) = (channel(), Room::new(true));
         let mut slab = pool.take().expect("a buffer");
         slab.as_mut()[..3].copy_from_slice(b"abc");
-        to.send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) }).expect("sent");
-        to.send(Packet { frames: b"x".to_vec(), data: None }).expect("sent");
+        let send = |packet| to.send((packet, room.send(0))).expect("sent");
+        send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) });
+        send(Packet { frames: b"x".to_vec(), data: None });
         drop(to);
         let (events, heard) = channel();
         let (said, _over) = sync_channel(1);

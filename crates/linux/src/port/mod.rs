@@ -50,6 +50,9 @@ pub struct Setting {
     pub share: Share,
     /// Whether fewer connections are written to than there are, where that is better.
     pub sparing: bool,
+    /// Whether nothing more is read from a link while much of what was sent there waits to go out. A sink's side may, which answers
+    /// all that comes; a source's may not, which never stops reading answers: else each could wait for the other one.
+    pub may_pause: bool,
     /// CPUs on which the threads of connections run, which take them in turn; anywhere if there are none.
     pub network: Vec<CpuSet>,
 }
@@ -72,7 +75,7 @@ pub struct FilePort {
     work: Arc<Work>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
-    /// What came over the link and was not taken yet.
+    /// What came over the link and was not taken yet, and what did not go out yet.
     room: Arc<Room>,
     crews: Vec<Crew>,
     rings: bool,
@@ -100,7 +103,7 @@ impl FilePort {
     /// # Errors
     /// The kernel's, if threads cannot be started.
     pub fn over(setting: Setting, ends: Ends) -> io::Result<Self> {
-        let ((to_us, from_us), room) = (channel(), Arc::default());
+        let ((to_us, from_us), room) = (channel(), Room::new(setting.may_pause));
         let link = Link::streams(ends, to_us.clone(), &setting.pool, &room)?;
         Self::new(setting, (to_us, from_us), (link, room))
     }
@@ -110,7 +113,7 @@ impl FilePort {
     /// # Errors
     /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
     pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
-        let ((to_us, from_us), room) = (channel(), Arc::default());
+        let ((to_us, from_us), room) = (channel(), Room::new(setting.may_pause));
         let way = (setting.sparing, &setting.network[..]);
         let link = LanesLink::new(lanes, way, to_us.clone(), &setting.pool, &room)?;
         Self::new(setting, (to_us, from_us), (Link::Lanes(link), room))

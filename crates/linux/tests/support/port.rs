@@ -36,6 +36,7 @@ pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Se
         pool,
         share: |_, _| None,
         sparing: false,
+        may_pause: false,
         network: Vec::new(),
     }
 }

@@ -134,7 +134,8 @@ pub enum Event<B> {
 ///
 /// Packets arrive in order and whole, or not at all. A port that has no buffer left takes no packet with data from
 /// its link until one is given back: that is the whole of flow control, and so a mover must give buffers back
-/// without waiting for what the other side will say.
+/// without waiting for what the other side will say. Only the port of a sink may also take nothing while much of what
+/// was sent waits to go out, as a source never stops reading answers.
 pub trait Port {
     /// A buffer of [`BLOCK`] bytes; it goes back to where it came from when it is dropped.
     type Buffer: AsRef<[u8]>;

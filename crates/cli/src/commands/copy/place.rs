@@ -116,6 +116,7 @@ impl<'a> Site<'a> {
             pool,
             share,
             sparing,
+            may_pause: self.side == Side::Sink,
             network,
         })
     }
@@ -168,10 +169,9 @@ impl<'a> Site<'a> {
 
     /// How blocks of large files are moved.
     fn io(&self) -> &'static str {
-        if self.order.io == Io::Auto && has_rings() {
-            "io_uring"
-        } else {
-            "threads"
+        match self.order.io == Io::Auto && has_rings() {
+            true => "io_uring",
+            false => "threads",
         }
     }
 }

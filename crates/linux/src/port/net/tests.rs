@@ -1,5 +1,6 @@
 use super::*;
 use crate::port::lanes::{Lanes, LanesLink};
+use crate::port::room::Room;
 use crate::port::{Pool, Slab};
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::mem::size_of_val;
@@ -410,6 +411,38 @@ fn frames_that_nobody_takes_do_not_pile_up() {
     assert!(came(), "there is room again");
     drop(link);
     assert!(sent.join().expect("ended") < 40, "nobody waits for what comes no more");
+}
+
+#[test]
+fn who_reads_no_answers_is_read_no_more() {
+    let (mut called, mut answered) = open(plain(), 3);
+    let lanes = Lanes { to: answered.split_off(2), from: answered };
+    let ((events, heard), room) = (channel(), Room::new(true));
+    let link = LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &room).expect("a link");
+    // As much as may wait, and what the connection takes up.
+    let answer = || Packet { frames: vec![7; MOST_FRAMES], data: None };
+    (0..32).for_each(|_| link.send(answer()));
+    let mut back = called.pop().expect("a connection");
+    let sent = std::thread::spawn(move || {
+        for number in 0..40u64 {
+            let packet = [&number.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, b'x']].concat();
+            called[number as usize % 2].write_all(&packet).expect("sent");
+        }
+        called
+    });
+    let came = || heard.recv_timeout(Duration::from_millis(500)).is_ok();
+    let mut first = 0;
+    while came() {
+        first += 1;
+    }
+    assert!(first <= 2, "{first} packets: one of each reader");
+    let read = std::thread::spawn(move || drop(back.read_to_end(&mut Vec::new())));
+    (first..40).for_each(|number| assert!(came(), "packet {number} does not come"));
+    // Who waits again ends with the link.
+    (0..32).for_each(|_| link.send(answer()));
+    drop(link);
+    read.join().expect("ended");
+    drop(sent.join().expect("sent"));
 }
 
 #[test]
