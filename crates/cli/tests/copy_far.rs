@@ -181,6 +181,27 @@ fn figures_beyond_all_bounds_are_added_up() {
     said.failed(1, &["the numaio there was lost"]);
 }
 
+/// A hostile host tells names that are longer than any: the job can still be read.
+#[test]
+fn names_beyond_all_bounds_are_kept_in_part() {
+    let hosts = Hosts::new();
+    let name = "n".repeat(900_000);
+    let problem =
+        format!(r#"{{"event":"problem","name":"{name}","side":"source","reason":"Other","text":"long"}}"#);
+    hosts.home.file("problem", &(problem + "\n"));
+    let end = r#"{"event":"end","done":true,"seconds":1,"entries":0,"size":0,"moved":0,"unchanged":0,"removed":0,"failed":80,"bytes":0,"resumed":0}"#;
+    let far = hosts
+        .program("far", &format!("for i in $(seq 80); do cat \"$HERE/problem\"; done; echo '{end}'; exit 3"));
+    for json in [&["--json"][..], &[]] {
+        let words = [&["copy"], json, &["--remote-numaio", &far, "one:f", "two:f"]].concat();
+        let said = Said::of(hosts.command(&words).output().expect("numaio"));
+        assert_eq!(said.code, Some(3), "{}", said.err.chars().take(2_000).collect::<String>());
+        let job = hosts.jobs().pop().expect("a job");
+        let kept = job.problems.iter().filter_map(|problem| problem.name.as_ref()).map(String::len);
+        assert_eq!((job.problems.len(), kept.max() < Some(30_000)), (80, true));
+    }
+}
+
 /// The other side has moved something, and ends without a word when it is asked to.
 #[test]
 fn what_was_moved_before_an_interrupt_is_told() {

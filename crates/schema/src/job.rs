@@ -166,10 +166,25 @@ impl Job {
         crate::read(text, JOB_SCHEMA)
     }
 
+    /// Most bytes of JSON of a name: of its 4,095 bytes each may be shown as `\\u{1b}`.
+    const LONGEST_NAME: usize = 7 * 4_095;
+    /// Most bytes of JSON of other words: a problem has 1,024 bytes of them.
+    const LONGEST_WORDS: usize = 4_096;
+
+    /// A name as it is kept: another host may tell one that is longer than any.
+    pub fn name(words: String) -> String {
+        cut(words, Self::LONGEST_NAME)
+    }
+
+    /// Words as they are kept.
+    pub fn words(words: String) -> String {
+        cut(words, Self::LONGEST_WORDS)
+    }
+
     /// Notes what went wrong, up to the limit.
     pub fn add_problem(&mut self, problem: JobProblem) {
         if self.problems.len() < Self::MOST_PROBLEMS {
-            self.problems.push(problem);
+            self.problems.push(problem.cut());
         }
     }
 
@@ -178,6 +193,33 @@ impl Job {
         if self.log.len() >= Self::MOST_LINES {
             self.log.remove(0);
         }
-        self.log.push(JobLine { at, text });
+        self.log.push(JobLine { at, text: Self::words(text) });
     }
+}
+
+impl JobProblem {
+    /// The same within what a job keeps of it.
+    pub fn cut(self) -> Self {
+        let Self { name, side, reason, text } = self;
+        let [side, reason, text] = [side, reason, text].map(Job::words);
+        Self { name: name.map(Job::name), side, reason, text }
+    }
+}
+
+/// Words of which JSON has no more than `most` bytes. What is beyond takes no memory any more.
+fn cut(mut words: String, most: usize) -> String {
+    let mut bytes = 0;
+    let beyond = words.char_indices().find(|(_, char)| {
+        bytes += match char {
+            '\0'..='\x1f' => r"\u001f".len(),
+            '"' | '\\' => r"\\".len(),
+            char => char.len_utf8(),
+        };
+        bytes > most
+    });
+    if let Some((at, _)) = beyond {
+        words.truncate(at);
+        words.shrink_to_fit();
+    }
+    words
 }

@@ -69,6 +69,33 @@ fn a_job_keeps_the_first_problems_and_the_last_lines() {
     assert_eq!((job.log.len(), job.log[0].at, job.log[999].at), (Job::MOST_LINES, 500, 1499));
 }
 
+/// Whatever another host tells, and however often it is resumed.
+#[test]
+fn a_job_keeps_no_more_of_names_and_words_than_is_read_again() {
+    let mut job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
+    job.problems.clear();
+    for char in ["\u{1b}", "\"", "x", "\u{1f600}"] {
+        let long = || char.repeat(30_000);
+        let problem = JobProblem { name: Some(long()), side: long(), reason: long(), text: long() };
+        let times = if char == "\u{1b}" { Job::MOST_PROBLEMS } else { 1 };
+        (0..times).for_each(|_| job.add_problem(problem.clone()));
+        (0..times).for_each(|_| job.add_line(1, long()));
+        let kept = |words: &str| serde_json::to_string(words).expect("JSON").len();
+        let problem = job.problems.pop().expect("a problem");
+        let JobProblem { name, side, reason, text } = &problem;
+        let name = kept(name.as_deref().expect("a name"));
+        assert!((28_000..29_000).contains(&name), "{name} bytes of a name");
+        for words in [side, reason, text, &job.log[0].text] {
+            assert!((4_000..=4_098).contains(&kept(words)), "{} bytes", kept(words));
+        }
+        assert_eq!(problem.clone().cut(), problem);
+        let all = serde_json::to_vec_pretty(&job).expect("JSON").len();
+        assert!(all < 48 << 20, "{all} bytes");
+        job.problems.clear();
+        job.log.clear();
+    }
+}
+
 #[test]
 fn a_comparison_of_version_1_is_read() {
     let comparison = Comparison::from_json(include_str!("fixtures/comparison-1.json")).expect("a comparison");

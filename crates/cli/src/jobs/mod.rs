@@ -26,7 +26,8 @@ use std::time::{Duration, SystemTime};
 const MOST: usize = 100;
 /// How long a job is kept that nobody goes on with.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
-/// Most bytes that are read of a job: [`Job::MOST_PROBLEMS`] with the longest names and words.
+/// Most bytes that are read of a job: [`Job::MOST_PROBLEMS`] and [`Job::MOST_LINES`] with the longest names and words, which are less
+/// than 48 MiB, and what was typed.
 const LARGEST: u64 = 64 << 20;
 
 /// Where jobs are noted; none where there is no place for our state.

@@ -104,7 +104,7 @@ impl Note {
             let (state, why) = outcome(ended, &noted.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             noted.job.state = state;
-            noted.job.why = why;
+            noted.job.why = Job::words(why);
             noted.job.add_line(now(), line);
             true
         });

@@ -4,7 +4,7 @@ use crate::commands::json_line;
 use crate::output::harmless;
 use numaio_mover::name::{is_ignorable, misleads};
 use numaio_mover::wire::{About, Problem, Reason, Side, Text};
-use numaio_schema::{JobProblem, JobTotals};
+use numaio_schema::{Job, JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
 
 /// A line of `--json`.
@@ -63,6 +63,20 @@ impl Event {
                 reason: clean(reason),
                 text: clean(text),
             }),
+            other => other,
+        }
+    }
+
+    /// The same with no longer names and words than there are: what another host tells may be told on, and is kept.
+    pub fn cut(self) -> Self {
+        let change = |Change { action, name, bytes }| {
+            let (action, name) = (Job::words(action), Job::name(name));
+            Change { action, name, bytes }
+        };
+        match self {
+            Self::Did(done) => Self::Did(change(done)),
+            Self::Would(done) => Self::Would(change(done)),
+            Self::Problem(problem) => Self::Problem(problem.cut()),
             other => other,
         }
     }
@@ -126,6 +140,7 @@ pub fn side(side: Side) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_mover::name::Name;
 
     #[test]
     fn what_is_told_is_heard() {
@@ -161,6 +176,26 @@ mod tests {
             "{line}"
         );
         assert_eq!(serde_json::from_str::<Event>(&line).expect("an event"), Event::Did(change));
+    }
+
+    #[test]
+    fn names_are_told_whole_and_nothing_that_is_longer() {
+        let name = |count| "\u{1b}".repeat(count);
+        let longest = Name::new(name(255).into_bytes()).expect("a name").to_string();
+        let longest = [&longest[..]; 16].join("/");
+        let problem = |name: String| JobProblem {
+            name: Some(name),
+            side: side(Side::Source).to_owned(),
+            reason: "NoSpace".to_owned(),
+            text: String::new(),
+        };
+        let told = Event::Problem(problem(longest));
+        assert_eq!(told.clone().cut(), told);
+        let change = || Change { action: name(100_000), name: name(100_000), bytes: 7 };
+        for event in [Event::Did(change()), Event::Would(change()), Event::Problem(problem(name(100_000)))] {
+            let length = event.cut().line().len();
+            assert!(length < 33_000, "{length} bytes");
+        }
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
     thread::spawn(move || {
         // One that was cut short tells nothing.
         for line in lines(from).take_while(|line| line.ends_with(b"\n")) {
-            let event = serde_json::from_slice(&line).map_err(|error| {
+            let event = serde_json::from_slice(&line).map(Event::cut).map_err(|error| {
                 Failure::new(format!("the other side tells no events: {error}")).hint(
                     "use the same numaio on all hosts, and a shell there that prints nothing when it begins",
                 )
