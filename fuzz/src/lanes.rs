@@ -135,6 +135,7 @@ fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
         rings: false,
         share: |_, _| None,
         sparing: true,
+        may_pause: true,
         network: Vec::new(),
     };
     let lanes = Lanes { from: came.into_iter().map(Came::lane).collect(), to: vec![Came::lane(Vec::new())] };
