@@ -70,6 +70,7 @@ pub fn reason(why: Why) -> Reason {
         Why::Mismatch => Reason::Mismatch,
         Why::Unsupported => Reason::Unsupported,
         Why::Device => Reason::Device,
+        Why::Cancelled => Reason::Cancelled,
     }
 }
 

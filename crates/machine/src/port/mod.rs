@@ -105,6 +105,8 @@ pub enum Why {
     Unsupported,
     /// The device failed.
     Device,
+    /// It was not begun, as the transfer is to end: nothing is wrong with the file.
+    Cancelled,
 }
 
 /// What goes over a link at once: frames of the mover's protocol, and the data that belongs to the last of them.

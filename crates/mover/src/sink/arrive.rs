@@ -4,9 +4,10 @@ use super::{Incoming, Sink};
 use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
 use crate::packing;
+use crate::report::reason;
 use crate::report::Action;
 use crate::wire::{Chunk, Done, Holes, WireError};
-use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, BLOCK};
+use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, Why, BLOCK};
 use std::ops::Range;
 
 /// What one result of an operation that writes is about.
@@ -125,6 +126,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(file) = self.incoming.get_mut(&number) else { return };
         file.writing -= 1;
         if let Err(fault) = result {
+            // What is there of the file stays, for who goes on with it.
+            if fault.why == Why::Cancelled {
+                return self.give_up(reason(fault.why), &fault.text);
+            }
             let name = file.name.clone();
             return self.fail(item.number, &name, &fault);
         }

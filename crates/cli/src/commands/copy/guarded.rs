@@ -1,10 +1,11 @@
 //! A port on the terms of a daemon. It writes no faster than it may: what has come waits with its buffer, and when there is no
-//! other buffer the link takes nothing more, so that a source is slowed down whatever it was told. And it makes no program
-//! that runs with the daemon's rights.
+//! other buffer the link takes nothing more, so that a source is slowed down whatever it was told. What waits when the link is gone, or
+//! the process is to end, is not written: else whoever ends each transfer early gets it written at once, and has no limit. And it
+//! makes no program that runs with the daemon's rights.
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Attributes, Event, Operation, Packet, Port, Ticket};
+use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet, Port, Ticket, Why};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -15,53 +16,76 @@ const SET_ID: u32 = 0o6000;
 pub struct Guarded {
     port: FilePort,
     pace: Option<Pace>,
-    /// Operations that wait for their time, in their order.
-    held: VecDeque<(Ticket, Operation<Slab>)>,
-    /// Whether the link is gone: then nobody is slowed down any more.
+    held: Held,
+    /// Whether the link is gone.
     closed: bool,
     /// Whether files may be made that run with the rights of their owner.
     set_id: bool,
 }
 
-/// When the next bytes may be written.
+/// Operations that wait for their time, which is when as many bytes could have been written: so even the first one waits, and who
+/// begins often gets no more than who goes on.
+#[derive(Default)]
+struct Held(VecDeque<(Instant, Ticket, Operation<Slab>)>);
+
+impl Held {
+    /// The first one, if it is time for it; else how long it has to wait. None if there is none.
+    fn next(&mut self, now: Instant) -> Option<Result<(Ticket, Operation<Slab>), Duration>> {
+        let (due, ..) = self.0.front()?;
+        let wait = due.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Some(Err(wait));
+        }
+        self.0.pop_front().map(|(_, ticket, operation)| Ok((ticket, operation)))
+    }
+
+    /// Fails them all.
+    fn fail(&mut self, why: &str, events: &mut Vec<Event<Slab>>) {
+        events.extend(self.0.drain(..).map(|(_, ticket, operation)| {
+            let count = if let Operation::Write { puts, .. } = &operation { puts.len() } else { 0 };
+            Event::Done(ticket, Outcome::Each(vec![Err(Fault::new(Why::Cancelled, why)); count]))
+        }));
+    }
+}
+
+/// When the last bytes may be written.
 struct Pace {
     bytes_per_second: u64,
-    next: Instant,
+    last: Instant,
 }
 
 impl Pace {
-    /// How long the next bytes have to wait.
-    fn wait(&self, now: Instant) -> Duration {
-        self.next.saturating_duration_since(now)
-    }
-
-    /// So many are written now. Time in which nothing was written is not made up for.
-    fn take(&mut self, bytes: u64, now: Instant) {
+    /// When so many may be written behind the others. Time in which nothing waited is not made up for.
+    fn take(&mut self, bytes: u64, now: Instant) -> Instant {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
-        self.next = self.next.max(now) + Duration::from_secs_f64(seconds);
+        self.last = self.last.max(now) + Duration::from_secs_f64(seconds);
+        self.last
     }
 }
 
 impl Guarded {
     /// Writes so many bytes a second, if there is a limit, and modes with [`SET_ID`] if it may.
     pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
-        let pace = bytes_per_second.map(|bytes_per_second| Pace { bytes_per_second, next: Instant::now() });
-        Self { port, pace, held: VecDeque::new(), closed: false, set_id }
+        let pace = bytes_per_second.map(|bytes_per_second| Pace { bytes_per_second, last: Instant::now() });
+        Self { port, pace, held: Held::default(), closed: false, set_id }
     }
 
     /// Begins what may begin now, and tells how long the rest has to wait.
     fn release(&mut self) -> Option<Duration> {
-        let pace = self.pace.as_mut()?;
         loop {
-            let (_, operation) = self.held.front()?;
-            let (bytes, now) = (bytes_of(operation), Instant::now());
-            let wait = pace.wait(now);
-            if !wait.is_zero() && !self.closed && !interrupted() {
-                return Some(wait);
+            match self.held.next(Instant::now())? {
+                Ok((ticket, operation)) => self.port.submit(ticket, operation),
+                Err(wait) => return Some(wait),
             }
-            pace.take(bytes, now);
-            let (ticket, operation) = self.held.pop_front()?;
-            self.port.submit(ticket, operation);
+        }
+    }
+
+    /// Why what waits is not written any more.
+    fn is_over(&self) -> Option<&'static str> {
+        match (interrupted(), self.closed) {
+            (true, _) => Some("it was interrupted"),
+            (false, true) => Some("the connection to the other side is gone"),
+            (false, false) => None,
         }
     }
 }
@@ -98,9 +122,10 @@ impl Port for Guarded {
         if !self.set_id {
             without_set_id(&mut operation);
         }
-        match self.pace.is_some() && bytes_of(&operation) > 0 {
-            true => self.held.push_back((ticket, operation)),
-            false => self.port.submit(ticket, operation),
+        let bytes = bytes_of(&operation);
+        match self.pace.as_mut().filter(|_| bytes > 0) {
+            Some(pace) => self.held.0.push_back((pace.take(bytes, Instant::now()), ticket, operation)),
+            None => self.port.submit(ticket, operation),
         }
     }
 
@@ -109,8 +134,12 @@ impl Port for Guarded {
     }
 
     fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
+        if let Some(why) = self.is_over() {
+            self.held.fail(why, events);
+        }
         let most = self.release().map_or(most, |wait| wait.min(most));
-        self.port.wait(most, events);
+        // What failed is heard at once.
+        self.port.wait(if events.is_empty() { most } else { Duration::ZERO }, events);
         self.closed |= events.iter().any(|event| matches!(event, Event::Closed(_)));
     }
 }
@@ -118,7 +147,11 @@ impl Port for Guarded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::port::{Begin, FilePath, Making, Object, Put, Settle};
+    use numaio_linux::files::Roots;
+    use numaio_linux::port::{Crew, Ends, Pool, Setting};
+    use numaio_machine::port::{Begin, FilePath, Making, Object, Part, Put, Settle};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     #[test]
     fn nothing_that_is_made_runs_with_the_rights_of_its_owner() {
@@ -149,13 +182,52 @@ mod tests {
     #[test]
     fn bytes_come_at_their_pace_and_rests_are_not_made_up_for() {
         let begin = Instant::now();
-        let mut pace = Pace { bytes_per_second: 1000, next: begin };
-        assert_eq!(pace.wait(begin), Duration::ZERO);
-        pace.take(500, begin);
-        assert_eq!(pace.wait(begin), Duration::from_millis(500));
-        let later = begin + Duration::from_secs(10);
-        assert_eq!(pace.wait(later), Duration::ZERO);
-        pace.take(2000, later);
-        assert_eq!(pace.wait(later), Duration::from_secs(2));
+        let mut pace = Pace { bytes_per_second: 1000, last: begin };
+        let after = |millis| begin + Duration::from_millis(millis);
+        assert_eq!(pace.take(500, begin), after(500), "those that come first wait, too");
+        assert_eq!(pace.take(500, begin), after(1_000));
+        assert_eq!(pace.take(2_000, after(10_000)), after(12_000));
+    }
+
+    /// A write of so many bytes.
+    fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
+        let part = Part { bytes: 0..bytes, offset: 0 };
+        let put = Put { parts: vec![part], ..Put::begin(FilePath::new(0, name.as_bytes()), Begin::Fresh) };
+        Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
+    }
+
+    /// Whoever ends a transfer early gets nothing written for it, and its buffers are free.
+    #[test]
+    fn what_waits_when_the_link_is_gone_is_not_written() {
+        let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
+        let setting = Setting {
+            roots: Roots::open(&[]).expect("nothing to open"),
+            crews: vec![Crew { threads: 1, cpus: None, pool: pool.clone() }],
+            most_threads: 1,
+            rings: false,
+            pool: pool.clone(),
+            share: |_, _| None,
+            sparing: false,
+            may_pause: true,
+            network: Vec::new(),
+        };
+        let ends = Ends { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
+        // A year for each of them.
+        let mut port = Guarded::new(FilePort::over(setting, ends).expect("a port"), Some(1), false);
+        let year = Duration::from_secs(365 * 86_400);
+        port.pace = port.pace.map(|pace| Pace { last: Instant::now() + year, ..pace });
+        let names = ["a", "b", "c"];
+        (0..).zip(names).for_each(|(ticket, name)| port.submit(ticket, write(&pool, name, 7)));
+        drop(theirs);
+        let mut events = Vec::new();
+        while events.len() < 1 + names.len() {
+            port.wait(Duration::from_secs(1), &mut events);
+        }
+        let is_cancelled = |event: &&Event<Slab>| {
+            let Event::Done(_, Outcome::Each(results)) = event else { return false };
+            matches!(&results[..], [Err(fault)] if fault.why == Why::Cancelled)
+        };
+        assert_eq!(events.iter().filter(is_cancelled).count(), names.len(), "{events:?}");
+        assert_eq!(std::iter::from_fn(|| pool.take_free()).collect::<Vec<_>>().len(), 4);
     }
 }
