@@ -8,7 +8,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
@@ -69,6 +69,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         sizes: 0..=u64::MAX,
         delete: true,
         filter: Filter::default(),
+        asked: Some(Asked::new(&[Origin { root: 0, only: None, enter: true, way: false }], true, false)),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,

@@ -10,20 +10,23 @@ use numaio_mover::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
 };
 use numaio_mover::extent::Extent;
-use numaio_mover::filter::Filter;
+use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::report::{Ended, Report};
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::source::Origin;
 use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, Done, End, Frame, Hello, Side, TransferId};
+use numaio_sim::mover::Chance;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::Home;
+use support::{Home, Said};
 
 /// Frames and data of a packet.
 type Sent = (Vec<u8>, Vec<u8>);
@@ -41,6 +44,7 @@ fn options() -> SinkOptions {
         sizes: 0..=u64::MAX,
         delete: false,
         filter: Filter::default(),
+        asked: None,
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
@@ -270,6 +274,208 @@ fn who_told_of_one_file_sends_no_more_than_that() {
         assert_eq!(names.iter().find(|name| !may_be(name)), None, "{entries:?}");
         assert!(home.0.join("dst/there").exists());
     }
+}
+
+fn asked(names: &[&str], recursive: bool, listed: bool) -> Asked {
+    let only = |name: &str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
+    let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, way: listed };
+    Asked::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
+}
+
+/// A directory if it ends with a slash, else a file.
+fn plainly(name: &str) -> Entry {
+    match name.strip_suffix('/') {
+        None => file(name.as_bytes(), 0),
+        Some("") => Entry { name: Name::root(), ..entry(b"d", Kind::Directory) },
+        Some(name) => entry(name.as_bytes(), Kind::Directory),
+    }
+}
+
+/// What came before it in the same packet is not made either.
+#[test]
+fn what_was_not_asked_for_ends_the_transfer() {
+    let one = || asked(&["one"], false, false);
+    let tree = || asked(&["d"], true, false);
+    let list = |recursive| asked(&["d/e/f"], recursive, true);
+    let link = |name: &str, to: &str| {
+        let object = Object::HardLink(Name::new(to.as_bytes()).expect("a name"));
+        Entry { object, ..plainly(name) }
+    };
+    // What may come, and what may not.
+    let cases: [(Asked, &[&str], Entry); 15] = [
+        (one(), &["one"], plainly(".bashrc")),
+        (one(), &[], plainly("/")),
+        (one(), &[], plainly("one/")),
+        (one(), &["one"], plainly("one/below")),
+        (one(), &[], link("one", "there")),
+        (one(), &["one"], link("two", "one")),
+        (asked(&[""], false, false), &[], plainly("any")),
+        (tree(), &["d/", "d/a"], plainly(".ssh/")),
+        (tree(), &["d/", "d/a"], plainly(".ssh/authorized_keys")),
+        (tree(), &["d/"], plainly("d/left.o")),
+        (tree(), &["d/"], plainly("d/left/a")),
+        (list(false), &["d/", "d/e/", "d/e/f"], plainly("d/a")),
+        (list(false), &["d/", "d/e/", "d/e/f/"], plainly("d/e/f/a")),
+        (list(true), &["d/", "d/e/", "d/e/f/", "d/e/f/a"], plainly("d/e/g")),
+        (list(true), &[], plainly("d")),
+    ];
+    for (asked, may, other) in cases {
+        let home = home();
+        home.file("dst/there", "precious");
+        let mut filter = Filter::default();
+        ["*.o", "left/"].iter().for_each(|pattern| {
+            filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
+        });
+        let options = SinkOptions { asked: Some(asked), filter, delete: true, ..options() };
+        let words = format!("Transfer Protocol the source sent {}, which was not asked for\n", other.name);
+        let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
+        let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
+        assert_eq!(sink_with(&home, options, &packets), (Ended::Failed, words), "{all:?}");
+        assert_eq!(names(&home, "dst"), ["there"], "{all:?}");
+        untouched(&home);
+    }
+}
+
+fn names(home: &Home, folder: &str) -> Vec<String> {
+    let found = fs::read_dir(home.0.join(folder)).expect("a folder").flatten();
+    let mut names: Vec<_> = found.map(|entry| entry.file_name().into_string().expect("text")).collect();
+    names.sort();
+    names
+}
+
+/// What stands in an order, and what is heard in its place, as for sed.
+type Change<'a> = (&'a str, &'a str);
+
+/// Copies from a host on which numaio hears of another order than was typed, and so sends what was not asked for.
+fn from_liar(home: &Home, changes: &[Change], args: &[&str]) -> Said {
+    let change = |(from, to): &Change| format!("s/{from}/{to}/;");
+    let changes: String = changes.iter().map(change).collect();
+    let script = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nread -r call\n\
+         {{ printf '%s\\n' \"$call\" | sed '{changes}'; exec cat; }} | sh -c \"$*\"\n"
+    );
+    let ssh = home.file("ssh", &script);
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let args = [&["copy", "--tunnel", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
+    Said::of(home.command_by(&[], &args).env("NUMAIO_SSH", ssh).output().expect("numaio"))
+}
+
+#[test]
+fn a_host_that_sends_what_was_not_asked_for_is_left() {
+    let home = home();
+    fs::create_dir_all(home.0.join("src/.ssh")).expect("a folder");
+    for name in [".bashrc", ".ssh/authorized_keys", "report", "two"] {
+        home.file(&format!("src/{name}"), name);
+    }
+    let list = home.file("list", "report\n");
+    let instead =
+        |path: &str| format!("\"from\":[{}]", serde_json::to_string(path.as_bytes()).expect("JSON"));
+    let from = r#""from":\[\[[0-9,]*\]\]"#;
+    let (bashrc, all, ssh) = (instead("src/.bashrc"), instead("src/"), instead("src/.ssh"));
+    let recursive = (r#""recursive":false"#, r#""recursive":true"#);
+    let no_rules = (r#""rules":\[.*\],"sizes""#, r#""rules":[],"sizes""#);
+    let longer = (r#""listed":\["report"\]"#, r#""listed":["report",".ssh\/authorized_keys"]"#);
+    // What the host hears in place of what was typed, and what it sends first that was not asked for.
+    let cases: [(&[Change], &[&str], &str); 8] = [
+        (&[(from, &bashrc)], &["host:src/report"], ".bashrc"),
+        (&[(from, &all), recursive], &["host:src/report"], "."),
+        (&[(from, &ssh), recursive], &["host:src/report"], ".ssh"),
+        (&[(from, &all)], &["-r", "host:src/report"], "."),
+        (&[recursive], &["host:src/.ssh"], ".ssh"),
+        (&[recursive], &["host:src/"], "."),
+        (&[no_rules], &["-r", "--exclude", ".b*", "host:src/"], ".bashrc"),
+        (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
+    ];
+    for (changes, args, shown) in cases {
+        let words = format!("ended: the source sent {shown}, which was not asked for (destination)");
+        for dst in ["dst", "new", "new/"] {
+            let _ = fs::remove_dir_all(home.0.join("new"));
+            from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);
+            let left = [names(&home, "dst"), names(&home, "outside")].concat();
+            assert_eq!(left, Vec::<String>::new(), "{args:?} {dst}");
+            // One that is not there may be made, as that of a directory.
+            let made = if home.0.join("new").is_dir() { names(&home, "new") } else { Vec::new() };
+            assert!(made.is_empty() && !home.0.join("new").is_file(), "{args:?} {dst}: {made:?}");
+        }
+    }
+    from_liar(&home, &[], &["host:src/report", "one"]).ok();
+    from_liar(&home, &[], &["-r", "--exclude", ".b*", "host:src/", "all"]).ok();
+    assert_eq!(names(&home, "all"), [".ssh", "report", "two"]);
+}
+
+/// Whatever is typed: names as they may be written, several of them, lists and rules.
+#[test]
+fn an_honest_host_is_never_taken_for_a_liar() {
+    let home = home();
+    fs::create_dir_all(home.0.join("src/d/e/f")).expect("a folder");
+    for name in ["a", ".b", "d/a", "d/c.o", "d/e/a", "d/e/f/g.o"] {
+        home.file(&format!("src/{name}"), name);
+    }
+    for (link, to) in [("src/link", "d"), ("src/d/up", ".."), ("src/nowhere", "x")] {
+        std::os::unix::fs::symlink(to, home.0.join(link)).expect("a link");
+    }
+    fs::hard_link(home.0.join("src/d/a"), home.0.join("src/further")).expect("a name");
+    let sources = [
+        "src",
+        "src/",
+        "src/.",
+        "src//d",
+        "src/d/",
+        "src/d/.",
+        "src/d/..",
+        "src/d/../d/e",
+        "src/link",
+        "src/link/",
+        "src/link/e/",
+        "src/nowhere",
+        "src/a",
+        "./src/./a",
+        "src/.b",
+        "src/further",
+        "src/d/up",
+        "src/d/up/",
+        "src/absent",
+        "src/d/e/f/g.o",
+    ];
+    let listed = [
+        "a", "d", "d/", "d/e/a", "/d/e/f", ".", "link", "link/a", "d/up/a", "absent/x", "further", "d/../.b",
+        "nowhere",
+    ];
+    let rules = [
+        "--exclude=*.o",
+        "--exclude=d/",
+        "--exclude=/d/e",
+        "--include=d/a",
+        "--exclude=*",
+        "--exclude=f/**",
+        "--exclude=/src/d",
+    ];
+    let mut chance = Chance::new(7);
+    let mut one_of = |all: &[&str]| all[chance.below(all.len() as u64) as usize].to_owned();
+    for round in 0..90 {
+        let is_far = round % 3 == 0;
+        let mut args = vec![one_of(&["-r", "-a", "--", "-rn", "-rc", "-rI", "-ru"])];
+        args.extend((0..round % 4).map(|_| one_of(&rules)));
+        args.retain(|word| word != "--");
+        let is_listed = one_of(&["y", "n", "n"]) == "y";
+        if is_listed {
+            let lines: Vec<String> = (0..1 + round % 5).map(|_| one_of(&listed)).collect();
+            args.extend(["--files-from".to_owned(), home.file("list", &lines.join("\n"))]);
+        } else if args.iter().any(|word| word.starts_with("-r")) && one_of(&["y", "n"]) == "y" {
+            args.push("--delete".to_owned());
+        }
+        let host = if is_far { "host:" } else { "" };
+        let count = if is_listed { 1 } else { 1 + round % 3 };
+        args.extend((0..count).map(|_| host.to_owned() + &one_of(&sources)));
+        args.push(one_of(&["dst", "dst/", "new", "new/"]));
+        let _ = fs::remove_dir_all(home.0.join("new"));
+        let _ = fs::remove_file(home.0.join("new"));
+        let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let is_refused =
+            ["not asked for", "has no meaning", "the transfer ended"].iter().any(|it| said.err.contains(it));
+        assert!(!is_refused, "{args:?}: {}", said.err);
+    }
+    assert_eq!(names(&home, "outside"), Vec::<String>::new());
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub enum WireError {
     /// An entry has a value that no file system has.
     #[error(transparent)]
     Entry(#[from] EntryError),
+    /// An entry is none of what the user of a sink wants.
+    #[error("the source sent {0}, which was not asked for")]
+    NotAskedFor(Name),
     /// There are bytes behind the last frame.
     #[error("the stream goes on behind its end")]
     AfterEnd,

@@ -12,7 +12,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::io::Write;
@@ -182,6 +182,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         sizes: 0..=u64::MAX,
         delete: case.delete,
         filter: Filter::default(),
+        asked: Some(Asked::new(&source.origins, source.recursive, source.listed)),
         rehearse: false,
         spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,

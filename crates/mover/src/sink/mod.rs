@@ -1,6 +1,7 @@
 //! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
 
 mod arrive;
+mod asked;
 mod cases;
 mod compare;
 mod early;
@@ -22,6 +23,7 @@ use crate::name::Name;
 pub use crate::ours::JOURNAL;
 use crate::report::{reason, Action, Ended, Report, Totals};
 use crate::wire::{About, Did, End, Frame, Problem, Reason, Side, TransferId, WireError};
+pub use asked::Asked;
 use early::Early;
 use errands::Errands;
 use finish::Finish;
@@ -130,6 +132,8 @@ pub struct SinkOptions {
     pub delete: bool,
     /// What the source leaves out is not removed.
     pub filter: Filter,
+    /// What the user asked for: anything else that a source sends ends the transfer. None takes what comes.
+    pub asked: Option<Asked>,
     /// Change nothing, and say what would be changed.
     pub rehearse: bool,
     /// Tell the source of everything that is made, changed or removed: its user wants to hear of it.
@@ -346,6 +350,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if waiting + self.incoming.len() > MOST {
             return Err(WireError::Value("a flood of entries"));
         }
+        self.refuse_others(&entries)?;
         self.next += entries.len() as u64;
         self.talk.totals.entries += entries.len() as u64;
         let mut entries = entries;
@@ -375,6 +380,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let look = self.talk.submit(Operation::Look { at, details });
         self.works.push_back(Work { first, entries, seconds, fresh, found: None, look });
         Ok(())
+    }
+
+    /// Nothing comes that nobody asked for, under the names that it has at the source.
+    fn refuse_others(&mut self, entries: &[Entry]) -> Result<(), WireError> {
+        let Some(asked) = &mut self.options.asked else { return Ok(()) };
+        match entries.iter().find(|entry| !asked.takes(entry, &self.options.filter)) {
+            Some(entry) => Err(WireError::NotAskedFor(entry.name.clone())),
+            None => Ok(()),
+        }
     }
 
     fn told(&mut self, problem: Problem) {

@@ -7,7 +7,7 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Did, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
@@ -213,6 +213,7 @@ impl World {
             sizes: 0..=u64::MAX,
             delete: wish.delete,
             filter: Filter::default(),
+            asked: Some(Asked::new(&source.origins, source.recursive, source.listed)),
             rehearse: false,
             spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             names: Names::Apart,

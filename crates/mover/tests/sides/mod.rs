@@ -9,7 +9,7 @@ use numaio_mover::drive::{Command, Core};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
@@ -70,6 +70,7 @@ pub fn demands(unasked: bool, keep: Keep, own: Own) -> SinkOptions {
         sizes: 0..=u64::MAX,
         delete: false,
         filter: Filter::default(),
+        asked: Some(Asked::new(&wishes(false, false).origins, true, false)),
         rehearse: false,
         spared_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,

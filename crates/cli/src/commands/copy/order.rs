@@ -17,7 +17,7 @@ use numaio_linux::{accounts, process, Root};
 use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
 use numaio_mover::filter::Origin;
-use numaio_mover::sink::{Keep, Own, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{Asked, Keep, Own, SinkOptions, Spared, Sync};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
@@ -236,6 +236,14 @@ impl Order {
         Ok((site, options))
     }
 
+    /// What a source may send, if it is known here what the user typed: on another host the one who sends is who says it.
+    fn asked(&self, one_file: bool) -> Result<Option<Asked>, Failure> {
+        let asked = |(_, origins): (_, Vec<source::Origin>)| {
+            Asked::new(&origins, self.recursive && !one_file, self.listed.is_some())
+        };
+        self.here.as_ref().map(|_| self.origins().map(asked)).transpose()
+    }
+
     /// The side where they go. `one_file` tells that the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(Site<'_>, SinkOptions), Failure> {
         reached(true)?;
@@ -261,6 +269,7 @@ impl Order {
             sizes: self.sizes.0..=self.sizes.1,
             delete: self.delete,
             filter: filter(&self.rules)?,
+            asked: self.asked(one_file)?,
             rehearse: self.rehearse,
             // Who is asked here hears of it here.
             tell: self.told && self.here.is_none(),
