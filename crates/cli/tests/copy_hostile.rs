@@ -403,6 +403,43 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
     assert_eq!(names(&home, "all"), [".ssh", "report", "two"]);
 }
 
+/// What may be typed there, and stand in lists.
+const SOURCES: [&str; 20] = [
+    "src",
+    "src/",
+    "src/.",
+    "src//d",
+    "src/d/",
+    "src/d/.",
+    "src/d/..",
+    "src/d/../d/e",
+    "src/link",
+    "src/link/",
+    "src/link/e/",
+    "src/nowhere",
+    "src/a",
+    "./src/./a",
+    "src/.b",
+    "src/further",
+    "src/d/up",
+    "src/d/up/",
+    "src/absent",
+    "src/d/e/f/g.o",
+];
+const LISTED: [&str; 13] = [
+    "a", "d", "d/", "d/e/a", "/d/e/f", ".", "link", "link/a", "d/up/a", "absent/x", "further", "d/../.b",
+    "nowhere",
+];
+const RULES: [&str; 7] = [
+    "--exclude=*.o",
+    "--exclude=d/",
+    "--exclude=/d/e",
+    "--include=d/a",
+    "--exclude=*",
+    "--exclude=f/**",
+    "--exclude=/src/d",
+];
+
 /// Whatever is typed: names as they may be written, several of them, lists and rules.
 #[test]
 fn an_honest_host_is_never_taken_for_a_liar() {
@@ -415,58 +452,23 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         std::os::unix::fs::symlink(to, home.0.join(link)).expect("a link");
     }
     fs::hard_link(home.0.join("src/d/a"), home.0.join("src/further")).expect("a name");
-    let sources = [
-        "src",
-        "src/",
-        "src/.",
-        "src//d",
-        "src/d/",
-        "src/d/.",
-        "src/d/..",
-        "src/d/../d/e",
-        "src/link",
-        "src/link/",
-        "src/link/e/",
-        "src/nowhere",
-        "src/a",
-        "./src/./a",
-        "src/.b",
-        "src/further",
-        "src/d/up",
-        "src/d/up/",
-        "src/absent",
-        "src/d/e/f/g.o",
-    ];
-    let listed = [
-        "a", "d", "d/", "d/e/a", "/d/e/f", ".", "link", "link/a", "d/up/a", "absent/x", "further", "d/../.b",
-        "nowhere",
-    ];
-    let rules = [
-        "--exclude=*.o",
-        "--exclude=d/",
-        "--exclude=/d/e",
-        "--include=d/a",
-        "--exclude=*",
-        "--exclude=f/**",
-        "--exclude=/src/d",
-    ];
     let mut chance = Chance::new(7);
     let mut one_of = |all: &[&str]| all[chance.below(all.len() as u64) as usize].to_owned();
     for round in 0..90 {
         let is_far = round % 3 == 0;
         let mut args = vec![one_of(&["-r", "-a", "--", "-rn", "-rc", "-rI", "-ru"])];
-        args.extend((0..round % 4).map(|_| one_of(&rules)));
+        args.extend((0..round % 4).map(|_| one_of(&RULES)));
         args.retain(|word| word != "--");
         let is_listed = one_of(&["y", "n", "n"]) == "y";
         if is_listed {
-            let lines: Vec<String> = (0..1 + round % 5).map(|_| one_of(&listed)).collect();
+            let lines: Vec<String> = (0..1 + round % 5).map(|_| one_of(&LISTED)).collect();
             args.extend(["--files-from".to_owned(), home.file("list", &lines.join("\n"))]);
         } else if args.iter().any(|word| word.starts_with("-r")) && one_of(&["y", "n"]) == "y" {
             args.push("--delete".to_owned());
         }
         let host = if is_far { "host:" } else { "" };
         let count = if is_listed { 1 } else { 1 + round % 3 };
-        args.extend((0..count).map(|_| host.to_owned() + &one_of(&sources)));
+        args.extend((0..count).map(|_| host.to_owned() + &one_of(&SOURCES)));
         args.push(one_of(&["dst", "dst/", "new", "new/"]));
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
