@@ -62,6 +62,7 @@ tree() { (cd $2 && find . | sort) >/out/$1.tree; }
 # whole LABEL FROM TO: names of files that are in both, and the same
 whole() { (cd $2 && find . -type f | sort | while read -r it; do cmp -s "$it" "$3/$it" && echo "$it"; done) >/out/$1.whole; }
 left() { find $1 -name '.numaio*' | wc -l; }
+small() { TEST_DIR=/ TEST_DEV=/ QA_CHECK_FS=1 "$@"; } # xfs has none below 300 MB otherwise
 "#;
 
 /// What a copy told, and how it ended.
@@ -188,7 +189,7 @@ mkdir -p /refused/d:; cd /refused; echo in >d:/in; for it in 'a:b' 'a?b' 'a"b' '
 mkdir /times; cd /times
 for year in 1975 1980 2107 2108 2200; do echo $year >$year; touch -d "$year-12-31 23:59:59" $year; done
 mkdir -p /links/d; cd /links; echo linked >file; ln file further; ln -s file link; mkfifo pipe; echo mode >mode; chmod 640 mode
-mkdir /owned; cd /owned; echo owned >file; chown 12:34 file; echo mine >mine; chmod 755 mine . /links/d
+mkdir /owned; cd /owned; echo owned >file; chown 12:34 file; echo mine >mine; echo secret >secret; chmod 755 mine . /links/d; chmod 600 secret
 mkdir /tmp/large; truncate -s 4294967296 /tmp/large/large; echo small >/tmp/large/small
 cd /
 foreign() {
@@ -198,6 +199,22 @@ foreign() {
     copy $1.owned -a /owned/ /$1/owned; copy $1.owned-again -a /owned/ /$1/owned; whole $1.owned /owned /$1/owned
     copy $1.large -r /tmp/large/ /$1/large; tree $1.large /$1/large
     left /$1 >/out/$1.foreign.left
+}
+"#;
+
+/// Names by which FAT finds what has a long one.
+const SHORT: &str = r#"
+short() {
+    mkdir -p /short/one /short/two/longdirectory /$1/short/one
+    echo NEW >'/short/one/LONGFI~1.TXT'; echo old >/$1/short/one/longfilename.txt
+    touch -d 2020-02-02 '/short/one/LONGFI~1.TXT' /$1/short/one/longfilename.txt
+    cd /short/two; echo AAAA >longfilename.txt; echo BB >'LONGFI~1.TXT'; echo in >longdirectory/x; echo DDD >'LONGDI~1'; echo own >'MIN~1.TXT'
+    cd /; copy $1.short -r --delete /short/one/ /$1/short/one; cat /$1/short/one/longfilename.txt >/out/$1.short.long
+    for it in both in-place; do
+        it_is=; [ $it = both ] || it_is=--inplace
+        copy $1.$it -r --delete $it_is /short/two/ /$1/short/$it; whole $1.$it /short/two /$1/short/$it
+        copy $1.$it-again -r --delete $it_is /short/two/ /$1/short/$it; whole $1.$it-again /short/two /$1/short/$it
+    done
 }
 "#;
 
@@ -245,12 +262,13 @@ frozen() {
 const OTHERS: &str = r#"
 # FAT folds letters, and leaves accents as they are.
 large=$(printf 'E\314\201T')
-if has mkfs.vfat; then on fat 40M vfat mkfs.vfat; folding fat vfat $large; foreign fat; full fat; frozen fat; fi
-if has mkfs.exfat; then on exfat 40M exfat mkfs.exfat; folding exfat exfat $large; full exfat; fi
+if has mkfs.vfat; then on fat 40M vfat mkfs.vfat; folding fat vfat $large; foreign fat; short fat; full fat; frozen fat; fi
+if has mkfs.exfat; then on exfat 40M exfat mkfs.exfat; folding exfat exfat $large; fi
 on ext4 40M ext4 mkfs.ext4 -q -O casefold; mkdir /ext4/at && chattr +F /ext4/at || exit 70; folding ext4 ext4 "${E}T"; below
 if has mkfs.f2fs; then
     on f2fs 64M f2fs mkfs.f2fs -O casefold,extra_attr -C utf8; mkdir /f2fs/at && chattr +F /f2fs/at || exit 71; folding f2fs f2fs "${E}T"
 fi
+if has mkfs.xfs; then on xci 64M xfs small mkfs.xfs -n version=ci; folding xci xfs $large; fi
 :
 "#;
 
@@ -262,10 +280,11 @@ fn names_times_and_kinds_that_other_file_systems_do_not_have() {
         ("mkfs.vfat", "FAT"),
         ("mkfs.exfat", "exFAT"),
         ("mkfs.f2fs", "f2fs"),
+        ("mkfs.xfs", "xfs"),
         ("mkfs.ext4", "ext4"),
         ("chattr", "ext4"),
     ];
-    let script = [FOLDING, FOREIGN, BELOW, FULL, OTHERS].concat();
+    let script = [FOLDING, FOREIGN, SHORT, BELOW, FULL, OTHERS].concat();
     let (folder, found) = run(TEST, &lab, &tools, &script);
     let folder = &folder.0;
     for (name, tool, cuts) in [
@@ -273,16 +292,16 @@ fn names_times_and_kinds_that_other_file_systems_do_not_have() {
         ("exfat", "mkfs.exfat", true),
         ("ext4", "mkfs.ext4", false),
         ("f2fs", "mkfs.f2fs", false),
+        ("xci", "mkfs.xfs", false),
     ] {
         if found.contains(tool) {
             folds(folder, name, cuts);
-            if cuts {
-                fills(folder, name);
-            }
         }
     }
     if found.contains("mkfs.vfat") {
+        fills(folder, "fat");
         lacks(folder, "fat");
+        finds_by_short_names(folder, "fat");
         freezes(folder, "fat");
     }
     keeps_below(folder, found.contains("mkfs.exfat"));
@@ -357,9 +376,9 @@ fn lacks(folder: &Path, name: &str) {
     run("links-again").ended(3, 0, 0, 2);
     assert_eq!(whole("links"), set(&["file", "further", "mode"]), "{name}");
 
-    assert_eq!(run("owned").ended(3, 2, 0, 1).told("set its owner"), set(&["file"]), "{name}");
+    assert_eq!(run("owned").ended(3, 3, 0, 1).told("set its owner"), set(&["file"]), "{name}");
     run("owned-again").ended(3, 0, 0, 1);
-    assert_eq!(whole("owned"), set(&["file", "mine"]), "{name}");
+    assert_eq!(whole("owned"), set(&["file", "mine", "secret"]), "{name}");
 
     let large = run("large");
     assert_eq!(
@@ -370,6 +389,24 @@ fn lacks(folder: &Path, name: &str) {
     );
     assert_eq!(lines(folder, &format!("{name}.large.tree")), set(&[".", "small"]), "{name}");
     assert_eq!(text(folder, &format!("{name}.foreign.left")), "0\n", "{name}");
+}
+
+/// Nothing is written to what has another name, whichever of two was there first, and nothing of it is removed.
+#[track_caller]
+fn finds_by_short_names(folder: &Path, name: &str) {
+    let told =
+        |label: &str| Run::of(folder, &format!("{name}.{label}")).told("the short name of another file");
+    assert_eq!(told("short"), set(&["LONGFI~1.TXT"]));
+    assert_eq!(text(folder, &format!("{name}.short.long")), "old\n");
+    let all = ["longfilename.txt", "longdirectory/x", "MIN~1.TXT", "LONGFI~1.TXT", "LONGDI~1"];
+    for label in ["both", "both-again", "in-place", "in-place-again"] {
+        let (whole, told) = (lines(folder, &format!("{name}.{label}.whole")), told(label));
+        assert!(all[..3].iter().all(|it| whole.contains(*it)), "{label}: {whole:?}");
+        assert!(
+            all.iter().all(|it| whole.contains(*it) != told.contains(*it)),
+            "{label}: {whole:?} {told:?}"
+        );
+    }
 }
 
 /// What has no room is told, has no name, and comes when there is room.
@@ -459,18 +496,18 @@ kept() {
 "#;
 
 const OURS: &str = r#"
-small() { TEST_DIR=/ TEST_DEV=/ QA_CHECK_FS=1 "$@"; } # xfs has none below 300 MB otherwise
 if has mkfs.xfs; then
     on xfs 64M xfs small mkfs.xfs; kept xfs /xfs 'again xfs xfs'; rm -r /xfs/at /xfs/large; full xfs; off xfs
 fi
 if has mkfs.btrfs; then on btrfs 128M btrfs mkfs.btrfs; kept btrfs /btrfs 'again btrfs btrfs'; off btrfs; fi
-if has mkfs.f2fs; then on f2fs 100M f2fs mkfs.f2fs; kept f2fs /f2fs 'again f2fs f2fs'; off f2fs; fi
 mkdir -p /ext4/lower/at/d /ext4/upper /ext4/work /overlay
 echo lower >/ext4/lower/at/old; echo lower >/ext4/lower/at/d/old; echo lower >/ext4/lower/at/two; ln /ext4/lower/at/two /ext4/lower/at/one
 layers='mount -t overlay -o lowerdir=/ext4/lower,upperdir=/ext4/upper,workdir=/ext4/work none /overlay'
 eval "$layers" || exit 62
 tree lower /overlay/at; copy cleared -a --delete /ext4/src/ /overlay/at; tree cleared /overlay/at; cat /ext4/lower/at/two >/out/lower.two
 kept overlay /overlay "$layers"; umount /overlay
+mkdir /plain && mount -t tmpfs none /plain || exit 63
+copy plain -a /ext4/src/ /plain/at; getfacl -n /plain/at/two >/out/plain.acl
 frozen ext4
 mount -o remount,ro /ext4; copy closed -r /tmp/full/ /ext4/lower; copy closed.new -r /tmp/full/ /ext4/new
 :
@@ -480,7 +517,7 @@ mount -o remount,ro /ext4; copy closed -r /tmp/full/ /ext4/lower; copy closed.ne
 fn file_systems_of_linux_keep_all_either_way() {
     const TEST: &str = "file_systems_of_linux_keep_all_either_way";
     let Some(lab) = Lab::open(TEST) else { return };
-    let others = [("mkfs.xfs", "xfs"), ("mkfs.btrfs", "btrfs"), ("mkfs.f2fs", "f2fs")];
+    let others = [("mkfs.xfs", "xfs"), ("mkfs.btrfs", "btrfs")];
     let needed = ["mkfs.ext4", "setfattr", "getfattr", "setfacl", "getfacl"].map(|tool| (tool, "all of it"));
     let names = needed.map(|tool| tool.0).join(" ");
     let begin =
@@ -502,6 +539,11 @@ fn file_systems_of_linux_keep_all_either_way() {
     let cleared = Run::of(folder, "cleared");
     assert_eq!((cleared.code.as_str(), cleared.did("removed")), ("0", set(&["old", "d/old"])));
     assert_eq!(lines(folder, "cleared.tree").len(), 9);
+    // An attribute that tmpfs does not have costs the ACL nothing, which it has.
+    let plain = Run::of(folder, "plain").told("set its extended attributes");
+    assert!(plain.len() == 2 && plain.contains("two"), "{plain:?}");
+    let acl = text(folder, "plain.acl");
+    assert!(["user:1000:r--", "group:50:rw-", "mask::r--"].iter().all(|it| acl.contains(it)), "{acl}");
     freezes(folder, "ext4");
     let closed = Run::of(folder, "closed");
     let told = closed.told("read-only file system");

@@ -172,6 +172,19 @@ fn path_of(place: Place<'_>) -> Result<CString, Errno> {
     CString::new([directory.as_bytes(), place.name].concat()).map_err(|_| Errno::INVAL)
 }
 
+/// Why extended attributes were not set as they were to be.
+struct NotSet {
+    fault: Fault,
+    /// Whether ACLs were all the same.
+    acl: bool,
+}
+
+impl NotSet {
+    fn all(fault: Fault) -> Self {
+        Self { fault, acl: false }
+    }
+}
+
 impl Roots {
     pub(super) fn adorn(
         &self,
@@ -217,7 +230,8 @@ impl Roots {
             Ok(Owned::NoSuchGroup) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
             Ok(_) => !0,
         };
-        let refused_acl = has_xattrs.filter(|_| xattrs.is_err()).and_then(|xattrs| acl_in(xattrs));
+        let is_refused = xattrs.as_ref().is_err_and(|not_set| !not_set.acl);
+        let refused_acl = has_xattrs.filter(|_| is_refused).and_then(|xattrs| acl_in(xattrs));
         let bits = bits & refused_acl.map_or(!0, without);
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
@@ -235,7 +249,7 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.map(drop).and(xattrs.map(drop)).and(mode).and(times)
+        owned.map(drop).and(xattrs.map(drop).map_err(|not_set| not_set.fault)).and(mode).and(times)
     }
 
     /// A file that is to take another one's place, and keep its mode, gets its ACL, too, or none: bits of the mode are about that. Tells
@@ -284,10 +298,10 @@ impl Roots {
 
     /// As [`Roots::set_xattrs`]. Who is not root sets those of files and directories that may be written to (xattr(7)): others are, for
     /// that long.
-    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, Fault> {
+    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, NotSet> {
         let refused = match self.set_xattrs(target, wanted) {
             Err(refused)
-                if refused.why == Why::Permission
+                if refused.fault.why == Why::Permission
                     && matches!(seen.kind, FileKind::File | FileKind::Directory) =>
             {
                 refused
@@ -298,20 +312,21 @@ impl Roots {
             return Err(refused);
         }
         let set = self.set_xattrs(target, wanted);
-        set_mode(target, seen.mode).map_err(fault("set its mode"))?;
+        set_mode(target, seen.mode).map_err(fault("set its mode")).map_err(NotSet::all)?;
         set
     }
 
     /// Tells whether anything was to be changed. Nothing is set if there is one that nobody sends who keeps to what is kept: others
     /// change what the file system does with a file, or what a security module thinks of it.
-    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, Fault> {
-        let call = fault("set its extended attributes");
+    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, NotSet> {
+        let told = fault("set its extended attributes");
+        let call = |errno| NotSet::all(told(errno));
         if wanted.iter().any(|(name, _)| !is_kept(name, true)) {
             return Err(call(Errno::PERM));
         }
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
-            Target::Named(place) => path_of(place).map_err(fault("name it")).map(Ok)?,
+            Target::Named(place) => path_of(place).map_err(fault("name it")).map_err(NotSet::all).map(Ok)?,
         };
         let path = path.unwrap_or_default();
         let mut names = Vec::new();
@@ -336,13 +351,14 @@ impl Roots {
         // An ACL may take from the owner what the others need.
         let (acls, others): (Vec<_>, Vec<_>) =
             wanted.iter().partition(|(name, _)| name.starts_with(b"system."));
-        for (name, value) in others.into_iter().chain(acls) {
-            let set = match target {
-                Target::Open(file) => rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty()),
-                Target::Named(_) => rustix::fs::lsetxattr(&path, &**name, value, XattrFlags::empty()),
-            };
-            set.map_err(&call)?;
-        }
+        let set = |(name, value): &Xattr| match target {
+            Target::Open(file) => rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty()),
+            Target::Named(_) => rustix::fs::lsetxattr(&path, &**name, value, XattrFlags::empty()),
+        };
+        let each = |all: Vec<&Xattr>| all.into_iter().map(set).fold(Ok(()), Result::and);
+        let (others, acls) = (each(others), each(acls));
+        let acl = acls.is_ok();
+        others.and(acls).map_err(|errno| NotSet { fault: told(errno), acl })?;
         Ok(changed)
     }
 }

@@ -9,11 +9,12 @@ use numaio_machine::port::Names;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::os::fd::AsRawFd;
 
 /// File systems that tell names apart unless a directory is marked otherwise.
 const MARKED: [u32; 3] = [EXT, F2FS, TMPFS];
 /// Those that always do, as they are used here. NFS and overlayfs do what is below them does.
-const APART: [u32; 7] = [XFS, BTRFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
+const APART: [u32; 6] = [BTRFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
 /// Those that never do, and leave out dots at the ends of names (`vfat_striptail_len` in fs/fat/namei_vfat.c, `exfat_striptail_len` in
 /// fs/exfat/namei.c).
 const CUT: [u32; 2] = [FAT, EXFAT];
@@ -60,8 +61,29 @@ fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
         let is_marked = rustix::fs::ioctl_getflags(directory)?.contains(IFlags::from_bits_retain(CASEFOLD));
         return Ok(Some(if is_marked { Names::Folded } else { Names::Apart }));
     }
+    if kind == XFS {
+        return Ok(Some(if is_ascii_ci(directory) { Names::Folded } else { Names::Apart }));
+    }
     let cut = CUT.contains(&kind).then_some(Names::FoldedAndCut);
     Ok(cut.or_else(|| APART.contains(&kind).then_some(Names::Apart)))
+}
+
+/// Whether an XFS was made with `version=ci`: it takes names for one that differ in the case of letters of ASCII
+/// (fs/xfs/libxfs/xfs_fs.h, `XFS_IOC_FSGEOMETRY_V1` and `XFS_FSOP_GEOM_FLAGS_DIRV2CI`).
+fn is_ascii_ci(directory: &OwnedFd) -> bool {
+    const GEOMETRY: u32 = 0x8070_5864;
+    const FLAGS: usize = 92 / 4;
+    const FOLDS: u32 = 1 << 12;
+    let mut geometry = [0u32; 112 / 4];
+    // SAFETY: the kernel writes 112 bytes, as the number of the request says, which the array has.
+    let done = unsafe {
+        libc::ioctl(
+            directory.as_raw_fd(),
+            GEOMETRY as libc::Ioctl,
+            (&raw mut geometry).cast::<libc::c_void>(),
+        )
+    };
+    done == 0 && geometry[FLAGS] & FOLDS != 0
 }
 
 /// By files that are made and removed. The directory keeps its time, by which it is compared.

@@ -35,6 +35,13 @@ impl Roots {
     }
 }
 
+impl Roots {
+    /// Whether files in the first root have modes of their own: FAT and exFAT give all of them one, and say nothing when another one is set.
+    pub fn has_modes(&self) -> bool {
+        !self.roots.first().is_some_and(|root| is_of(root, &[FAT, EXFAT]))
+    }
+}
+
 /// The kind of the file system that a file lies on.
 pub fn kind(file: impl AsFd) -> Result<u32, Errno> {
     Ok(rustix::fs::fstatfs(file)?.f_type as u32)

@@ -4,6 +4,7 @@ use super::attributes::{is_kept, xattrs_of};
 use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::place::address;
+use super::short::not_short;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
 use rustix::fd::OwnedFd;
@@ -41,7 +42,10 @@ impl Roots {
         };
         match self.found(place, details, room) {
             Err(Errno::NOENT) => Ok(None),
-            found => found.map(Some).map_err(fault("look at it")),
+            found => {
+                let found = found.map_err(fault("look at it"))?;
+                not_short(place).map(|()| Some(found))
+            }
         }
     }
 

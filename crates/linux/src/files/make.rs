@@ -6,6 +6,7 @@ use super::closed::open_up;
 use super::fault::fault;
 use super::look::seen;
 use super::owner;
+use super::short::not_short;
 use super::Roots;
 use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
 use rustix::fd::AsFd;
@@ -19,6 +20,7 @@ impl Roots {
         }
         let leaves = self.leaves(beneath, &making.at, &making.attributes);
         let place = beneath.place(&making.at)?;
+        not_short(place)?;
         if making.object == Object::Directory {
             return self.make_directory(place, making.attributes.mode);
         }

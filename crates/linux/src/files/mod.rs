@@ -25,6 +25,7 @@ mod owner;
 mod place;
 mod read;
 mod remove;
+mod short;
 mod sum;
 mod write;
 

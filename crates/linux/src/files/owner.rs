@@ -39,6 +39,8 @@ pub fn with_new<T>(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
     let told = look(&file, name);
+    // NFS keeps what is removed while it is open, under another name, until it is closed.
+    drop(file);
     rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
     told
 }

@@ -3,6 +3,7 @@
 use super::beneath::Beneath;
 use super::closed::within;
 use super::fault::fault;
+use super::short::not_short;
 use numaio_machine::port::{Fault, FilePath, Why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
@@ -20,6 +21,7 @@ pub fn remove(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<(), Fault> {
         place => place.map_err(fault("open the directory"))?,
     };
     place.not_the_root()?;
+    not_short(place)?;
     match unlink(place.directory, place.name).map_err(fault("remove it"))? {
         Unlinked::Gone => Ok(()),
         Unlinked::Directory => remove_tree(place.directory, place.name),

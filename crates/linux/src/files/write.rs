@@ -9,6 +9,7 @@ use super::fault::fault;
 use super::in_place::{self, Opened};
 use super::kind::{is_of, BTRFS, EXT, F2FS, XFS};
 use super::look::seen;
+use super::short::not_short;
 use super::{Begun, Roots};
 use numaio_machine::port::{
     Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why, BLOCK,
@@ -133,6 +134,7 @@ impl Roots {
                 Ok(file)
             }
             Begin::InPlace => {
+                not_short(place)?;
                 let Opened { file, closed } =
                     in_place::open(place, mode).map_err(fault("open it to write"))?;
                 let begun = self.begin_in_place(put, &file);
@@ -258,11 +260,13 @@ fn rename(beneath: &mut Beneath<'_>, from: &FilePath, to: &FilePath) -> Result<(
     if let Some(last) = in_same_directory(from, to) {
         source.not_the_root()?;
         let Place { directory, name } = source;
+        not_short(Place { name: last, ..source })?;
         return rustix::fs::renameat(directory, name, directory, last).map_err(fault("give it its name"));
     }
     let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
     let place = beneath.place(to)?;
     place.not_the_root()?;
+    not_short(place)?;
     let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("give it its name"))
 }

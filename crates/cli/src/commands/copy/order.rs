@@ -254,7 +254,7 @@ impl Order {
         transfer[..8].copy_from_slice(&epoch(&site.roots));
         let options = SinkOptions {
             keep: Keep {
-                modes: self.archive,
+                modes: self.archive && site.roots.has_modes(),
                 users: self.archive && root,
                 groups: self.archive,
                 xattrs: self.archive,

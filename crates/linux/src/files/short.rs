@@ -1,0 +1,64 @@
+//! Short names (8.3), by which FAT finds files that have long ones. It lists them nowhere: to a transfer they are names of something
+//! else (fs/fat/namei_vfat.c, `vfat_create_shortname`).
+
+use super::beneath::Place;
+use super::fault::fault;
+use super::kind::{is_of, FAT};
+use numaio_machine::port::{Fault, Why};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+
+/// # Errors
+/// [`Why::Exists`] if a name leads to a file that has another one; or the kernel's, if that cannot be told.
+pub fn not_short(place: Place<'_>) -> Result<(), Fault> {
+    if !may_be_short(place.name) || !is_of(place.directory, &[FAT]) {
+        return Ok(());
+    }
+    match is_listed(place).map_err(fault("look for it"))? {
+        true => Ok(()),
+        false => Err(Fault::new(Why::Exists, "here it is the short name of another file")),
+    }
+}
+
+/// Up to eight characters of which the last are a tilde and a number, and an extension of up to three. A file whose long name has a short
+/// one without that differs from it in case alone, or in what FAT does not list at all.
+fn may_be_short(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    let (base, extension) = name.split_once('.').unwrap_or((&name, ""));
+    let counted = base.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let is_counted = counted.len() < base.len() && counted.ends_with('~');
+    is_counted && base.chars().count() <= 8 && extension.chars().count() <= 3
+}
+
+/// Whether a directory lists a name, in whatever case, or has nothing of it.
+fn is_listed(place: Place<'_>) -> Result<bool, Errno> {
+    match rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(true),
+        found => found?,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(place.directory, ".", flags, Mode::empty())?;
+    let folded = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
+    let wanted = folded(place.name);
+    for entry in Dir::new(directory)? {
+        if folded(entry?.file_name().to_bytes()) == wanted {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_fat_makes_are_known() {
+        for short in ["LONGFI~1.TXT", "longdi~12", "A~1", "a1f2c~1.h", "\u{c4}\u{d6}\u{dc}~1.txt", "~1"] {
+            assert!(may_be_short(short.as_bytes()), "{short}");
+        }
+        for long in ["longfile~1.txt", "a~", "a~b", "~", "a1", "a~1.text", "a~1.b.c", "file.txt~1", ""] {
+            assert!(!may_be_short(long.as_bytes()), "{long}");
+        }
+    }
+}
