@@ -136,6 +136,7 @@ mod tests {
         let hash = "ab".repeat(32);
         assert_eq!(line(b"a b"), format!("{hash}  a b\n"));
         assert_eq!(line(b"a\\b\nc"), format!("\\{hash}  a\\\\b\\nc\n"));
+        assert_eq!(line(b"Icon\r"), format!("\\{hash}  Icon\\r\n"));
     }
 
     /// A file system that is full for a moment, as that of a file on which writes fail.
@@ -168,8 +169,8 @@ mod tests {
             let there = There { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
             line(&there, is_shown).split_off(64)
         };
-        let evil = b"a\x1b]0;title\x07\r\xc2\x9b2Jz";
-        assert_eq!(line(evil, true), "  a\u{fffd}]0;title\u{fffd}\u{fffd}\u{fffd}2Jz\n");
+        let evil = b"a\x1b]0;title\x07\xc2\x9b2Jz";
+        assert_eq!(line(evil, true), "  a\u{fffd}]0;title\u{fffd}\u{fffd}2Jz\n");
         assert_eq!(line(evil, false).as_bytes(), [&b"  "[..], evil, b"\n"].concat());
         // As long as names can be, of characters of four bytes and of those that become longer.
         for one in ["\u{1f4be}", "\u{1b}"] {
