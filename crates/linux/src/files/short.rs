@@ -27,7 +27,7 @@ fn may_be_short(name: &[u8]) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((&name, ""));
     let counted = base.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let is_counted = counted.len() < base.len() && counted.ends_with('~');
-    is_counted && base.chars().count() <= 8 && extension.chars().count() <= 3
+    is_counted && base.chars().count() <= 8 && extension.chars().count() <= 3 && !extension.contains('.')
 }
 
 /// Whether a directory lists a name, in whatever case, or has nothing of it.
@@ -54,10 +54,12 @@ mod tests {
 
     #[test]
     fn names_that_fat_makes_are_known() {
-        for short in ["LONGFI~1.TXT", "longdi~12", "A~1", "a1f2c~1.h", "\u{c4}\u{d6}\u{dc}~1.txt", "~1"] {
+        for short in ["LONGFI~1.TXT", "longd~12", "A~1", "a1f2c~1.h", "\u{c4}\u{d6}\u{dc}~1.txt", "~1"] {
             assert!(may_be_short(short.as_bytes()), "{short}");
         }
-        for long in ["longfile~1.txt", "a~", "a~b", "~", "a1", "a~1.text", "a~1.b.c", "file.txt~1", ""] {
+        for long in
+            ["longfile~1.txt", "longdi~12", "a~", "a~b", "~", "a1", "a~1.text", "a~1.b.c", "file.txt~1", ""]
+        {
             assert!(!may_be_short(long.as_bytes()), "{long}");
         }
     }
