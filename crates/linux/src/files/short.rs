@@ -36,8 +36,7 @@ fn is_listed(place: Place<'_>) -> Result<bool, Errno> {
         Err(Errno::NOENT) => return Ok(true),
         found => found?,
     };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(place.directory, ".", flags, Mode::empty())?;
+    let directory = Place { name: b".", ..place }.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
     let folded = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
     let wanted = folded(place.name);
     for entry in Dir::new(directory)? {

@@ -276,7 +276,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.talk.problem(About::Name(name), Reason::Other, &words);
                 }
                 Further::Make if self.is_in_the_way(&name, at) => {
-                    let fault = self.in_the_way(super::judge::A_DIRECTORY);
+                    let fault = self.directory_in_the_way();
                     self.talk.problem(About::Name(name), crate::report::reason(fault.why), &fault.text);
                 }
                 Further::Make => {
@@ -435,8 +435,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Err(fault) => {
                 let reason = crate::report::reason(fault.why);
                 self.talk.problem(About::Name(directory.clone()), reason, &fault.text);
-                self.finish.spared = true;
-                return self.keep(Some(directory));
+                return self.spare(directory);
             }
         };
         let listed = Listed {
@@ -451,23 +450,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
-            let name = match (directory.join(&component), &found) {
-                (Ok(name), Err(fault)) if !self.options.filter.is_empty() => Err((name, fault.clone())),
-                (Ok(name), _) => Ok(name),
-                (Err(error), _) => Err((
-                    directory.clone(),
-                    Fault::new(Why::NameTooLong, format!("name what it holds: {error}")),
-                )),
-            };
-            let name = match name {
+            let name = match self.named(directory, &component, found.as_ref().err()) {
                 Ok(name) => name,
                 Err((about, fault)) => {
                     // What is gone by now is no failure.
                     if fault.why != Why::NotFound {
                         self.talk.problem(About::Name(about), crate::report::reason(fault.why), &fault.text);
                     }
-                    self.finish.spared = true;
-                    self.keep(Some(directory.clone()));
+                    self.spare(directory.clone());
                     continue;
                 }
             };
@@ -490,15 +480,33 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.remove(remove);
     }
 
+    /// The name of what a directory holds; else what cannot be said of it, and why. Where there are rules its kind must be known.
+    fn named(
+        &self,
+        directory: &Name,
+        component: &[u8],
+        fault: Option<&Fault>,
+    ) -> Result<Name, (Name, Fault)> {
+        let too_long = |error| Fault::new(Why::NameTooLong, format!("name what it holds: {error}"));
+        let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
+        match fault.filter(|_| !self.options.filter.is_empty()) {
+            Some(fault) => Err((name, fault.clone())),
+            None => Ok(name),
+        }
+    }
+
+    /// Something stays in a directory, and so does that.
+    fn spare(&mut self, directory: Name) {
+        self.finish.spared = true;
+        self.keep(Some(directory));
+    }
+
     /// A partial file of another transfer, or of one that was cut and is not gone on with, goes if nobody wrote to it of late.
     fn part_of_another(&mut self, listed: &Listed, name: Name, seen: Option<Seen>) {
         match seen.is_some_and(|seen| seen.mtime < self.options.spared_since) {
             true if self.options.rehearse => {}
             true => self.remove_quietly(FilePath::new(0, name.as_bytes())),
-            false => {
-                self.finish.spared = true;
-                self.keep(Some(listed.directory.clone()));
-            }
+            false => self.spare(listed.directory.clone()),
         }
     }
 

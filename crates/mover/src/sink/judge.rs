@@ -18,9 +18,6 @@ use numaio_machine::port::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is in the way most often.
-pub(super) const A_DIRECTORY: &str = "a directory";
-
 /// Answers to a batch, and the files that are to be begun before they are given.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
@@ -158,8 +155,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let outsized =
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         let in_its_place = found.as_ref().filter(|_| !outsized);
-        if let Some(what) = in_its_place.and_then(|found| self.stays(&inode.kind, &found.seen)) {
-            let fault = self.in_the_way(what);
+        if let Some(fault) = in_its_place.and_then(|found| self.stays(&inode.kind, &found.seen)) {
             return self.fail(number, &name, &fault);
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
@@ -220,22 +216,24 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
     /// `numaio copy FILE /dev/null`.
-    fn stays(&self, wanted: &Kind, there: &Seen) -> Option<&'static str> {
+    fn stays(&self, wanted: &Kind, there: &Seen) -> Option<Fault> {
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
-        match there.kind {
-            FileKind::Directory => Some(A_DIRECTORY),
-            FileKind::BlockDevice(..) | FileKind::CharacterDevice(..) if is_named => Some("a device"),
-            FileKind::Fifo if is_named => Some("a pipe"),
-            FileKind::Socket if is_named => Some("a socket"),
-            _ => None,
-        }
+        let what = match there.kind {
+            FileKind::Directory => return Some(self.directory_in_the_way()),
+            FileKind::BlockDevice(..) | FileKind::CharacterDevice(..) if is_named => "a device",
+            FileKind::Fifo if is_named => "a pipe",
+            FileKind::Socket if is_named => "a socket",
+            _ => return None,
+        };
+        Some(in_the_way(&format!("{what} is in its place")))
     }
 
-    /// Something is in the place that must not be replaced. A directory is not for its own sake where others are removed.
-    pub(super) fn in_the_way(&self, what: &str) -> Fault {
-        let spares = self.options.delete && !self.options.filter.is_empty() && what == A_DIRECTORY;
-        let why = if spares { ", and rules may leave out what it holds" } else { "" };
-        Fault::new(Why::Exists, format!("{what} is in its place{why}"))
+    /// Where others are removed it is not for its own sake that one stays.
+    pub(super) fn directory_in_the_way(&self) -> Fault {
+        in_the_way(match self.options.delete && !self.options.filter.is_empty() {
+            true => "a directory is in its place, and rules may leave out what it holds",
+            false => "a directory is in its place",
+        })
     }
 
     /// What has this name is not written: nothing is left of an earlier try.
@@ -610,6 +608,11 @@ fn held(file: &Incoming) -> Vec<Range<u64>> {
     file.content.extents().for_each(|extent| held.insert(extent));
     file.left.iter().for_each(|extent| held.remove(extent));
     held.iter().map(|extent| extent.start()..extent.end()).collect()
+}
+
+/// Something is in the place that must not be replaced.
+fn in_the_way(words: &str) -> Fault {
+    Fault::new(Why::Exists, words)
 }
 
 fn bytes_of(extents: &ExtentSet) -> u64 {

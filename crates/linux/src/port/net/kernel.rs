@@ -4,17 +4,16 @@
 //! A connection gets one of its two keys: data goes one way on each. No key is ever renewed, which Linux 6.14 was the first to
 //! be able to: a connection that has used its key up ends, and the transfer goes on by a new one.
 
+use super::records::{Plain, RECORD};
+use super::way::set;
 use super::{Lane, Way};
 use rustls::{CipherSuite, ConnectionTrafficSecrets, ExtractedSecrets};
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::{size_of, size_of_val};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-
-/// Most bytes of data in one record (RFC 8446, section 5.1).
-const RECORD: usize = 16 << 10;
 
 /// What include/uapi/linux/tls.h says.
 const TLS_TX: libc::c_int = 1;
@@ -56,7 +55,7 @@ fn try_out(cipher: u16) -> io::Result<()> {
     let length = if cipher == AES_128_GCM { 8 + 16 + 4 } else { 12 + 32 } + 8;
     let key = [&head(cipher)[..], &vec![0; length]].concat();
     attach(&socket)?;
-    [TLS_TX, TLS_RX].into_iter().try_for_each(|option| set(socket.as_raw_fd(), libc::SOL_TLS, option, &key))
+    [TLS_TX, TLS_RX].into_iter().try_for_each(|option| set(&socket, libc::SOL_TLS, option, &key))
 }
 
 /// How a key begins (`struct tls_crypto_info`).
@@ -65,20 +64,9 @@ fn head(cipher: u16) -> [u8; 4] {
     [one, two, three, four]
 }
 
-fn set(socket: RawFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as there are.
-    let done = unsafe {
-        libc::setsockopt(socket, level, option, value.as_ptr().cast(), value.len() as libc::socklen_t)
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Prepares a socket for it, which changes nothing until there is a key.
 fn attach(socket: &TcpStream) -> io::Result<()> {
-    set(socket.as_raw_fd(), libc::SOL_TCP, libc::TCP_ULP, b"tls")
+    set(socket, libc::SOL_TCP, libc::TCP_ULP, b"tls")
 }
 
 /// The same for a connection of some suite. False where the kernel does not do it.
@@ -99,15 +87,14 @@ fn key(number: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Vec<u8>> {
         _ => return Err(ErrorKind::Unsupported.into()),
     };
     let (salt, iv) = iv.as_ref().split_at(salt);
-    Ok([&TLS_1_3.to_ne_bytes(), &cipher.to_ne_bytes(), iv, key.as_ref(), salt, &number.to_be_bytes()]
-        .concat())
+    Ok([&head(cipher), iv, key.as_ref(), salt, &number.to_be_bytes()].concat())
 }
 
 /// A connection of which the kernel makes the records that go out, or opens those that come.
 pub struct KernelTls {
     socket: TcpStream,
-    /// Data that came before, and how much of it was taken.
-    plain: (Vec<u8>, usize),
+    /// Data that came before.
+    plain: Plain,
     /// Records that may be made before the key is used up.
     left: u64,
     /// Whether the other side said that nothing follows.
@@ -124,13 +111,13 @@ impl KernelTls {
         socket: TcpStream,
         secrets: ExtractedSecrets,
         way: Way,
-        (plain, most): ((Vec<u8>, usize), u64),
+        (plain, most): (Plain, u64),
     ) -> io::Result<Self> {
         let (option, (number, secrets)) = match way {
             Way::Out => (TLS_TX, secrets.tx),
             Way::In => (TLS_RX, secrets.rx),
         };
-        set(socket.as_raw_fd(), libc::SOL_TLS, option, &key(number, &secrets)?)?;
+        set(&socket, libc::SOL_TLS, option, &key(number, &secrets)?)?;
         Ok(Self { socket, plain, left: most.saturating_sub(number), ended: false })
     }
 
@@ -191,18 +178,12 @@ fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
 
 impl Read for KernelTls {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (plain, taken) = &mut self.plain;
-        if *taken < plain.len() {
-            let count = buffer.len().min(plain.len() - *taken);
-            buffer[..count].copy_from_slice(&plain[*taken..*taken + count]);
-            *taken += count;
+        if let Some(count) = self.plain.take(buffer) {
             return Ok(count);
         }
         if self.ended || buffer.is_empty() {
             return Ok(0);
         }
-        *plain = Vec::new();
-        *taken = 0;
         match self.receive(buffer) {
             // Nobody sends an empty record, and without a last word this is a cut.
             Ok((_, 0)) => Err(ErrorKind::UnexpectedEof.into()),
@@ -258,7 +239,10 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let other = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
         let (socket, _) = listener.accept().expect("a connection");
-        (KernelTls { socket, plain: (b"*before".to_vec(), 1), left, ended: false }, other)
+        (
+            KernelTls { socket, plain: Plain { bytes: b"*before".to_vec(), taken: 1 }, left, ended: false },
+            other,
+        )
     }
 
     #[test]

@@ -19,7 +19,7 @@ const INCOMING: usize = 128 << 10;
 /// Bytes that are encrypted at once.
 const PIECE: usize = 7 * RECORD;
 /// Most bytes of data in one record (RFC 8446, section 5.1).
-const RECORD: usize = 16 << 10;
+pub(super) const RECORD: usize = 16 << 10;
 /// A buffer for a piece as records, for a message of the handshake, or for news of another key.
 const OUTGOING: usize = PIECE + 8 * 256 + RECORD;
 
@@ -82,13 +82,40 @@ pub struct Tls<C> {
     connection: C,
     socket: TcpStream,
     incoming: Window,
-    /// Data that was decrypted and not taken yet, and how much of it was.
-    plain: (Vec<u8>, usize),
+    plain: Plain,
     outgoing: Vec<u8>,
     /// Whether the other side said that nothing follows.
     ended: bool,
     /// Whether the kernel is to take it over.
     by_kernel: bool,
+}
+
+/// Data that was decrypted and not taken yet, and how much of it was.
+#[derive(Default)]
+pub(super) struct Plain {
+    pub bytes: Vec<u8>,
+    pub taken: usize,
+}
+
+impl Plain {
+    /// Takes as much as fits; none if all was taken.
+    pub fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+        if self.taken == self.bytes.len() {
+            self.take_all(|_| {});
+            return None;
+        }
+        let count = into.len().min(self.bytes.len() - self.taken);
+        into[..count].copy_from_slice(&self.bytes[self.taken..self.taken + count]);
+        self.taken += count;
+        Some(count)
+    }
+
+    /// Takes all that is left.
+    fn take_all(&mut self, take: impl FnOnce(&[u8])) {
+        take(&self.bytes[self.taken..]);
+        self.bytes.clear();
+        self.taken = 0;
+    }
 }
 
 /// Bytes that came and were not decrypted yet.
@@ -156,7 +183,7 @@ impl<C: Records> Tls<C> {
             connection,
             socket: timed.socket.try_clone()?,
             incoming,
-            plain: (Vec::new(), 0),
+            plain: Plain::default(),
             outgoing: vec![0; OUTGOING],
             ended: false,
             by_kernel: false,
@@ -205,7 +232,7 @@ impl<C: Records> Tls<C> {
                     let fits = record.payload.len().min(into.len() - used);
                     into[used..used + fits].copy_from_slice(&record.payload[..fits]);
                     used += fits;
-                    self.plain.0.extend_from_slice(&record.payload[fits..]);
+                    self.plain.bytes.extend_from_slice(&record.payload[fits..]);
                 }
                 Now::Data(used)
             }
@@ -246,15 +273,9 @@ impl<C: Records> Tls<C> {
 impl<C: Records> Read for Tls<C> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let (plain, taken) = &mut self.plain;
-            if *taken < plain.len() {
-                let count = buffer.len().min(plain.len() - *taken);
-                buffer[..count].copy_from_slice(&plain[*taken..*taken + count]);
-                *taken += count;
+            if let Some(count) = self.plain.take(buffer) {
                 return Ok(count);
             }
-            plain.clear();
-            *taken = 0;
             if self.ended || buffer.is_empty() {
                 return Ok(0);
             }

@@ -65,16 +65,18 @@ const UNSENT: libc::c_int = 512 << 10;
 /// # Errors
 /// The kernel's.
 pub fn keep_little_unsent(socket: &TcpStream) -> io::Result<()> {
-    let unsent = UNSENT;
-    // SAFETY: the kernel reads as many bytes as the number has.
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT.to_ne_bytes())
+}
+
+/// Sets an option that rustix does not know.
+///
+/// # Errors
+/// The kernel's.
+pub fn set(socket: &TcpStream, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as there are.
     let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const unsent).cast(),
-            size_of_val(&unsent) as libc::socklen_t,
-        )
+        let length = value.len() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), length)
     };
     match done {
         0 => Ok(()),

@@ -158,8 +158,8 @@ impl Order {
             }
             is_it(true).then_some("it is a link to what it would replace; copy that, by its own name")
         };
-        let from = self.from.iter().map(|path| path_of(path));
-        from.into_iter().find_map(|from| why(&from).map(|why| (from, why)))
+        let mut from = self.from.iter().map(|path| path_of(path));
+        from.find_map(|from| why(&from).map(|why| (from, why)))
     }
 
     /// Whether files can have further names at the destination, on this host.

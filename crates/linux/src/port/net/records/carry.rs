@@ -147,10 +147,7 @@ impl<C: Records> Tls<C> {
                 break;
             }
         }
-        let (plain, taken) = &mut self.plain;
-        flow.down.add(&plain[*taken..]);
-        plain.clear();
-        *taken = 0;
+        self.plain.take_all(|rest| flow.down.add(rest));
         Ok(())
     }
 
