@@ -181,9 +181,11 @@ impl Roots {
     ) -> Result<(), Fault> {
         let (at, mut seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
         self.taken(put, file, Some(seen.volume))?;
-        // XFS keeps what it allocated behind the end of a file that was opened for each block, for minutes.
-        if seen.size != settle.size || settle.size > BLOCK as u64 {
+        if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
+        }
+        if settle.size > BLOCK as u64 {
+            give_back_behind(file, settle.size);
         }
         if settle.sync && (*at == settle.name || settle.size > BLOCK as u64) {
             // With its time one that has its name is taken for whole, and another one for old, which what removes others' may find.
@@ -226,6 +228,18 @@ impl Roots {
             None => to_sync(root).and_then(rustix::fs::syncfs),
         };
         synced.map_err(fault("make all durable"))
+    }
+}
+
+/// XFS keeps what it allocated behind the end of a file that was opened for each block, for minutes. (Setting its size again would give it back,
+/// too, but first wait for the disk: `xfs_setattr_size`.)
+fn give_back_behind(file: &OwnedFd, size: u64) {
+    const LARGEST_PAGE: u64 = 64 << 10;
+    const FAR: u64 = 1 << 40;
+    if is_of(file, &[XFS]) {
+        let behind = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // What is not given back now is so by the kernel, later.
+        let _ = rustix::fs::fallocate(file, behind, size.next_multiple_of(LARGEST_PAGE), FAR);
     }
 }
 
