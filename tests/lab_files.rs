@@ -209,7 +209,9 @@ short() {
     echo NEW >'/short/one/LONGFI~1.TXT'; echo old >/$1/short/one/longfilename.txt
     touch -d 2020-02-02 '/short/one/LONGFI~1.TXT' /$1/short/one/longfilename.txt
     cd /short/two; echo AAAA >longfilename.txt; echo BB >'LONGFI~1.TXT'; echo in >longdirectory/x; echo DDD >'LONGDI~1'; echo own >'MIN~1.TXT'
-    cd /; copy $1.short -r --delete /short/one/ /$1/short/one; cat /$1/short/one/longfilename.txt >/out/$1.short.long
+    mkdir -p '/short/dir/LONGDI~1' /$1/short/dir/longdirectory; echo NEW >'/short/dir/LONGDI~1/x'; echo old >/$1/short/dir/longdirectory/x
+    cd /; copy $1.by-dir -r /short/dir/ /$1/short/dir; cat /$1/short/dir/longdirectory/x >/out/$1.short.below
+    copy $1.short -r --delete /short/one/ /$1/short/one; cat /$1/short/one/longfilename.txt >/out/$1.short.long
     for it in both in-place; do
         it_is=; [ $it = both ] || it_is=--inplace
         copy $1.$it -r --delete $it_is /short/two/ /$1/short/$it; whole $1.$it /short/two /$1/short/$it
@@ -398,6 +400,12 @@ fn finds_by_short_names(folder: &Path, name: &str) {
         |label: &str| Run::of(folder, &format!("{name}.{label}")).told("the short name of another file");
     assert_eq!(told("short"), set(&["LONGFI~1.TXT"]));
     assert_eq!(text(folder, &format!("{name}.short.long")), "old\n");
+    assert_eq!(told("by-dir"), set(&["LONGDI~1"]));
+    assert_eq!(
+        text(folder, &format!("{name}.short.below")),
+        "old\n",
+        "what lies in a directory with a long name"
+    );
     let all = ["longfilename.txt", "longdirectory/x", "MIN~1.TXT", "LONGFI~1.TXT", "LONGDI~1"];
     for label in ["both", "both-again", "in-place", "in-place-again"] {
         let (whole, told) = (lines(folder, &format!("{name}.{label}.whole")), told(label));

@@ -2,6 +2,7 @@
 
 use super::attributes::default_bits;
 use super::fault::fault;
+use super::short::not_by_short;
 use numaio_machine::port::{Fault, FilePath, Why};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
@@ -83,7 +84,8 @@ impl<'a> Beneath<'a> {
             *root == at.root && **last == *parent && (found.is_ok() || self.only_looks)
         });
         if !known {
-            self.last = Some((at.root, parent.into(), directory(root, parent)));
+            let found = directory(root, parent).and_then(|found| not_by_short(root, parent, found));
+            self.last = Some((at.root, parent.into(), found));
             self.is_private = None;
         }
         match &self.last {
@@ -95,7 +97,7 @@ impl<'a> Beneath<'a> {
 }
 
 /// Opens a directory below a root, without following any symbolic link.
-fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+pub fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(root, name, flags, Mode::empty(), resolve) {
