@@ -179,6 +179,18 @@ def xrootd(run):
     return ["xrootd", "-R", "nobody", "-c", settings], 1094
 
 
+def floor(options, end):
+    """A command of the bare program, which is built where it is needed first."""
+    def command(run):
+        program = f"{run.scratch}/floor"
+        if not os.path.exists(program):
+            source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "floor.c")
+            subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+        words = ["receive", "9001", "4", run.to] if end == "far" else ["send", run.address, "9001", "4", run.source]
+        return [program, *words, *options]
+    return command
+
+
 def network(binaries):
     """Programs that push from near to far; rclone fetches, as its plain server only gives."""
     ways = []
@@ -200,6 +212,9 @@ def network(binaries):
             ways.append(Way(" ".join([name, "to a daemon", *option]), security, [path], client, numaio_daemon(path),
                             lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=["--trust"]))
     rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
+    for name, options in (("bare", []), ("bare and safe", ["safe"])):
+        server = lambda run, options=options: (floor(options, "far")(run), 9001)
+        ways.append(Way(name, "plain", ["cc"], floor(options, "near"), server))
     return ways + [
         Way("rsyncd", "plain", ["rsync"],
             lambda run: ["rsync", "-a", f"{run.source}/", f"rsync://{run.address}:8730/to/"], rsyncd),
