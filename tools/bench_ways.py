@@ -179,16 +179,13 @@ def xrootd(run):
     return ["xrootd", "-R", "nobody", "-c", settings], 1094
 
 
-def floor(options, end):
+def floor(run, *words):
     """A command of the bare program, which is built where it is needed first."""
-    def command(run):
-        program = f"{run.scratch}/floor"
-        if not os.path.exists(program):
-            source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "floor.c")
-            subprocess.run(["cc", "-O2", "-o", program, source], check=True)
-        words = ["receive", "9001", "4", run.to] if end == "far" else ["send", run.address, "9001", "4", run.source]
-        return [program, *words, *options]
-    return command
+    program = f"{run.scratch}/floor"
+    if not os.path.exists(program):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "floor.c")
+        subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+    return [program, *words]
 
 
 def network(binaries):
@@ -213,8 +210,9 @@ def network(binaries):
                             lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=["--trust"]))
     rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
     for name, options in (("bare", []), ("bare and safe", ["safe"])):
-        server = lambda run, options=options: (floor(options, "far")(run), 9001)
-        ways.append(Way(name, "plain", ["cc"], floor(options, "near"), server))
+        ways.append(Way(name, "plain", ["cc"],
+                        lambda run, options=options: floor(run, "send", run.address, "9001", "4", run.source, *options),
+                        lambda run, options=options: (floor(run, "receive", "9001", "4", run.to, *options), 9001)))
     return ways + [
         Way("rsyncd", "plain", ["rsync"],
             lambda run: ["rsync", "-a", f"{run.source}/", f"rsync://{run.address}:8730/to/"], rsyncd),

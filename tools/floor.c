@@ -61,7 +61,7 @@ static void all(int socket, const char *data, size_t bytes)
 	}
 }
 
-/* The files of a tree; of a large one each block, so that all threads share it. */
+/* The files of a tree. */
 static void list(char *source)
 {
 	char *tops[] = {source, NULL};
@@ -92,22 +92,26 @@ static size_t load(char *buffer, const struct file *from, int file, uint64_t off
 	return sizeof part + part.name + bytes;
 }
 
-static size_t load_small(char *buffer, const struct file *from)
+static int open_source(const struct file *from)
 {
 	int file = openat(top, from->path, O_RDONLY | O_NOATIME);
 	if (file < 0)
 		fail(from->path);
+	return file;
+}
+
+static size_t load_small(char *buffer, const struct file *from)
+{
+	int file = open_source(from);
 	size_t taken = load(buffer, from, file, 0, from->stat.st_size);
 	close(file);
 	return taken;
 }
 
-/* Thread `number` of `step` sends every step-th block. */
+/* Thread `number` of `step` sends every step-th block, so that all share a large file. */
 static void send_blocks(int socket, char *buffer, const struct file *from, size_t number, size_t step)
 {
-	int file = openat(top, from->path, O_RDONLY | O_NOATIME);
-	if (file < 0)
-		fail(from->path);
+	int file = open_source(from);
 	uint64_t whole = from->stat.st_size;
 	for (uint64_t offset = number * (uint64_t)BLOCK; offset < whole; offset += step * (uint64_t)BLOCK)
 		all(socket, buffer, load(buffer, from, file, offset, whole - offset < BLOCK ? whole - offset : BLOCK));
@@ -131,7 +135,7 @@ static void *sender(void *given)
 		for (size_t i = at; i < at + TOGETHER && i < known; i++) {
 			if (files[i].stat.st_size > BLOCK)
 				continue;
-			if (taken + HEAD + files[i].stat.st_size > BLOCK + HEAD) {
+			if (taken + files[i].stat.st_size > BLOCK) {
 				all(seat->socket, buffer, taken);
 				taken = 0;
 			}

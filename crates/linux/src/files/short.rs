@@ -12,12 +12,9 @@ use rustix::io::Errno;
 /// # Errors
 /// [`Why::Exists`] if a name leads to a file that has another one; or the kernel's, if that cannot be told.
 pub fn not_short(place: Place<'_>) -> Result<(), Fault> {
-    if !may_be_short(place.name) || !is_of(place.directory, &[FAT]) {
-        return Ok(());
-    }
-    match is_listed(place).map_err(fault("look for it"))? {
-        true => Ok(()),
-        false => Err(Fault::new(Why::Exists, "here it is the short name of another file")),
+    match is_short(place).map_err(fault("look for it"))? {
+        false => Ok(()),
+        true => Err(Fault::new(Why::Exists, "here it is the short name of another file")),
     }
 }
 
@@ -25,19 +22,23 @@ pub fn not_short(place: Place<'_>) -> Result<(), Fault> {
 pub fn not_by_short(root: BorrowedFd<'_>, name: &[u8], found: OwnedFd) -> Result<OwnedFd, Errno> {
     let mut start = 0;
     for part in name.split(|&byte| byte == b'/') {
-        if may_be_short(part) && is_of(&found, &[FAT]) {
+        if may_be_short(part) {
             let above = match start {
                 0 => None,
                 start => Some(directory(root, &name[..start - 1])?),
             };
-            let place = Place { directory: above.as_ref().map_or(root, AsFd::as_fd), name: part };
-            if !is_listed(place)? {
+            if is_short(Place { directory: above.as_ref().map_or(root, AsFd::as_fd), name: part })? {
                 return Err(Errno::EXIST);
             }
         }
         start += part.len() + 1;
     }
     Ok(found)
+}
+
+/// Whether a name leads to a file that has another one.
+fn is_short(place: Place<'_>) -> Result<bool, Errno> {
+    Ok(may_be_short(place.name) && is_of(place.directory, &[FAT]) && !is_listed(place)?)
 }
 
 /// Up to eight characters of which the last are a tilde and a number, and an extension of up to three. A file whose long name has a short

@@ -237,9 +237,8 @@ fn give_back_behind(file: &OwnedFd, size: u64) {
     const LARGEST_PAGE: u64 = 64 << 10;
     const FAR: u64 = 1 << 40;
     if is_of(file, &[XFS]) {
-        let behind = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // What is not given back now is so by the kernel, later.
-        let _ = rustix::fs::fallocate(file, behind, size.next_multiple_of(LARGEST_PAGE), FAR);
+        let _ = punched(file, size.next_multiple_of(LARGEST_PAGE), FAR);
     }
 }
 
