@@ -3,7 +3,8 @@
 mod sides;
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
+    Event, Fault, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
+    Why,
 };
 use numaio_mover::drive::{Command, Core};
 use numaio_mover::journal::Journal;
@@ -184,4 +185,43 @@ fn a_journal_that_an_earlier_try_has_is_asked_for_again() {
     last.stop(Reason::Other, "enough");
     asks(&mut last, now);
     assert_eq!(last.ended(), Some(&Ended::Failed));
+}
+
+/// What the earlier try still finishes is not there before the journal is free: what was seen before that says nothing.
+#[test]
+fn nothing_is_looked_at_before_an_earlier_try_lets_go_of_the_journal() {
+    let mut source = source(false, false);
+    let mut sink = Sink::new(SinkOptions { again: true, ..demands(false, Keep::default(), Own::default()) });
+    let ticket = asks(&mut sink, Duration::ZERO).expect("it is asked for");
+    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken))));
+    for packet in work(&mut source, there) {
+        sink.handle(Event::Received(packet));
+    }
+    let submitted = |sink: &mut Sink<Vec<u8>>, now| {
+        let mut all = Vec::new();
+        while let Some(command) = sink.poll(now) {
+            if let Command::Submit(ticket, operation) = command {
+                all.push((ticket, operation));
+            }
+        }
+        all
+    };
+    assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "it waits");
+    let now = sink.wake().expect("it asks again");
+    let all = submitted(&mut sink, now);
+    let [(ticket, Operation::Open { .. })] = all[..] else { panic!("{all:?}") };
+    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Absent))));
+    let looked = submitted(&mut sink, now);
+    let is_look = |(_, operation): &_| matches!(operation, Operation::Look { .. });
+    assert!(!looked.is_empty() && looked.iter().all(is_look), "{looked:?}");
+}
+
+/// Nobody knows when somebody else's journal goes: none is kept then, but for `--delete` that transfer may be under way.
+#[test]
+fn the_journal_of_somebody_else_is_not_waited_for() {
+    let mut sink = Sink::new(SinkOptions { again: true, ..demands(false, Keep::default(), Own::default()) });
+    let ticket = asks(&mut sink, Duration::ZERO).expect("it is asked for");
+    let fault = Fault::new(Why::Exists, "the journal is somebody else's");
+    sink.handle(Event::Done(ticket, Outcome::Opened(Err(fault))));
+    assert_eq!((asks(&mut sink, Duration::ZERO), sink.wake()), (None, None));
 }

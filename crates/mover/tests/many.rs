@@ -280,14 +280,15 @@ fn memory_does_not_grow_with_files_but_for_what_is_said() {
     }
     // Enough that whatever is filled once is full.
     let (few, many) = (200_000, 300_000);
-    // How the allocator lays out the same is not always the same.
-    let base = (0..3).map(|_| measured(PLAIN, few)).max().unwrap_or_default();
+    // Those that take nothing for a file: what is under way at once differs, and how the allocator lays out the same.
+    let alike = CASES.into_iter().filter(|case| case.most == 0.0);
+    let base = alike.map(|case| measured(case, few)).max().unwrap_or_default();
     for case in CASES {
         let most = base + SLACK + (case.most * many as f64) as u64;
         let peak = measured(case, many);
         assert!(
             peak <= most,
-            "{}: {peak} bytes with {many} files, and {base} with {few} plain ones",
+            "{}: {peak} bytes with {many} files, and {base} with {few}",
             case.name
         );
     }

@@ -207,7 +207,8 @@ struct Work {
     fresh: Vec<bool>,
     /// What is in their places; none before the look is over.
     found: Option<Vec<Result<Option<Found>, Fault>>>,
-    look: Ticket,
+    /// None before the journal is known: who has it until then may still be finishing files here.
+    look: Option<Ticket>,
 }
 
 /// The journal, before anything is done.
@@ -374,12 +375,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let seconds = entries.iter().map(|entry| self.finish.cases.is_second(&entry.name)).collect();
         let new = || entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
         let fresh: Vec<bool> = new().map(|entry| self.fresh.holds(&entry.name)).collect();
-        let looked = new().zip(&fresh).filter(|(_, fresh)| !**fresh);
-        let at = looked.map(|(entry, _)| FilePath::new(0, entry.name.as_bytes())).collect();
-        let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
-        let look = self.talk.submit(Operation::Look { at, details });
-        self.works.push_back(Work { first, entries, seconds, fresh, found: None, look });
+        self.works.push_back(Work { first, entries, seconds, fresh, found: None, look: None });
         Ok(())
+    }
+
+    /// Looks at what is in the places of entries that were not looked for.
+    fn look_on(&mut self) {
+        let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
+        for work in self.works.iter_mut().rev().take_while(|work| work.look.is_none()) {
+            let new = work.entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
+            let looked = new.zip(&work.fresh).filter(|(_, fresh)| !**fresh);
+            let at = looked.map(|(entry, _)| FilePath::new(0, entry.name.as_bytes())).collect();
+            work.look = Some(self.talk.submit(Operation::Look { at, details }));
+        }
     }
 
     /// Nothing comes that nobody asked for, under the names that it has at the source.
@@ -469,7 +477,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Looked(found) => {
                 if let Some((_, links)) = self.finish.looking.take_if(|(look, _)| *look == ticket) {
                     self.link(links, found);
-                } else if let Some(work) = self.works.iter_mut().find(|work| work.look == ticket) {
+                } else if let Some(work) = self.works.iter_mut().find(|work| work.look == Some(ticket)) {
                     let mut found = found.into_iter();
                     let fresh = std::mem::take(&mut work.fresh).into_iter();
                     let all =
@@ -525,16 +533,27 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Opened(Ok(Opened::Ours(bytes))) => self.notes.found(&bytes),
             Outcome::Opened(Ok(Opened::Absent)) => {}
             Outcome::Opened(Ok(Opened::Taken)) => {
-                // Another transfer is under way, which may be in no hurry with what it has begun.
-                self.options.spared_since = Stamp { seconds: i64::MIN, nanoseconds: 0 };
+                self.spare_all();
                 match self.options.again {
                     true => self.opening = Opening::Waits(None),
                     false => self.notes.go_without(),
                 }
             }
-            // An absent root and the like are told by what cannot be made there.
+            Outcome::Opened(Err(fault)) => {
+                // Another user's, who would not let go of it for us.
+                if matches!(fault.why, Why::Exists | Why::Permission) {
+                    self.spare_all();
+                }
+                // An absent root and the like are told by what cannot be made there.
+                self.notes.go_without();
+            }
             _ => self.notes.go_without(),
         }
+    }
+
+    /// Another transfer may be under way, and be in no hurry with what it has begun.
+    fn spare_all(&mut self) {
+        self.options.spared_since = Stamp { seconds: i64::MIN, nanoseconds: 0 };
     }
 
     /// Asks for the journal again if it is time, or goes without it if that was done for long enough.
@@ -626,6 +645,7 @@ impl<B: AsRef<[u8]>> Core<B> for Sink<B> {
             if self.stopping {
                 self.end_if_stopped();
             } else if self.opening == Opening::Over {
+                self.look_on();
                 self.work_on();
                 if let Err(error) = self.take_early() {
                     self.give_up(Reason::Protocol, &error.to_string());

@@ -77,7 +77,7 @@ impl Hashes {
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Asks for the hashes of files of a batch that are as large here, and begins to hash them here.
     pub(super) fn compare(&mut self, look: Ticket) {
-        let Some(work) = self.works.iter().find(|work| work.look == look) else { return };
+        let Some(work) = self.works.iter().find(|work| work.look == Some(look)) else { return };
         let mut found = work.found.iter().flatten();
         let mut answers = BTreeMap::new();
         for (index, entry) in work.entries.iter().enumerate() {
