@@ -81,11 +81,15 @@ impl Roots {
         }
     }
 
-    /// Locks a journal of ours; none if another transfer has it, or it is somebody else's.
+    /// Locks a journal of ours; none if another transfer has it. Fails with [`Why::Exists`] if it is somebody else's, who may keep it for
+    /// ever.
     fn lock(&self, place: Place<'_>, file: &OwnedFd) -> Result<Option<Seen>, Fault> {
         let look = || rustix::fs::fstat(file).map(|stat| seen(&stat)).map_err(fault("look at the journal"));
         let found = look()?;
-        if found.kind != FileKind::File || !self.is_ours(place.directory, &found)? || !locked(file)? {
+        if found.kind != FileKind::File || !self.is_ours(place.directory, &found)? {
+            return Err(Fault::new(Why::Exists, "the journal is somebody else's"));
+        }
+        if !locked(file)? {
             return Ok(None);
         }
         // Whoever had it until now may have removed it, and another one may have begun the next.

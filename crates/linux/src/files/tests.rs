@@ -2,9 +2,9 @@ use super::beneath::Beneath;
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
-    Attributes, Begin, FilePath, Making, Object, Operation, Outcome, Put, Settle, Why, BLOCK,
+    Attributes, Begin, FilePath, Journal, Making, Object, Operation, Outcome, Put, Settle, Why, BLOCK,
 };
-use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -227,4 +227,34 @@ fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
     let modes = names.map(|name| fs::metadata(folder.join(name)).expect("a mode").mode() & 0o7777);
     fs::remove_dir_all(&folder).expect("removed");
     assert_eq!(modes, [0o6755, 0o4755, 0o6755]);
+}
+
+/// Who is told that a journal is taken waits for it: one that nobody lets go of is another matter.
+#[test]
+fn a_journal_of_somebody_else_is_not_one_that_another_transfer_has() {
+    let folder = std::env::temp_dir().join(format!("numaio-journal-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let open = |name: &str| {
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let journal = FilePath::new(0, name.as_bytes());
+        match roots.run(Operation::Open { journal, most: 100 }, || Some(vec![0; BLOCK])) {
+            Outcome::Opened(opened) => opened.map_err(|fault| fault.why),
+            other => panic!("{other:?}"),
+        }
+    };
+    let ours = fs::File::create(folder.join("ours")).expect("a file");
+    assert_eq!(open("ours"), Ok(Journal::Ours(Vec::new())));
+    rustix::fs::flock(&ours, FlockOperation::LockExclusive).expect("nobody has it any more");
+    assert_eq!(open("ours"), Ok(Journal::Taken));
+    assert_eq!(open("absent"), Ok(Journal::Absent));
+    std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("a socket");
+    assert!(open("socket").is_err());
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");
+    assert_eq!(open("pipe"), Err(Why::Exists));
+    fs::write(folder.join("theirs"), "").expect("a file");
+    match chown(folder.join("theirs"), Some(65_534), None) {
+        Ok(()) => assert_eq!(open("theirs"), Err(Why::Exists)),
+        Err(_) => crate::tests::tell("skipped: a journal of somebody else, as it needs root"),
+    }
+    fs::remove_dir_all(&folder).expect("removed");
 }

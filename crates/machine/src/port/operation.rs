@@ -269,7 +269,7 @@ pub struct Record {
 /// The journal that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Journal {
-    /// Another transfer has it.
+    /// Another transfer has it, and lets go of it when it ends. One that is no file, or of another user, is a [`Why::Exists`] instead.
     Taken,
     /// There is none.
     Absent,

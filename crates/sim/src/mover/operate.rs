@@ -408,7 +408,7 @@ impl Disk {
         }
         let Ok(number) = self.find(&at.name) else { return Ok(Journal::Absent) };
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
-            return Ok(Journal::Taken);
+            return Err(fault(Why::Exists));
         };
         let content = content[..content.len().min(most)].to_vec();
         self.journal = Some(number);
