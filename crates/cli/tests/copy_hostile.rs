@@ -327,7 +327,7 @@ fn what_was_not_asked_for_ends_the_transfer() {
             filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         });
         let options = SinkOptions { asked: Some(asked), filter, delete: true, ..options() };
-        let words = format!("Transfer Protocol the source sent {}, which was not asked for\n", other.name);
+        let words = format!("Transfer Protocol the source sent what was not asked for: {}\n", other.name);
         let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
         let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
         assert_eq!(sink_with(&home, options, &packets), (Ended::Failed, words), "{all:?}");
@@ -387,7 +387,7 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let words = format!("ended: the source sent {shown}, which was not asked for (destination)");
+        let words = format!("ended: the source sent what was not asked for: {shown} (destination)");
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
             from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);

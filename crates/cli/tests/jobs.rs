@@ -406,7 +406,11 @@ fn one_that_read_standard_input_is_not_resumed() {
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::create_dir(home.0.join("to")).expect("a folder");
     home.file("to/kept", "");
-    for (id, input, told) in [("1", "-", "standard input"), ("2", "/dev/stdin", "/dev/stdin")] {
+    for (id, input, told) in [
+        ("1", "-", "standard input"),
+        ("2", "/dev/stdin", "/dev/stdin"),
+        ("3", "/proc/self/fd/0", "/proc/self/fd/0"),
+    ] {
         home.run(&["copy", "-r", "--delete", "--exclude-from", input, "from/", "to/"]).ok();
         assert!(!home.0.join("to/kept").exists(), "no rule left it out");
         home.file("to/kept", "");

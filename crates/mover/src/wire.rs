@@ -85,7 +85,7 @@ pub enum WireError {
     #[error(transparent)]
     Entry(#[from] EntryError),
     /// An entry is none of what the user of a sink wants.
-    #[error("the source sent {0}, which was not asked for")]
+    #[error("the source sent what was not asked for: {0}")]
     NotAskedFor(Name),
     /// There are bytes behind the last frame.
     #[error("the stream goes on behind its end")]

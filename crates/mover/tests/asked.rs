@@ -171,7 +171,7 @@ fn a_sink_ends_where_the_first_comes_that_was_not_asked_for() {
                 done += 1;
             }
             Some(other) => {
-                let words = format!("the source sent {}, which was not asked for", other.name);
+                let words = format!("the source sent what was not asked for: {}", other.name);
                 assert_eq!((sink.ended(), last), (Some(&Ended::Failed), Some(words)), "{seed}");
                 let may_be = entries.iter().take_while(|entry| *entry != other);
                 let may_be: BTreeSet<&[u8]> = may_be.map(|entry| entry.name.as_bytes()).collect();

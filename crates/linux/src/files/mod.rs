@@ -229,6 +229,11 @@ pub fn has_proc() -> bool {
     Path::new("/proc/self/fd").is_dir()
 }
 
+/// Whether a path names what one process has open (proc_pid_fd(5)): another one has something else there, or nothing.
+pub fn is_of_process(path: &Path) -> bool {
+    ["/dev/stdin", "/dev/fd", "/proc"].iter().any(|of| path.starts_with(of))
+}
+
 /// The umask of this process, which can only be asked for by setting it: before threads make files.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());

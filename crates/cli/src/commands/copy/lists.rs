@@ -28,7 +28,7 @@ impl CopyArgs {
     pub fn gone(&self) -> Option<&Path> {
         let is_gone = |path: &&PathBuf| {
             path.as_os_str() == "-"
-                || path.starts_with("/dev")
+                || numaio_linux::files::is_of_process(path)
                 || path.metadata().is_ok_and(|found| !found.is_file())
         };
         self.files().find(is_gone).map(PathBuf::as_path)

@@ -294,7 +294,7 @@ fn given_up(problem: &Problem) -> Failure {
         event::side(problem.side)
     ));
     match problem.reason {
-        Reason::Protocol => failure.hint("use the same numaio at both ends"),
+        Reason::Protocol => failure.hint("use the same numaio at both ends; if it is, distrust the other one"),
         _ => failure.hint(GO_ON),
     }
 }
