@@ -286,10 +286,6 @@ fn memory_does_not_grow_with_files_but_for_what_is_said() {
     for case in CASES {
         let most = base + SLACK + (case.most * many as f64) as u64;
         let peak = measured(case, many);
-        assert!(
-            peak <= most,
-            "{}: {peak} bytes with {many} files, and {base} with {few}",
-            case.name
-        );
+        assert!(peak <= most, "{}: {peak} bytes with {many} files, and {base} with {few}", case.name);
     }
 }

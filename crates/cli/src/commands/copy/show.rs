@@ -288,13 +288,10 @@ impl Show {
 
 /// Why a transfer was given up.
 fn given_up(problem: &Problem) -> Failure {
-    let failure = Failure::new(format!(
-        "the transfer ended: {} ({})",
-        problem.text.as_str(),
-        event::side(problem.side)
-    ));
-    match problem.reason {
-        Reason::Protocol => failure.hint("use the same numaio at both ends; if it is, distrust the other one"),
-        _ => failure.hint(GO_ON),
-    }
+    let hint = match problem.reason {
+        Reason::Protocol => "use the same numaio at both ends; if it is the same, distrust the other one",
+        _ => GO_ON,
+    };
+    let (words, side) = (problem.text.as_str(), event::side(problem.side));
+    Failure::new(format!("the transfer ended: {words} ({side})")).hint(hint)
 }
