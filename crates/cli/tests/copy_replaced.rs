@@ -182,6 +182,30 @@ fn a_link_does_not_replace_what_it_leads_to() {
     assert!(home.0.join("dot/to-plain").is_symlink() && home.0.join(".rc").is_symlink());
 }
 
+/// Nor does one that lies below SRC: it would lead to itself, and what it led to be gone.
+#[test]
+fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
+    let home = Home::new();
+    files(&home, &["from/other", "to/file", "to/folder/in", "to/replaced"]);
+    for name in ["file", "folder"] {
+        symlink(home.0.join("to").join(name), home.0.join("from").join(name)).expect("a link");
+    }
+    symlink("other", home.0.join("from/replaced")).expect("a link");
+    fs::write(home.0.join("list"), "file\nfolder\n").expect("a list");
+    for (args, failed) in [
+        (&["-r", "--delete", "--dry-run", "from/", "to/"][..], 2),
+        (&["-r", "--delete", "from/", "to/"], 2),
+        (&["-r", "--ignore-times", "from/", "to/"], 2),
+        (&["--files-from", "list", "from/", "to/"], 2),
+    ] {
+        let said = copy(&home, args);
+        assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
+        assert_eq!(said.err.matches("it is a link to what it would replace").count(), failed, "{}", said.err);
+        assert!(is_there(&home, "to/folder/in") && home.0.join("to/file").is_file(), "{args:?}");
+    }
+    assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
+}
+
 /// Of two versions with one size and time nothing is made that neither was.
 #[test]
 fn what_was_cut_is_not_gone_on_with_from_another_version() {

@@ -79,7 +79,9 @@ fn tree() -> Disk {
 fn attributes(disk: &mut Disk) -> Shown {
     let at = ["d", "d/f", "own"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
-    let Outcome::Looked(found) = disk.run(Operation::Look { at, details }) else { panic!("a look") };
+    let Outcome::Looked(found) = disk.run(Operation::Look { at, details, links: Vec::new() }) else {
+        panic!("a look")
+    };
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").xattrs);
     found.map(|all| all.iter().map(|(name, value)| (text(name), value.to_vec())).collect()).collect()
@@ -134,7 +136,9 @@ fn a_sink_that_takes_no_names_and_one_that_keeps_numbers_get_numbers() {
 
 fn is_there(disk: &mut Disk) -> bool {
     let at = vec![FilePath::new(0, *b"d")];
-    let Outcome::Looked(found) = disk.run(Operation::Look { at, details: Details::default() }) else {
+    let Outcome::Looked(found) =
+        disk.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
+    else {
         panic!("a look")
     };
     matches!(found[..], [Ok(Some(_))])

@@ -32,7 +32,9 @@ fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
     let (moved, unchanged) = again();
     let at = ["d", "f"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
-    let Outcome::Looked(found) = to.run(Operation::Look { at, details }) else { panic!("a look") };
+    let Outcome::Looked(found) = to.run(Operation::Look { at, details, links: Vec::new() }) else {
+        panic!("a look")
+    };
     let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").xattrs);
     let names =
         found.map(|all| all.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect());
@@ -62,7 +64,9 @@ fn modes(objects: &[(u32, u32, u32, Object)], own: &Own) -> (Vec<u32>, u64) {
         sink.totals().moved
     });
     let at = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
-    let Outcome::Looked(found) = to.run(Operation::Look { at, details: Details::default() }) else {
+    let Outcome::Looked(found) =
+        to.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
+    else {
         panic!("a look")
     };
     let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").seen.mode);

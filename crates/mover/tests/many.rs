@@ -86,7 +86,15 @@ impl Vast {
         let mtime = Stamp { seconds: self.changed.unwrap_or_default(), nanoseconds: 0 };
         let ctime = mtime;
         let seen = Seen { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
-        Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
+        Found {
+            seen,
+            hides: false,
+            target: None,
+            xattrs: Vec::new(),
+            data: None,
+            address: None,
+            led_to: false,
+        }
     }
 
     /// What stands behind a name: a folder if there is no slash in it.

@@ -66,7 +66,9 @@ fn order(by_address: bool) -> Vec<(u64, u64)> {
     };
     run((&mut source, &mut sink), at_source, |operation| to.run(operation));
     let details = Details { address: true, ..Details::default() };
-    let Outcome::Looked(found) = from.run(Operation::Look { at: read, details }) else { panic!("a look") };
+    let Outcome::Looked(found) = from.run(Operation::Look { at: read, details, links: Vec::new() }) else {
+        panic!("a look")
+    };
     let found = found.into_iter().map(|found| found.expect("a file").expect("a file"));
     found.map(|found| (found.seen.inode, found.address.expect("an address"))).collect()
 }

@@ -33,6 +33,7 @@ impl Roots {
         beneath: &mut Beneath<'_>,
         at: &FilePath,
         details: Details,
+        link: Option<&[u8]>,
         room: &mut Room,
     ) -> Result<Option<Found>, Fault> {
         let place = match beneath.place_or_errno(at) {
@@ -44,7 +45,8 @@ impl Roots {
             Err(Errno::NOENT) => Ok(None),
             found => {
                 let found = found.map_err(fault("look at it"))?;
-                not_short(place).map(|()| Some(found))
+                let led_to = link.is_some_and(|target| is_led_to(place, target, &found.seen));
+                not_short(place).map(|()| Some(Found { led_to, ..found }))
             }
         }
     }
@@ -78,8 +80,15 @@ impl Roots {
         let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_of(file, &seen, most));
         room.left = room.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
-        Ok(Found { seen, hides, target, xattrs, data, address })
+        Ok(Found { seen, hides, target, xattrs, data, address, led_to: false })
     }
+}
+
+/// Whether a link to a target, in the place of something, would lead to that.
+fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
+    let led_to = || rustix::fs::statat(place.directory, target, AtFlags::empty()).map(|stat| seen(&stat));
+    let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
+    there.kind != FileKind::Symlink && led_to().is_ok_and(is_it)
 }
 
 /// The attributes of an object.
@@ -213,7 +222,8 @@ mod tests {
         let mut room = Room { left: 500, least: 20 };
         let details = Details { holes: true, ..Details::default() };
         let told = [(); 4].map(|()| {
-            let found = roots.look(&mut beneath, &at, details, &mut room).expect("a look").expect("a file");
+            let found =
+                roots.look(&mut beneath, &at, details, None, &mut room).expect("a look").expect("a file");
             found.data.expect("data").len()
         });
         assert_eq!(told, [300, 200, 20, 20]);

@@ -158,10 +158,13 @@ impl Roots {
             Operation::More { listing, most, details } => {
                 Outcome::Listed(self.list_more(listing, most, details))
             }
-            Operation::Look { at, details } => {
-                let mut room = Room::default();
-                let mut look = |at| self.look(&mut beneath, at, details, &mut room);
-                Outcome::Looked(at.iter().map(&mut look).collect())
+            Operation::Look { at, details, links } => {
+                let (mut room, mut links) = (Room::default(), links.iter().peekable());
+                let mut look = |(index, at)| {
+                    let link = links.next_if(|(of, _)| *of == index).map(|(_, target)| &**target);
+                    self.look(&mut beneath, at, details, link, &mut room)
+                };
+                Outcome::Looked(at.iter().enumerate().map(&mut look).collect())
             }
             Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
             Operation::Make(makings) => {

@@ -65,7 +65,7 @@ pub fn outcomes(port: &mut FilePort, count: usize) -> Vec<Outcome<Slab>> {
 
 /// What the file is.
 pub fn identity(port: &mut FilePort) -> Identity {
-    port.submit(0, Operation::Look { at: vec![file()], details: Details::default() });
+    port.submit(0, Operation::Look { at: vec![file()], details: Details::default(), links: Vec::new() });
     match outcomes(port, 1).remove(0) {
         Outcome::Looked(mut found) => found.remove(0).expect("looked at").expect("a file").seen.identity(),
         other => panic!("{other:?}"),

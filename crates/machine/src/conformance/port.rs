@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 
     fn look(&mut self, name: &str) -> Option<Found> {
         let details = Details { holes: true, ..Details::default() };
-        match (self.run)(Operation::Look { at: vec![at(name)], details }) {
+        match (self.run)(Operation::Look { at: vec![at(name)], details, links: Vec::new() }) {
             Outcome::Looked(mut found) => found.pop().expect("a result for each").expect(name),
             _ => panic!("an outcome of another operation"),
         }
@@ -421,6 +421,23 @@ fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("end", Object::Symlink(b"d/whole".as_slice().into())).expect("a link");
     assert!(files.write(put("end", Begin::Continue, b"x", None), b"x").is_err(), "nor at its end");
     assert_eq!(files.content("d/whole"), CONTENT);
+
+    let would = [
+        ("d/whole", &b"../d/./whole"[..]),
+        ("d/whole", b"../d"),
+        ("d", b"d"),
+        ("away", b"away"),
+        ("end", b"d/whole"),
+    ];
+    let links = would.iter().enumerate().map(|(index, (_, target))| (index, (*target).into())).collect();
+    let at_all = would.iter().map(|(name, _)| at(name)).collect();
+    let details = Details::default();
+    let Outcome::Looked(found) = (files.run)(Operation::Look { at: at_all, details, links }) else {
+        panic!("an outcome of another operation")
+    };
+    let led_to = found.into_iter().map(|found| found.expect("a look").expect("it is there").led_to);
+    let led_to: Vec<bool> = led_to.collect();
+    assert_eq!(led_to, [true, false, true, false, false], "which would lead to what it replaces");
 
     files.make("d/again", Object::HardLink(at("d/whole"))).expect("another name");
     let (one, other) = (files.look("d/whole"), files.look("d/again"));

@@ -43,6 +43,8 @@ pub enum Operation<B> {
         at: Vec<FilePath>,
         /// What to find out of each.
         details: Details,
+        /// Targets of symbolic links that are to take the places of some, by their indices, which ascend: see [`Found::led_to`].
+        links: Vec<(usize, Box<[u8]>)>,
     },
     /// Read pieces of files into one buffer, in this order. Gives [`Outcome::Read`].
     Read {

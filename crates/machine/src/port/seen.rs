@@ -102,6 +102,9 @@ pub struct Found {
     pub data: Option<Vec<(u64, u64)>>,
     /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
     pub address: Option<u64>,
+    /// Whether it is what the link that is to take its place would lead to, if that was asked: that link would lead to itself, and what
+    /// it led to be lost.
+    pub led_to: bool,
 }
 
 /// A name in a directory without slashes, and what it stands for, or why that cannot be told.

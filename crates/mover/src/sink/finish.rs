@@ -250,7 +250,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Object::New(_) => [path(&entry.name), path(&entry.name)],
         };
         let at = entries.iter().flat_map(both).collect();
-        let look = self.talk.submit(Operation::Look { at, details: Details::default() });
+        let (details, links) = (Details::default(), Vec::new());
+        let look = self.talk.submit(Operation::Look { at, details, links });
         self.finish.looking = Some((look, entries));
     }
 

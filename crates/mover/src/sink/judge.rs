@@ -79,8 +79,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Kind::File(content) => self.options.sizes.contains(&content.size()),
                 kind => object(kind, self.options.devices).is_ok(),
             };
-            let goes = matches!(found, Ok(Some(found)) if may_go(&self.options.spared, &found.seen));
-            if is_made && goes && refuse(&self.finish.cases, name, second).is_ok() {
+            let goes = |found: &Found| !found.led_to && may_go(&self.options.spared, &found.seen);
+            if is_made
+                && matches!(found, Ok(Some(found)) if goes(found))
+                && refuse(&self.finish.cases, name, second).is_ok()
+            {
                 *found = Ok(None);
                 names.push(name.clone());
             }
@@ -155,7 +158,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let outsized =
             matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
         let in_its_place = found.as_ref().filter(|_| !outsized);
-        if let Some(fault) = in_its_place.and_then(|found| self.stays(&inode.kind, &found.seen)) {
+        if let Some(fault) = in_its_place.and_then(|found| self.stays(&inode.kind, found)) {
             return self.fail(number, &name, &fault);
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
@@ -216,7 +219,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
     /// `numaio copy FILE /dev/null`.
-    fn stays(&self, wanted: &Kind, there: &Seen) -> Option<Fault> {
+    fn stays(&self, wanted: &Kind, found: &Found) -> Option<Fault> {
+        let there = &found.seen;
+        if found.led_to {
+            return Some(in_the_way("it is a link to what it would replace"));
+        }
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
         let what = match there.kind {
             FileKind::Directory => return Some(self.directory_in_the_way()),

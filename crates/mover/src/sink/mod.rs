@@ -382,11 +382,22 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Looks at what is in the places of entries that were not looked for.
     fn look_on(&mut self) {
         let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
+        // Who writes for others is not sent about the machine by links.
+        let follows = !self.options.own.for_others;
         for work in self.works.iter_mut().rev().take_while(|work| work.look.is_none()) {
-            let new = work.entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
-            let looked = new.zip(&work.fresh).filter(|(_, fresh)| !**fresh);
-            let at = looked.map(|(entry, _)| FilePath::new(0, entry.name.as_bytes())).collect();
-            work.look = Some(self.talk.submit(Operation::Look { at, details }));
+            let new = work.entries.iter().filter_map(|entry| match &entry.object {
+                Object::New(inode) => Some((&entry.name, &inode.kind)),
+                Object::HardLink(_) => None,
+            });
+            let (mut at, mut links) = (Vec::new(), Vec::new());
+            for ((name, kind), _) in new.zip(&work.fresh).filter(|(_, fresh)| !**fresh) {
+                match kind {
+                    Kind::Symlink(target) if follows => links.push((at.len(), target.as_bytes().into())),
+                    _ => {}
+                }
+                at.push(FilePath::new(0, name.as_bytes()));
+            }
+            work.look = Some(self.talk.submit(Operation::Look { at, details, links }));
         }
     }
 

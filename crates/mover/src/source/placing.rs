@@ -74,7 +74,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                     jobs.push(job);
                 }
             }
-            let ticket = self.talk.submit(Operation::Look { at, details });
+            let ticket = self.talk.submit(Operation::Look { at, details, links: Vec::new() });
             self.placing.under_way.insert(ticket, jobs);
         }
     }

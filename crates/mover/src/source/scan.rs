@@ -96,7 +96,8 @@ impl Scan {
         let (most, details) = (NAMES, self.details);
         let operation = match &step {
             Step::Begin(origins) => {
-                Operation::Look { at: origins.iter().map(Origin::path).collect(), details }
+                let at = origins.iter().map(Origin::path).collect();
+                Operation::Look { at, details, links: Vec::new() }
             }
             Step::List(path, _) => Operation::List { directory: path.clone(), most, details },
             Step::More(listing, ..) => Operation::More { listing: *listing, most, details },

@@ -131,5 +131,5 @@ pub fn found(kind: FileKind) -> Found {
         volume: 1,
         links: 1,
     };
-    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None }
+    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None, led_to: false }
 }

@@ -44,8 +44,15 @@ impl Disk {
                 Outcome::Listed(self.list(&directory, most, details))
             }
             Operation::More { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
-            Operation::Look { at, details } => {
-                Outcome::Looked(at.iter().map(|at| self.look(at, details)).collect())
+            Operation::Look { at, details, links } => {
+                let mut found: Vec<_> = at.iter().map(|at| self.look(at, details)).collect();
+                for (index, target) in links {
+                    if let Ok(Some(found)) = &mut found[index] {
+                        found.led_to = found.seen.kind != FileKind::Symlink
+                            && self.is_led_to(&at[index].name, &target, found.seen.inode);
+                    }
+                }
+                Outcome::Looked(found)
             }
             Operation::Read { pieces, hash, pack } => {
                 let mut data = Vec::with_capacity(BLOCK);
@@ -173,7 +180,21 @@ impl Disk {
         // Files lie anywhere, and always in the same place.
         let address =
             (details.address && kind == FileKind::File).then(|| number.wrapping_mul(0x9e37_79b9) % 1_000);
-        Some(Found { seen, hides: false, target, xattrs, data, address })
+        Some(Found { seen, hides: false, target, xattrs, data, address, led_to: false })
+    }
+
+    /// Whether a link with a relative target would lead to a file in its place, if there is no other link on the way.
+    fn is_led_to(&self, name: &[u8], target: &[u8], inode: u64) -> bool {
+        let mut path: Vec<&[u8]> = name.split(|&byte| byte == b'/').collect();
+        path.pop();
+        for part in target.split(|&byte| byte == b'/') {
+            match part {
+                b"." => {}
+                b".." => drop(path.pop()),
+                part => path.push(part),
+            }
+        }
+        self.find(&path.join(&b'/')).is_ok_and(|found| found == inode)
     }
 
     fn look(&self, at: &FilePath, details: Details) -> Result<Option<Found>, Fault> {
