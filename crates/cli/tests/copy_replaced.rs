@@ -204,6 +204,11 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         assert!(is_there(&home, "to/folder/in") && home.0.join("to/file").is_file(), "{args:?}");
     }
     assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
+    // Another name keeps it.
+    fs::remove_file(home.0.join("from/folder")).expect("a link");
+    fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
 }
 
 /// Of two versions with one size and time nothing is made that neither was.

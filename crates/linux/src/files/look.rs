@@ -84,11 +84,11 @@ impl Roots {
     }
 }
 
-/// Whether a link to a target, in the place of something, would lead to that.
+/// Whether a link to a target, in the place of something, would lead to that and be all that is left of it.
 fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
     let led_to = || rustix::fs::statat(place.directory, target, AtFlags::empty()).map(|stat| seen(&stat));
     let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
-    there.kind != FileKind::Symlink && led_to().is_ok_and(is_it)
+    there.is_alone() && led_to().is_ok_and(is_it)
 }
 
 /// The attributes of an object.

@@ -61,6 +61,15 @@ impl Seen {
     pub fn identity(&self) -> Identity {
         Identity { inode: self.inode, size: self.size, mtime: self.mtime }
     }
+
+    /// Whether it is gone when something else takes its name. A link is not what it leads to; a directory has one name.
+    pub fn is_alone(&self) -> bool {
+        match self.kind {
+            FileKind::Symlink => false,
+            FileKind::Directory => true,
+            _ => self.links < 2,
+        }
+    }
 }
 
 /// What tells one content of a file from another one.
@@ -102,8 +111,8 @@ pub struct Found {
     pub data: Option<Vec<(u64, u64)>>,
     /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
     pub address: Option<u64>,
-    /// Whether it is what the link that is to take its place would lead to, if that was asked: that link would lead to itself, and what
-    /// it led to be lost.
+    /// Whether it is what the link that is to take its place would lead to, if that was asked, and has no other name: the link would lead
+    /// to itself, and what it led to be lost.
     pub led_to: bool,
 }
 

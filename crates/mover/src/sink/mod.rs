@@ -382,9 +382,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Looks at what is in the places of entries that were not looked for.
     fn look_on(&mut self) {
         let details = Details { xattrs: self.options.keep.xattrs, ..Details::default() };
-        // Who writes for others is not sent about the machine by links.
-        let follows = !self.options.own.for_others;
-        for work in self.works.iter_mut().rev().take_while(|work| work.look.is_none()) {
+        // Another host is not told where links lead here.
+        let follows = !self.options.spared.read.is_empty();
+        for work in self.works.iter_mut().filter(|work| work.look.is_none()) {
             let new = work.entries.iter().filter_map(|entry| match &entry.object {
                 Object::New(inode) => Some((&entry.name, &inode.kind)),
                 Object::HardLink(_) => None,
