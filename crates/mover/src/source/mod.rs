@@ -521,6 +521,8 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn end_if_done(&mut self) {
         let is_told = self.scan.is_over() && self.in_batch == 0;
         let is_sent = self.awaited() == 0 && self.files.is_empty() && self.reading.is_idle();
+        // The time that the last bytes take under a limit passes, too: else whatever fits into one block has none.
+        let is_sent = is_sent && self.reading.wake().is_none();
         let may_end = self.options.unasked || self.talk.heard_hello;
         if is_told && is_sent && may_end && !self.said_end {
             self.said_end = true;
