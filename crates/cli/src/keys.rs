@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
     };
     let mut file = File::open(path).map_err(unread)?;
     let found = file.metadata().map_err(unread)?;
-    if found.mode() & 0o077 != 0 {
+    if !found.is_dir() && found.mode() & 0o077 != 0 {
         let mode = found.mode() & 0o777;
         return Err(Failure::file(path, format!("others may use this key: its mode is {mode:03o}"))
             .hint("chmod 600 it; if others could have read it, make a new one"));
@@ -79,7 +79,7 @@ pub fn make(path: &Path) -> Result<PublicKey, Failure> {
     written.map_err(
         |error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::file(path, "it is there already").hint(
-                "numaio keygen --public prints its public half; a key that is lost to others is known nowhere any more",
+                format!("numaio keygen --public {} prints its public half; whoever replaces it is unknown to all who know it", path.display()),
             ),
             _ => failure::unwritten(path, &error),
         },

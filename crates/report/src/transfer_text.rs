@@ -5,10 +5,10 @@ use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::JobTotals;
 
 /// How far a transfer is, after so many seconds.
-pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
+pub fn progress_text(totals: &JobTotals, seconds: f64, unit: BandwidthUnit) -> String {
     let rate = totals.bytes as f64 / seconds.max(1e-3);
     let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
-    let speed = speed(rate);
+    let speed = speed(rate, unit);
     let mut text = format!("{data} at {speed}; {found} found, {moved} moved");
     if totals.size > totals.bytes && totals.bytes > 0 {
         let left = (totals.size - totals.bytes) as f64 / rate.max(1.0);
@@ -21,7 +21,7 @@ pub fn progress_text(totals: &JobTotals, seconds: f64) -> String {
 }
 
 /// What a transfer did in so many seconds, or would do.
-pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> String {
+pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool, unit: BandwidthUnit) -> String {
     let would = if rehearsal { "would be " } else { "" };
     let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
     for (count, would, what) in [(totals.removed, would, "removed"), (totals.failed, "", "failed")] {
@@ -36,7 +36,7 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
         return text + &format!("; {} of data", size_for_people(totals.size));
     }
     let rate = totals.bytes as f64 / seconds.max(1e-9);
-    let (data, speed) = (size_for_people(totals.bytes), speed(rate));
+    let (data, speed) = (size_for_people(totals.bytes), speed(rate, unit));
     text += &format!("; {data} in {seconds:.2} s, {speed}");
     if totals.sent > 0 && totals.sent < totals.bytes {
         text += &format!("; {} on the way", size_for_people(totals.sent));
@@ -44,11 +44,13 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool) -> Strin
     text
 }
 
-/// In GB/s, or so that there is something to be read of slow ones.
-fn speed(bytes_per_s: f64) -> String {
+/// In the unit that was asked for; where none was, so that there is something to be read of slow ones.
+fn speed(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     match bytes_per_s {
-        slow if slow < 5e7 => format!("{}/s", size_for_people(slow as u64)),
-        fast => bandwidth(fast, BandwidthUnit::default()),
+        slow if slow < 5e7 && unit == BandwidthUnit::default() => {
+            format!("{}/s", size_for_people(slow as u64))
+        }
+        speed => bandwidth(speed, unit),
     }
 }
 
@@ -58,21 +60,27 @@ mod tests {
 
     #[test]
     fn a_transfer_is_told_in_a_line() {
+        let unit = BandwidthUnit::default();
         let totals =
             JobTotals { entries: 12, size: 3 << 30, moved: 7, bytes: 1 << 30, ..JobTotals::default() };
         let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s for what was found";
-        assert_eq!(progress_text(&totals, 2.0), running);
-        assert_eq!(transfer_text(&totals, 2.0, false), "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s");
+        assert_eq!(progress_text(&totals, 2.0, unit), running);
+        assert_eq!(
+            transfer_text(&totals, 2.0, false, unit),
+            "7 moved, 0 unchanged; 1 GiB in 2.00 s, 0.54 GB/s"
+        );
         let slow = JobTotals { bytes: 1 << 20, ..totals };
-        assert!(transfer_text(&slow, 2.0, false).ends_with("; 1 MiB in 2.00 s, 512 KiB/s"));
+        assert!(transfer_text(&slow, 2.0, false, unit).ends_with("; 1 MiB in 2.00 s, 512 KiB/s"));
+        let asked = BandwidthUnit::GigabitsPerS;
+        assert!(transfer_text(&slow, 0.01, false, asked).ends_with(" in 0.01 s, 0.84 Gbit/s"));
         let packed = JobTotals { sent: 100 << 20, ..totals };
-        assert!(transfer_text(&packed, 2.0, false).ends_with(" GB/s; 100 MiB on the way"));
+        assert!(transfer_text(&packed, 2.0, false, unit).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
         let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
                     1 GiB in 2.00 s, 0.54 GB/s";
-        assert_eq!(transfer_text(&more, 2.0, false), done);
+        assert_eq!(transfer_text(&more, 2.0, false, unit), done);
         let wanted = "7 would be moved, 0 unchanged, 2 would be removed; 3 GiB of data";
-        assert_eq!(transfer_text(&JobTotals { removed: 2, ..totals }, 2.0, true), wanted);
-        assert_eq!(progress_text(&JobTotals::default(), 0.0), "0 B at 0 B/s; 0 found, 0 moved");
+        assert_eq!(transfer_text(&JobTotals { removed: 2, ..totals }, 2.0, true, unit), wanted);
+        assert_eq!(progress_text(&JobTotals::default(), 0.0, unit), "0 B at 0 B/s; 0 found, 0 moved");
     }
 }

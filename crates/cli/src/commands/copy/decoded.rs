@@ -13,6 +13,7 @@ use super::peer::{called, hear, Answer, Ask, Terms};
 use crate::commands::json_line;
 use crate::failure::Failure;
 use crate::output::harmless;
+use numaio_machine::units::BandwidthUnit;
 use numaio_mover::source::Source;
 use std::io::{BufReader, Cursor};
 use std::net::{IpAddr, SocketAddr};
@@ -106,8 +107,10 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
             let told = event::told(&event::heard(problem), problem.name.clone());
             format!("{}: {} ({}, {})", told.name.unwrap_or_default(), told.text, told.side, told.reason)
         }
-        Event::Progress(totals) => numaio_report::progress_text(totals, 0.5),
-        Event::End(end) => numaio_report::transfer_text(&end.totals, end.seconds, end.done),
+        Event::Progress(totals) => numaio_report::progress_text(totals, 0.5, BandwidthUnit::default()),
+        Event::End(end) => {
+            numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
+        }
         Event::Other => String::new(),
     };
     Some((text, line, words))

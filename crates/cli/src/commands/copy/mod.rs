@@ -1,5 +1,6 @@
 //! `numaio copy`: files from one place to another, checked on the way.
 
+mod absent;
 mod address;
 mod again;
 mod bootstrap;
@@ -35,6 +36,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
+use absent::Absent;
 pub use address::PORT as DAEMON_PORT;
 pub use channel::Street;
 use clap::{ArgAction, Args as ClapArgs};
@@ -161,6 +163,8 @@ pub struct CopyArgs {
     /// What rsync means by -h: figures are readable
     #[arg(long, short = 'h', hide = true)]
     human_readable: bool,
+    #[command(flatten)]
+    absent: Absent,
     /// Where this transfer notes itself
     #[arg(skip)]
     pub note: Note,

@@ -266,7 +266,7 @@ impl Remote<'_> {
         if self.args.net.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
             return Some(failure.hint(format!(
-                "let the port through the firewall, or send data through {channel} by --tunnel"
+                "let the port through the firewall, give a range if it is taken, or send data through {channel} by --tunnel"
             )));
         }
         show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
+use numaio_machine::units::BandwidthUnit;
 use numaio_mover::drive::Core;
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
@@ -32,6 +33,7 @@ pub struct Show {
     progress: bool,
     quiet: bool,
     rehearse: bool,
+    unit: BandwidthUnit,
     began: Instant,
     shown: Option<Instant>,
     pub failed: u64,
@@ -60,6 +62,7 @@ impl Show {
             progress: watched || args.attached && progress,
             quiet: common.quiet,
             rehearse: args.dry_run,
+            unit: common.unit,
             began: Instant::now(),
             shown: None,
             failed: 0,
@@ -106,7 +109,7 @@ impl Show {
         if self.json {
             return self.print(&Event::Progress(totals).line());
         }
-        let line = progress_text(&totals, self.began.elapsed().as_secs_f64());
+        let line = progress_text(&totals, self.began.elapsed().as_secs_f64(), self.unit);
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
@@ -278,7 +281,7 @@ impl Show {
     }
 
     fn summary(&self, totals: &Totals, seconds: f64) -> String {
-        let mut text = transfer_text(totals, seconds, self.rehearse) + "\n";
+        let mut text = transfer_text(totals, seconds, self.rehearse, self.unit) + "\n";
         if self.failed > FEW {
             text += &format!("All {} failures stand above.\n", self.failed);
         }

@@ -1,0 +1,138 @@
+//! Options of rsync that are not there, and what to do instead: the likeness of their names says nothing about that.
+
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+/// Spellings, of which those with a `=` take a value, and what is said of them.
+const ABSENT: [(&[&str], &str); 18] = [
+    (&["-e", "--rsh="], "options of ssh stand in ~/.ssh/config, or in NUMAIO_SSH='ssh -p 2222'"),
+    (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
+    (&["--rsync-path="], "--remote-numaio names the path of numaio on the other host"),
+    (
+        &[
+            "-L",
+            "--copy-links",
+            "--copy-unsafe-links",
+            "--safe-links",
+            "-k",
+            "--copy-dirlinks",
+            "-K",
+            "--keep-dirlinks",
+        ],
+        "links are moved as links, and none is followed",
+    ),
+    (&["-x", "--one-file-system"], "other file systems are entered; --exclude leaves them out"),
+    (&["-R", "--relative"], "--files-from keeps the directories on the way of names below SRC"),
+    (&["-b", "--backup", "--backup-dir=", "--suffix="], "what is replaced is gone; copy it elsewhere before"),
+    (
+        &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
+        "--archive (-a) keeps modes, groups and, as root, users and devices",
+    ),
+    (&["-W", "--whole-file"], "it always is so: there is no delta"),
+    (
+        &["-f", "-F", "--filter=", "-C", "--cvs-exclude"],
+        "--include and --exclude have patterns, --exclude-from files of them",
+    ),
+    (
+        &["--partial-dir=", "--append", "--append-verify"],
+        "a run that was cut is continued by the same command, without an option",
+    ),
+    (
+        &["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"],
+        "--delete removes at the end, if nothing failed",
+    ),
+    (&["--delete-excluded"], "--delete spares what rules leave out; without the rules it is removed"),
+    (
+        &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
+        "--verbose names what is made or changed, --json tells all, and numaio jobs keeps it",
+    ),
+    (&["--timeout=", "--contimeout="], "a connection that is lost is made anew for as long as --retry says"),
+    (&["--mkpath"], "the last directory of DST is made; mkdir -p makes those above it"),
+    (
+        &["--size-only", "--ignore-existing", "--existing"],
+        "--update leaves alone what is newer there, --checksum what is the same",
+    ),
+    (
+        &[
+            "--remove-source-files",
+            "--link-dest=",
+            "--compare-dest=",
+            "--copy-dest=",
+            "--max-delete=",
+            "--chmod=",
+            "--chown=",
+            "--usermap=",
+            "--groupmap=",
+            "--temp-dir=",
+            "--list-only",
+            "-m",
+            "--prune-empty-dirs",
+        ],
+        "numaio has nothing like it; docs/copy.md compares the options with those of rsync",
+    ),
+];
+
+/// They are known, so that each is refused with a word on it. Nothing comes of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Absent;
+
+fn arg(spelling: &'static str, tip: &'static str) -> Arg {
+    let arg = Arg::new(spelling).hide(true).value_parser(UnknownArgumentValueParser::suggest(tip));
+    let name = spelling.trim_start_matches('-').trim_end_matches('=');
+    let arg = match spelling.strip_prefix("--") {
+        Some(_) => arg.long(name),
+        None => arg.short(name.chars().next()),
+    };
+    match spelling.ends_with('=') {
+        true => arg.num_args(0..=1).require_equals(true).default_missing_value("").value_name("VALUE"),
+        false => arg.action(ArgAction::SetTrue),
+    }
+}
+
+impl Args for Absent {
+    fn augment_args(command: Command) -> Command {
+        let each = |(spellings, tip): (&'static [&'static str], &'static str)| {
+            spellings.iter().map(move |spelling| arg(spelling, tip))
+        };
+        command.args(ABSENT.into_iter().flat_map(each))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Absent {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CopyArgs;
+    use super::*;
+    use clap::error::ErrorKind;
+
+    #[test]
+    fn each_is_refused_with_its_word_and_no_help_has_it() {
+        let command = || CopyArgs::augment_args(Command::new("copy"));
+        let help = command().render_long_help().to_string();
+        for (spelling, tip) in ABSENT.iter().flat_map(|(all, tip)| all.iter().map(move |one| (*one, tip))) {
+            let typed = if spelling.ends_with('=') { format!("{spelling}x") } else { spelling.to_owned() };
+            let name = typed.trim_end_matches("=x");
+            for words in [&["copy", "-r", &typed, "a", "b"][..], &["copy", "a", "b", name]] {
+                let error = command().try_get_matches_from(words).expect_err(spelling);
+                assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{error}");
+                assert!(error.to_string().contains(tip) && error.to_string().contains(name), "{error}");
+            }
+            assert!(help
+                .lines()
+                .all(|line| line.split([' ', ',']).find(|word| !word.is_empty()) != Some(name)));
+        }
+    }
+}
