@@ -191,21 +191,25 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         symlink(home.0.join("to").join(name), home.0.join("from").join(name)).expect("a link");
     }
     symlink("other", home.0.join("from/replaced")).expect("a link");
+    // All that is left of its directory.
+    files(&home, &["to/versions/v1"]);
+    symlink(home.0.join("to/versions/v1"), home.0.join("from/versions")).expect("a link");
     fs::write(home.0.join("list"), "file\nfolder\n").expect("a list");
     for (args, failed) in [
-        (&["-r", "--delete", "--dry-run", "from/", "to/"][..], 2),
-        (&["-r", "--delete", "from/", "to/"], 2),
-        (&["-r", "--ignore-times", "from/", "to/"], 2),
+        (&["-r", "--delete", "--dry-run", "from/", "to/"][..], 3),
+        (&["-r", "--delete", "from/", "to/"], 3),
+        (&["-r", "--ignore-times", "from/", "to/"], 3),
         (&["--files-from", "list", "from/", "to/"], 2),
     ] {
         let said = copy(&home, args);
         assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
         assert_eq!(said.err.matches("it is a link to what it would replace").count(), failed, "{}", said.err);
-        assert!(is_there(&home, "to/folder/in") && home.0.join("to/file").is_file(), "{args:?}");
+        let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
+        assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
     assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
     // Another name keeps it.
-    fs::remove_file(home.0.join("from/folder")).expect("a link");
+    ["from/folder", "from/versions"].map(|name| fs::remove_file(home.0.join(name)).expect("a link"));
     fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
     copy(&home, &["-r", "from/", "to/"]).ok();
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());

@@ -7,10 +7,13 @@ use super::place::address;
 use super::short::not_short;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::cmp::Reverse;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// How many runs of data are told of the files of one operation.
 #[derive(Debug)]
@@ -84,11 +87,29 @@ impl Roots {
     }
 }
 
-/// Whether a link to a target, in the place of something, would lead to that and be all that is left of it.
+/// Whether a link to a target, in the place of something, would lead to that or into it, and be all that is left of it.
 fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
-    let led_to = || rustix::fs::statat(place.directory, target, AtFlags::empty()).map(|stat| seen(&stat));
-    let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
-    there.is_alone() && led_to().is_ok_and(is_it)
+    if !there.is_alone() {
+        return false;
+    }
+    let path = |name: &[u8], flags| {
+        let file =
+            rustix::fs::openat(place.directory, name, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
+        Ok((seen(&rustix::fs::fstat(&file)?), real_path(&file)?))
+    };
+    let both =
+        || -> Result<_, Errno> { Ok((path(target, OFlags::empty())?, path(place.name, OFlags::NOFOLLOW)?)) };
+    both().is_ok_and(|((led_to, to), (_, at))| {
+        // One directory may be mounted twice.
+        let is_it = (led_to.volume, led_to.inode) == (there.volume, there.inode);
+        is_it || there.kind == FileKind::Directory && to.starts_with(at)
+    })
+}
+
+/// Where something lies that is open (proc_pid_fd(5)).
+fn real_path(file: &OwnedFd) -> Result<PathBuf, Errno> {
+    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+    Ok(OsString::from_vec(path.into_bytes()).into())
 }
 
 /// The attributes of an object.

@@ -111,8 +111,8 @@ pub struct Found {
     pub data: Option<Vec<(u64, u64)>>,
     /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
     pub address: Option<u64>,
-    /// Whether it is what the link that is to take its place would lead to, if that was asked, and has no other name: the link would lead
-    /// to itself, and what it led to be lost.
+    /// Whether the link that is to take its place would lead to it or into it, if that was asked, and it has no other name: the link would
+    /// lead to itself or nowhere, and what it led to be lost.
     pub led_to: bool,
 }
 

@@ -222,7 +222,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn stays(&self, wanted: &Kind, found: &Found) -> Option<Fault> {
         let there = &found.seen;
         if found.led_to {
-            return Some(in_the_way("it is a link to what it would replace"));
+            return Some(in_the_way("it is a link to what it would replace, or into it"));
         }
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
         let what = match there.kind {

@@ -48,8 +48,7 @@ impl Disk {
                 let mut found: Vec<_> = at.iter().map(|at| self.look(at, details)).collect();
                 for (index, target) in links {
                     if let Ok(Some(found)) = &mut found[index] {
-                        found.led_to = found.seen.is_alone()
-                            && self.is_led_to(&at[index].name, &target, found.seen.inode);
+                        found.led_to = found.seen.is_alone() && self.is_led_to(&at[index].name, &target);
                     }
                 }
                 Outcome::Looked(found)
@@ -183,8 +182,8 @@ impl Disk {
         Some(Found { seen, hides: false, target, xattrs, data, address, led_to: false })
     }
 
-    /// Whether a link with a relative target would lead to a file in its place, if there is no other link on the way.
-    fn is_led_to(&self, name: &[u8], target: &[u8], inode: u64) -> bool {
+    /// Whether a link with a relative target would lead to what is in its place, or into it, if there is no other link on the way.
+    fn is_led_to(&self, name: &[u8], target: &[u8]) -> bool {
         let mut path: Vec<&[u8]> = name.split(|&byte| byte == b'/').collect();
         path.pop();
         for part in target.split(|&byte| byte == b'/') {
@@ -194,7 +193,9 @@ impl Disk {
                 part => path.push(part),
             }
         }
-        self.find(&path.join(&b'/')).is_ok_and(|found| found == inode)
+        let path = path.join(&b'/');
+        let into = path.strip_prefix(name).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+        into && self.find(&path).is_ok()
     }
 
     fn look(&self, at: &FilePath, details: Details) -> Result<Option<Found>, Fault> {
