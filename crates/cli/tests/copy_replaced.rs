@@ -209,7 +209,9 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
     }
     assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
     // Another name keeps it.
-    ["from/folder", "from/versions"].map(|name| fs::remove_file(home.0.join(name)).expect("a link"));
+    for name in ["from/folder", "from/versions"] {
+        fs::remove_file(home.0.join(name)).expect("a link");
+    }
     fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
     copy(&home, &["-r", "from/", "to/"]).ok();
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
