@@ -208,11 +208,16 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
     assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
-    // Another name keeps it.
+    // Another name keeps it, if that is what the link leads to.
     for name in ["from/folder", "from/versions"] {
         fs::remove_file(home.0.join(name)).expect("a link");
     }
     fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
+    let said = copy(&home, &["-r", "--delete", "from/", "to/"]);
+    assert!(said.code == Some(3) && ["to/file", "to/name"].map(|name| is_there(&home, name)) == [true; 2]);
+    assert!(home.0.join("to/file").is_file(), "{}", said.err);
+    fs::remove_file(home.0.join("from/file")).expect("a link");
+    symlink("name", home.0.join("from/file")).expect("a link");
     copy(&home, &["-r", "from/", "to/"]).ok();
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
 }

@@ -7,13 +7,13 @@ use super::place::address;
 use super::short::not_short;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::cmp::Reverse;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// How many runs of data are told of the files of one operation.
 #[derive(Debug)]
@@ -87,29 +87,31 @@ impl Roots {
     }
 }
 
-/// Whether a link to a target, in the place of something, would lead to that or into it, and be all that is left of it.
+/// Whether a link to a target, in the place of something, would lead to that or into it. A link to another name of the same file does not.
 fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
-    if !there.is_alone() {
-        return false;
+    let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
+    let look =
+        |path: &Path| rustix::fs::statat(place.directory, path, AtFlags::empty()).map(|stat| seen(&stat));
+    let Ok(led_to) = look(Path::new(OsStr::from_bytes(target))) else { return false };
+    match there.kind {
+        FileKind::Symlink => false,
+        // It may be mounted in several places.
+        FileKind::Directory => {
+            let to = real_path(place.directory, target);
+            is_it(led_to) || to.is_none_or(|to| to.ancestors().any(|above| look(above).is_ok_and(is_it)))
+        }
+        _ => {
+            is_it(led_to)
+                && (there.links < 2
+                    || real_path(place.directory, target) == real_path(place.directory, place.name))
+        }
     }
-    let path = |name: &[u8], flags| {
-        let file =
-            rustix::fs::openat(place.directory, name, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
-        Ok((seen(&rustix::fs::fstat(&file)?), real_path(&file)?))
-    };
-    let both =
-        || -> Result<_, Errno> { Ok((path(target, OFlags::empty())?, path(place.name, OFlags::NOFOLLOW)?)) };
-    both().is_ok_and(|((led_to, to), (_, at))| {
-        // One directory may be mounted twice.
-        let is_it = (led_to.volume, led_to.inode) == (there.volume, there.inode);
-        is_it || there.kind == FileKind::Directory && to.starts_with(at)
-    })
 }
 
-/// Where something lies that is open (proc_pid_fd(5)).
-fn real_path(file: &OwnedFd) -> Result<PathBuf, Errno> {
-    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
-    Ok(OsString::from_vec(path.into_bytes()).into())
+/// Where something lies, without links on its way (proc_pid_fd(5)); none if that cannot be told.
+fn real_path(directory: BorrowedFd<'_>, path: &[u8]) -> Option<PathBuf> {
+    let file = rustix::fs::openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 /// The attributes of an object.

@@ -61,15 +61,6 @@ impl Seen {
     pub fn identity(&self) -> Identity {
         Identity { inode: self.inode, size: self.size, mtime: self.mtime }
     }
-
-    /// Whether it is gone when something else takes its name. A link is not what it leads to; a directory has one name.
-    pub fn is_alone(&self) -> bool {
-        match self.kind {
-            FileKind::Symlink => false,
-            FileKind::Directory => true,
-            _ => self.links < 2,
-        }
-    }
 }
 
 /// What tells one content of a file from another one.
@@ -111,8 +102,8 @@ pub struct Found {
     pub data: Option<Vec<(u64, u64)>>,
     /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
     pub address: Option<u64>,
-    /// Whether the link that is to take its place would lead to it or into it, if that was asked, and it has no other name: the link would
-    /// lead to itself or nowhere, and what it led to be lost.
+    /// Whether the link that is to take its place would lead to it or into it by that name, if that was asked: the link would lead to itself
+    /// or nowhere, and what it led to be lost.
     pub led_to: bool,
 }
 

@@ -48,7 +48,8 @@ impl Disk {
                 let mut found: Vec<_> = at.iter().map(|at| self.look(at, details)).collect();
                 for (index, target) in links {
                     if let Ok(Some(found)) = &mut found[index] {
-                        found.led_to = found.seen.is_alone() && self.is_led_to(&at[index].name, &target);
+                        found.led_to =
+                            found.seen.kind != FileKind::Symlink && self.is_led_to(&at[index].name, &target);
                     }
                 }
                 Outcome::Looked(found)
