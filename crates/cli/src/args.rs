@@ -35,7 +35,10 @@ impl Args {
                 |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
             command = command.mut_subcommand("copy", help);
         }
-        let matches = command.get_matches_from(words);
+        let matches = command.try_get_matches_from(words).unwrap_or_else(|mut error| {
+            crate::commands::copy::not_proposed(&mut error);
+            error.exit()
+        });
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
     }
 }

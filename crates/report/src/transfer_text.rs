@@ -44,13 +44,11 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool, unit: Ba
     text
 }
 
-/// In the unit that was asked for; where none was, so that there is something to be read of slow ones.
+/// In a unit, or where that leaves nothing to be read, in one that does.
 fn speed(bytes_per_s: f64, unit: BandwidthUnit) -> String {
-    match bytes_per_s {
-        slow if slow < 5e7 && unit == BandwidthUnit::default() => {
-            format!("{}/s", size_for_people(slow as u64))
-        }
-        speed => bandwidth(speed, unit),
+    match unit.of(bytes_per_s) < 0.05 {
+        true => format!("{}/s", size_for_people(bytes_per_s as u64)),
+        false => bandwidth(bytes_per_s, unit),
     }
 }
 
@@ -72,7 +70,8 @@ mod tests {
         let slow = JobTotals { bytes: 1 << 20, ..totals };
         assert!(transfer_text(&slow, 2.0, false, unit).ends_with("; 1 MiB in 2.00 s, 512 KiB/s"));
         let asked = BandwidthUnit::GigabitsPerS;
-        assert!(transfer_text(&slow, 0.01, false, asked).ends_with(" in 0.01 s, 0.84 Gbit/s"));
+        assert!(transfer_text(&slow, 0.1, false, asked).ends_with(" in 0.10 s, 0.08 Gbit/s"));
+        assert!(transfer_text(&slow, 2.0, false, asked).ends_with(" in 2.00 s, 512 KiB/s"));
         let packed = JobTotals { sent: 100 << 20, ..totals };
         assert!(transfer_text(&packed, 2.0, false, unit).ends_with(" GB/s; 100 MiB on the way"));
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };

@@ -1,13 +1,15 @@
 //! Options of rsync that are not there, and what to do instead: the likeness of their names says nothing about that.
 
 use clap::builder::UnknownArgumentValueParser;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Spellings, of which those with a `=` take a value, and what is said of them.
-const ABSENT: [(&[&str], &str); 18] = [
+const ABSENT: [(&[&str], &str); 23] = [
     (&["-e", "--rsh="], "options of ssh stand in ~/.ssh/config, or in NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "--remote-numaio names the path of numaio on the other host"),
+    (&["--password-file="], "a daemon knows its users by keys: numaio keygen makes one, --key names it"),
     (
         &[
             "-L",
@@ -28,6 +30,10 @@ const ABSENT: [(&[&str], &str); 18] = [
         &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
         "--archive (-a) keeps modes, groups and, as root, users and devices",
     ),
+    (
+        &["--no-perms", "--no-owner", "--no-group", "--no-devices"],
+        "--recursive (-r) keeps none of these, --archive (-a) all",
+    ),
     (&["-W", "--whole-file"], "it always is so: there is no delta"),
     (
         &["-f", "-F", "--filter=", "-C", "--cvs-exclude"],
@@ -37,20 +43,23 @@ const ABSENT: [(&[&str], &str); 18] = [
         &["--partial-dir=", "--append", "--append-verify"],
         "a run that was cut is continued by the same command, without an option",
     ),
+    (&["-T", "--temp-dir="], "files are written beside their names"),
     (
         &["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"],
         "--delete removes at the end, if nothing failed",
     ),
-    (&["--delete-excluded"], "--delete spares what rules leave out; without the rules it is removed"),
+    (&["--ignore-errors"], "--delete removes nothing where something failed"),
+    (&["--delete-excluded"], "--delete spares what rules leave out; remove that by hand"),
     (
         &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
-        "--verbose names what is made or changed, --json tells all, and numaio jobs keeps it",
+        "--verbose names what is made or changed, --json tells all; numaio jobs keeps totals and failures",
     ),
-    (&["--timeout=", "--contimeout="], "a connection that is lost is made anew for as long as --retry says"),
+    (&["--timeout="], "a connection that is lost is made anew for as long as --retry says"),
     (&["--mkpath"], "the last directory of DST is made; mkdir -p makes those above it"),
+    (&["--size-only"], "--checksum compares what is as large by its content"),
     (
-        &["--size-only", "--ignore-existing", "--existing"],
-        "--update leaves alone what is newer there, --checksum what is the same",
+        &["--ignore-existing", "--existing", "--ignore-non-existing"],
+        "there is nothing like it: --update replaces what is older at the destination, and makes what is new",
     ),
     (
         &[
@@ -58,23 +67,37 @@ const ABSENT: [(&[&str], &str); 18] = [
             "--link-dest=",
             "--compare-dest=",
             "--copy-dest=",
+            "--copy-devices",
             "--max-delete=",
             "--chmod=",
             "--chown=",
             "--usermap=",
             "--groupmap=",
-            "--temp-dir=",
+            "--contimeout=",
+            "--ignore-missing-args",
+            "--delete-missing-args",
             "--list-only",
             "-m",
             "--prune-empty-dirs",
         ],
-        "numaio has nothing like it; docs/copy.md compares the options with those of rsync",
+        "there is nothing like it; docs/copy.md compares the options with those of rsync",
     ),
 ];
 
 /// They are known, so that each is refused with a word on it. Nothing comes of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Absent;
+
+/// Takes out of an error that one of them is like what was typed: it is not there either.
+pub fn not_proposed(error: &mut Error) {
+    let is_absent = |name: &str| {
+        let spellings = ABSENT.iter().flat_map(|(spellings, _)| *spellings);
+        spellings.map(|spelling| spelling.trim_end_matches('=')).any(|spelling| spelling == name)
+    };
+    if matches!(error.get(ContextKind::SuggestedArg), Some(ContextValue::String(name)) if is_absent(name)) {
+        error.remove(ContextKind::SuggestedArg);
+    }
+}
 
 fn arg(spelling: &'static str, tip: &'static str) -> Arg {
     let arg = Arg::new(spelling).hide(true).value_parser(UnknownArgumentValueParser::suggest(tip));
@@ -117,6 +140,19 @@ mod tests {
     use super::super::CopyArgs;
     use super::*;
     use clap::error::ErrorKind;
+
+    #[test]
+    fn none_is_proposed() {
+        for (typed, proposed) in
+            [("--no-permissions", None), ("--dele", None), ("--recursiv", Some("--recursive"))]
+        {
+            let command = CopyArgs::augment_args(Command::new("copy"));
+            let mut error = command.try_get_matches_from(["copy", typed, "a", "b"]).expect_err(typed);
+            not_proposed(&mut error);
+            let of = |error: &Error| error.get(ContextKind::SuggestedArg).map(ToString::to_string);
+            assert_eq!(of(&error).as_deref(), proposed, "{error}");
+        }
+    }
 
     #[test]
     fn each_is_refused_with_its_word_and_no_help_has_it() {

@@ -36,6 +36,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
+pub use absent::not_proposed;
 use absent::Absent;
 pub use address::PORT as DAEMON_PORT;
 pub use channel::Street;
