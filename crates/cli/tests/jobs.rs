@@ -194,6 +194,17 @@ fn one_that_runs_is_ended_in_order() {
 }
 
 #[test]
+fn one_that_is_stopped_is_ended_too() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    let status = Command::new("kill").args(["-STOP", &child.id().to_string()]).status().expect("kill");
+    assert!(status.success());
+    home.run(&["jobs", "cancel", "1"]).ok();
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+}
+
+#[test]
 fn of_those_that_resume_it_at_once_one_does() {
     let home = Home::new();
     large(&home, 40);

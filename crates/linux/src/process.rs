@@ -44,7 +44,9 @@ impl Running {
     /// # Errors
     /// The kernel's: it may be another user's.
     pub fn interrupt(&self) -> io::Result<()> {
-        Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
+        pidfd_send_signal(&self.0, Signal::TERM)?;
+        // One that was stopped, as by Ctrl-Z, does not hear it before it goes on.
+        Ok(pidfd_send_signal(&self.0, Signal::CONT)?)
     }
 
     /// Ends it at once.
