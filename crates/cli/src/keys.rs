@@ -22,7 +22,8 @@ pub fn file(named: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-fn folder() -> Result<PathBuf, Failure> {
+/// Where keys are kept.
+pub fn folder() -> Result<PathBuf, Failure> {
     let none = || Failure::new("there is no folder for keys: neither HOME nor XDG_CONFIG_HOME is set");
     store::config_dir().ok_or_else(none)
 }

@@ -204,6 +204,12 @@ fn a_daemon_is_known_by_its_key() {
     }
     fs::write(&known, "nonsense\n").expect("a file");
     user.copy(&["-r", "src/", &to]).failed(1, &["known_hosts: line 1"]);
+    // Who has no home is told its key each time.
+    let key = user.home.path(".config/numaio/key");
+    let mut homeless = user.home.command_by(&[], &["copy", "-r", "--key", &key, &trust, "src/", &to]);
+    let said = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().expect("numaio");
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && words.contains("is not kept: there is no folder for keys"), "{words}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::far::{Reached, Via};
 use super::first::{cut_short, patiently, First};
 use super::hello::{Greeting, Hello};
 use super::net::{at_port, NetArgs};
+use super::show::Show;
 use crate::failure::Failure;
 use crate::keys::{self, Known};
 use crate::output::harmless;
@@ -28,6 +29,7 @@ pub const GREETING: Duration = Duration::from_secs(30);
 /// # Errors
 /// It was reached, and another try would end no otherwise.
 pub fn reach(
+    show: &Show,
     address: &Address,
     net: &NetArgs,
     others: &[SocketAddr],
@@ -53,7 +55,10 @@ pub fn reach(
             ));
         }
     };
-    trusted.remember(channel.peer())?;
+    // Who typed the key has it.
+    if let Err(failure) = trusted.remember(channel.peer()) {
+        show.notice(&format!("the key of {} is not kept: {}", trusted.place, failure.message));
+    }
     let hello = Hello::new(address.user.clone(), &address.root, side);
     if let Err(error) = channel.say(&serde_json::to_string(&hello).map_err(Failure::new)?) {
         return Ok(Err(unreachable(&trusted.place, &error)));
@@ -152,7 +157,8 @@ fn told(place: &str, why: &str) -> Failure {
 /// Keys that the daemon may have.
 struct Trusted {
     place: String,
-    known: Known,
+    /// None where there is no folder for them, and one was typed.
+    known: Option<Known>,
     /// Those that are known.
     keys: Vec<PublicKey>,
     typed: Option<PublicKey>,
@@ -160,8 +166,12 @@ struct Trusted {
 
 impl Trusted {
     fn read(address: &Address, typed: Option<PublicKey>) -> Result<Self, Failure> {
-        let (place, known) = (address.place(), Known::read()?);
-        let keys = known.keys(&place)?;
+        let place = address.place();
+        let known = match keys::folder() {
+            Err(_) if typed.is_some() => None,
+            _ => Some(Known::read()?),
+        };
+        let keys = known.as_ref().map_or(Ok(Vec::new()), |known| known.keys(&place))?;
         Ok(Self { place, known, keys, typed })
     }
 
@@ -176,16 +186,17 @@ impl Trusted {
 
     /// It has one that is taken, and showed that it has it.
     fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
-        match self.keys.is_empty() {
-            true => self.known.add(&self.place, key),
-            false => Ok(()),
+        match &mut self.known {
+            Some(known) if self.keys.is_empty() => known.add(&self.place, key),
+            Some(_) => Ok(()),
+            None => keys::folder().map(drop),
         }
     }
 
     /// Whoever is there has another key.
     fn refused(&self, key: PublicKey) -> Failure {
         let Self { place, known, keys, typed } = self;
-        let path = known.path.display();
+        let path = known.as_ref().map(|known| known.path.display().to_string()).unwrap_or_default();
         match (typed, keys.first()) {
             (Some(typed), first) if first.is_none() || keys.contains(&key) => {
                 Failure::new(format!("whoever answers at {place} has the key {key}, and not {typed} of --trust"))

@@ -8,6 +8,7 @@ use super::first::{self, cut_short, hear, patiently, First};
 use super::hello::{self, Greeting};
 use super::lookup::Lookup;
 use super::peer::{Answer, LONGEST_LINE};
+use super::show::Show;
 use super::{daemon, CopyArgs};
 use crate::commands::json_line;
 use crate::failure::Failure;
@@ -85,13 +86,14 @@ impl<'a> Way<'a> {
     /// Another try would end no otherwise.
     pub fn reach(
         &self,
+        show: &Show,
         args: &CopyArgs,
         others: &[SocketAddr],
         side: Side,
     ) -> Result<Result<Reached, Failure>, Failure> {
         let (host, numaio) = match self {
             Self::Ssh { host, numaio } => (host, numaio),
-            Self::Daemon(address) => return daemon::reach(address, &args.net, others, side),
+            Self::Daemon(address) => return daemon::reach(show, address, &args.net, others, side),
         };
         let program = ssh::program();
         let lookup = (!args.net.tunnel).then(|| Lookup::begin(&program, host));

@@ -68,6 +68,15 @@ enum Link {
 }
 
 impl Remote<'_> {
+    /// What the other host is.
+    fn far(&self) -> Side {
+        if self.is_source {
+            Side::Sink
+        } else {
+            Side::Source
+        }
+    }
+
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         // Before anything is started.
@@ -79,7 +88,7 @@ impl Remote<'_> {
             let tried = match self.attempt(&mut show, &way, again.so_far()) {
                 // It is over, and what came before it was moved all the same.
                 Err(failure) if !again.is_first() => {
-                    show.give_up(&failure.message);
+                    show.give_up(self.far(), &failure.message);
                     return end(show, &again.total());
                 }
                 tried => tried?,
@@ -93,14 +102,14 @@ impl Remote<'_> {
                 Tried::Unreachable(failure) if again.is_first() => return Err(failure),
                 Tried::Unreachable(failure) => {
                     // It counts more than how the last one was lost that began.
-                    show.give_up(&failure.message);
+                    show.give_up(self.far(), &failure.message);
                     failure.message
                 }
             };
             let pause = again.pause().filter(|_| !interrupted());
             let Some(pause) = pause else {
                 if show.given_up.is_none() {
-                    show.give_up(&why);
+                    show.give_up(self.far(), &why);
                 }
                 return end(show, &again.total());
             };
@@ -184,7 +193,7 @@ impl Remote<'_> {
             // They had addresses at first, and will again.
             Err(failure) => return Ok(Err(failure)),
         };
-        let mut reached = match way.reach(args, &others, ask.side())? {
+        let mut reached = match way.reach(show, args, &others, ask.side())? {
             Ok(reached) => reached,
             Err(failure) => return Ok(Err(failure)),
         };

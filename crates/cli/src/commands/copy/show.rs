@@ -159,10 +159,10 @@ impl Show {
         self.noted(emptied);
     }
 
-    /// The other numaio is lost, which was to tell why the transfer ended.
-    pub fn give_up(&mut self, why: &str) {
+    /// The other numaio is lost, of that side, which was to tell why the transfer ended.
+    pub fn give_up(&mut self, side: Side, why: &str) {
         let (about, text) = (About::Transfer, Text::new(why));
-        self.given_up = Some(Problem { about, side: Side::Source, reason: Reason::Other, text });
+        self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
     }
 
     /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was

@@ -13,7 +13,7 @@ use crate::ssh::words::lines;
 use crate::ssh::{self, Agent, Started};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::report::Totals;
-use numaio_mover::wire::Reason;
+use numaio_mover::wire::{Reason, Side};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
@@ -60,7 +60,7 @@ pub fn run(
         let there = (host, common.quiet);
         let tried = match attempt(ssh::shell(&program, host, &line, agent), there, &mut show) {
             Err(failure) if !again.is_first() => {
-                show.give_up(&failure.message);
+                show.give_up(Side::Source, &failure.message);
                 return over(show, &again.total(), host);
             }
             tried => tried?,
@@ -79,7 +79,7 @@ pub fn run(
             Tried::Unreachable(failure) => failure.message,
         };
         let Some(pause) = again.pause().filter(|_| !interrupted()) else {
-            show.give_up(&format!("{host}: {why}"));
+            show.give_up(Side::Source, &format!("{host}: {why}"));
             return over(show, &again.total(), host);
         };
         show.notice(&format!("{host}: {why}; trying again in {:.1} s", pause.as_secs_f64()));
