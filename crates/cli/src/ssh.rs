@@ -67,14 +67,25 @@ pub enum Agent {
     Forwarded,
 }
 
-/// A line for the shell of another host.
+/// A line for the shell of another host, which goes on as long as we do. A connection of ssh that is there is used (ssh_config(5),
+/// `ControlPath`), and this one is for nobody else: it ends with us.
 pub fn shell(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: Agent) -> Command {
     let mut command = begun(ssh.as_ref());
+    command.args(["-o", "ControlMaster=no"]);
     if agent == Agent::Forwarded {
         command.arg("-A");
     }
-    command.args(["-T", "-o", "ConnectTimeout=15", "--", host]).arg(line);
-    command
+    there(command, host, line)
+}
+
+/// One that ends soon, and may leave a connection for the next one.
+pub fn step(ssh: &OsStr, host: &str, line: &OsStr) -> Command {
+    there(begun(ssh), host, line)
+}
+
+fn there(mut ssh: Command, host: &str, line: &OsStr) -> Command {
+    ssh.args(["-T", "-o", "ConnectTimeout=15", "--", host]).arg(line);
+    ssh
 }
 
 /// A word that a shell takes as it is.
@@ -214,7 +225,7 @@ mod tests {
             let args = command.get_args().map(OsStr::to_os_string).collect::<Vec<_>>();
             [vec![command.get_program().to_os_string()], args].concat().join(OsStr::new(" "))
         };
-        let rest = "-T -o ConnectTimeout=15 -- h numaio";
+        let rest = "-o ControlMaster=no -T -o ConnectTimeout=15 -- h numaio";
         assert_eq!(words("ssh"), *format!("ssh {rest}"));
         assert_eq!(words(" /bin/ssh  -p\t2222 "), *format!("/bin/ssh -p 2222 {rest}"));
         assert_eq!(words(" "), *format!("ssh {rest}"));

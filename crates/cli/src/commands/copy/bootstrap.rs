@@ -4,7 +4,7 @@ use super::first::{cut_short, patiently};
 use super::CopyArgs;
 use crate::failure::Failure;
 use crate::output::harmless;
-use crate::ssh::{self, Agent, Started};
+use crate::ssh::{self, Started};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -153,7 +153,7 @@ fn shell(
     input: &[u8],
 ) -> Result<(String, Option<i32>), Failure> {
     let words = ["sh", "-c", script, "sh", words[0], words[1]];
-    let command = ssh::shell(program, host, &ssh::joined(words.map(OsString::from)), Agent::Here);
+    let command = ssh::step(program, host, &ssh::joined(words.map(OsString::from)));
     let mut far = Started::begin(command, LAST, ssh::install())?;
     let (to, from, input) = (far.stdin.take(), far.stdout.take(), input.to_vec());
     let answer = patiently(Duration::MAX, move || {
