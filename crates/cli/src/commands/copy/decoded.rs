@@ -107,7 +107,9 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
             let told = event::told(&event::heard(problem), problem.name.clone());
             format!("{}: {} ({}, {})", told.name.unwrap_or_default(), told.text, told.side, told.reason)
         }
-        Event::Progress(totals) => numaio_report::progress_text(totals, 0.5, BandwidthUnit::default()),
+        Event::Progress(progress) => {
+            numaio_report::progress_text(&progress.totals, 0.5, BandwidthUnit::default())
+        }
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }

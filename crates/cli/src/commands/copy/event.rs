@@ -18,12 +18,22 @@ pub enum Event {
     /// Something went wrong.
     Problem(JobProblem),
     /// How far it is; with `--progress`.
-    Progress(JobTotals),
+    Progress(Progress),
     /// It is over.
     End(End),
     /// What a newer numaio may tell.
     #[serde(other)]
     Other,
+}
+
+/// How far a transfer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    #[serde(flatten)]
+    pub totals: JobTotals,
+    /// How far [this try](numaio_mover::drive::Core::reached) came; an older numaio does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<u64>,
 }
 
 /// What was done to something.
@@ -155,7 +165,7 @@ mod tests {
         for event in [
             Event::Did(change),
             Event::Problem(problem.clone()),
-            Event::Progress(totals),
+            Event::Progress(Progress { totals, reached: Some(9) }),
             Event::End(End { done: true, seconds: 0.5, totals }),
         ] {
             assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);

@@ -1,7 +1,7 @@
 //! What a transfer says while it runs, and at its end.
 
 use super::again::sum;
-use super::event::{self, Change, End, Event};
+use super::event::{self, Change, End, Event, Progress};
 use super::manifest::Manifest;
 use super::{CopyArgs, ShownArgs};
 use crate::args::Common;
@@ -93,11 +93,11 @@ impl Show {
             let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
             self.print(&text);
         }
-        self.progress(core.totals());
+        self.progress(core.totals(), Some(core.reached()));
     }
 
     /// Shows and notes how far it is.
-    fn progress(&mut self, totals: Totals) {
+    fn progress(&mut self, totals: Totals, reached: Option<u64>) {
         let totals = self.earlier.map_or(totals, |earlier| sum(earlier, totals));
         self.note.look(totals);
         let now = Instant::now();
@@ -107,7 +107,7 @@ impl Show {
         }
         self.shown = Some(now);
         if self.json {
-            return self.print(&Event::Progress(totals).line());
+            return self.print(&Event::Progress(Progress { totals, reached }).line());
         }
         let line = progress_text(&totals, self.began.elapsed().as_secs_f64(), self.unit);
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
@@ -121,7 +121,7 @@ impl Show {
         let text = match event {
             Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
             Event::Problem(problem) => self.problem(&event::heard(&problem), problem.name),
-            Event::Progress(totals) => return self.progress(totals),
+            Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
             Event::End(_) | Event::Other => None,
         };
         self.print(&text.unwrap_or_default());

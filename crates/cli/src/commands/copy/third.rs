@@ -3,7 +3,7 @@
 use super::again::{wait, Again};
 use super::bootstrap;
 use super::ends::{End, Host};
-use super::event::Event;
+use super::event::{Event, Progress};
 use super::order::Order;
 use super::show::Show;
 use super::{event, exit, first, CopyArgs, SOME_FAILED};
@@ -33,7 +33,7 @@ enum Tried {
     /// The other side told its end.
     Over(event::End),
     /// Its connection was lost, or the other side ended without a word, when it had done so much.
-    Lost(Totals),
+    Lost(Progress),
     /// It was not reached.
     Unreachable(Failure),
 }
@@ -71,8 +71,8 @@ pub fn run(
                 show.failed = end.totals.failed;
                 return over(show, &again.sum(end.totals), host);
             }
-            Tried::Lost(totals) => {
-                again.lost(totals, reached(&totals));
+            Tried::Lost(progress) => {
+                again.lost(progress.totals, reached(&progress));
                 "the numaio there was lost".to_owned()
             }
             Tried::Unreachable(failure) if again.is_first() => return Err(failure),
@@ -88,8 +88,9 @@ pub fn run(
 }
 
 /// How far a try came. The host told the figures, and may have told any.
-fn reached(totals: &Totals) -> u64 {
-    [totals.resumed, totals.moved, totals.unchanged].into_iter().fold(totals.bytes, u64::saturating_add)
+fn reached(Progress { totals, reached }: &Progress) -> u64 {
+    let of = [totals.resumed, totals.moved, totals.unchanged];
+    reached.unwrap_or_else(|| of.into_iter().fold(totals.bytes, u64::saturating_add))
 }
 
 /// Runs the other numaio once, and shows what it tells.
@@ -110,10 +111,10 @@ fn attempt(command: Command, (host, quiet): (&str, bool), show: &mut Show) -> Re
     Ok(match (end?, so_far, status) {
         (Some(end), ..) => Tried::Over(end),
         (None, None, _) if interrupted() => return Err(first::cut_short(host)),
-        (None, Some(totals), _) if interrupted() => Tried::Lost(totals),
+        (None, Some(progress), _) if interrupted() => Tried::Lost(progress),
         // It said why, and that was passed on.
         (None, Some(_), Some(1..=2)) => return Err(no_end(host, status)),
-        (None, Some(totals), _) => Tried::Lost(totals),
+        (None, Some(progress), _) => Tried::Lost(progress),
         (None, None, _) => Tried::Unreachable(no_end(host, status)),
     })
 }
@@ -170,7 +171,7 @@ fn listen(
     far: &mut Started,
     from: impl Read + Send + 'static,
     show: &mut Show,
-    so_far: &mut Option<Totals>,
+    so_far: &mut Option<Progress>,
 ) -> Result<Option<event::End>, Failure> {
     let events = events(from);
     let mut asked = None;
@@ -188,8 +189,8 @@ fn listen(
             Ok(Ok(Event::End(end))) => return Ok(Some(end)),
             Ok(Ok(event)) => {
                 let told = so_far.get_or_insert_default();
-                if let Event::Progress(totals) = &event {
-                    *told = *totals;
+                if let Event::Progress(progress) = &event {
+                    *told = *progress;
                 }
                 show.hear(event);
             }
@@ -252,6 +253,17 @@ mod tests {
         for host in ["h", "u@h", "fd09::1", "u@fe80::1%eth0"] {
             let end = End::of(OsStr::new(&format!("{}:in", bracketed(host)))).expect("an end");
             assert_eq!(end.host, Some(Host::Ssh(host.to_owned())));
+        }
+    }
+
+    /// A source knows only at its end how much was there from before: so a further try may tell of less that it moved.
+    #[test]
+    fn how_far_a_try_came_is_what_it_says_or_what_an_older_one_moved() {
+        let totals = Totals { bytes: 7, moved: 2, ..Totals::default() };
+        for (told, came) in [(Some(500), 500), (None, 9)] {
+            let line = Event::Progress(Progress { totals, reached: told }).line();
+            let Ok(Event::Progress(heard)) = serde_json::from_str(&line) else { panic!("{line}") };
+            assert_eq!((reached(&heard), line.contains("reached")), (came, told.is_some()));
         }
     }
 
