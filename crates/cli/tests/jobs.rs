@@ -410,6 +410,22 @@ fn why_one_could_not_begin_again_is_noted() {
     assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
 }
 
+/// As where a disk is not mounted: all that it held would be removed.
+#[test]
+fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    home.file("from/f", "f");
+    home.run(&["copy", "-r", "--delete", "from/", "to"]).ok();
+    home.run(&["copy", "-r", "from/", "more"]).ok();
+    home.run(&["jobs", "resume", "1"]).ok();
+    fs::rename(home.0.join("from"), home.0.join("away")).expect("renamed");
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["is another one now", "type its command anew"]);
+    assert!(home.0.join("to/f").exists());
+    home.run(&["jobs", "resume", "2"]).ok();
+}
+
 /// What a list on standard input said is gone: without it more would be removed, and less moved.
 #[test]
 fn one_that_read_standard_input_is_not_resumed() {

@@ -169,6 +169,12 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
         return Err(no_command(format!("it read {name}, which is gone: no regular file keeps what it was")));
     }
+    // What an empty mount point does not have would go.
+    if command.delete && !job.places.is_empty() && job.places != command.places() {
+        return Err(no_command(
+            "a directory that it reads is another one now, and it has --delete".to_owned(),
+        ));
+    }
     if command.goes_by_ssh() && !jobs::environment().eq(job.environment.clone()) {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -32,13 +32,13 @@ struct Noted {
 }
 
 impl Note {
-    /// Begins to note what was typed as a new job, or goes on with the job that was given to [`resume`](Self::resume). A
+    /// Begins to note what was typed as a new job, about these places, or goes on with the job that was given to [`resume`](Self::resume). A
     /// transfer that cannot be noted is carried out all the same.
-    pub fn begin(&self, common: &Common) {
+    pub fn begin(&self, common: &Common, places: Vec<u64>) {
         if self.noted().is_some() {
             return;
         }
-        match begin() {
+        match begin(places) {
             Ok(noted) => *self.noted() = Some(noted),
             Err(failure) => output::remark(
                 common,
@@ -151,7 +151,7 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 /// A new job, which gets the next number.
-fn begin() -> Result<Noted, Failure> {
+fn begin(places: Vec<u64>) -> Result<Noted, Failure> {
     let folder = folder().ok_or_else(no_place)?;
     // Commands and names of files are nobody else's business.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
@@ -166,6 +166,7 @@ fn begin() -> Result<Noted, Failure> {
         command: std::env::args_os().skip(1).map(|typed| word(&typed)).collect(),
         directory: word(directory.as_os_str()),
         environment: environment().collect(),
+        places,
         process: here.process(),
         state: JobState::Running,
         why: String::new(),

@@ -4,7 +4,10 @@ use super::address::{Address, SCHEME};
 use super::CopyArgs;
 use crate::failure::Failure;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// One path of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,16 @@ impl CopyArgs {
     pub fn goes_by_ssh(&self) -> bool {
         let is_by_ssh = |path| matches!(End::of(path), Ok(End { host: Some(Host::Ssh(_)), .. }));
         self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
+    }
+
+    /// Inode numbers of the present directory and of those of this host that are read; 0 for what is none. Where a disk is not mounted
+    /// they are others.
+    pub fn places(&self) -> Vec<u64> {
+        let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
+        let here = sources.iter().filter(|path| End::of(path).is_ok_and(|end| end.host.is_none()));
+        let directory =
+            |path: &Path| path.metadata().ok().filter(Metadata::is_dir).map_or(0, |found| found.ino());
+        std::iter::once(Path::new(".")).chain(here.map(Path::new)).map(directory).collect()
     }
 }
 

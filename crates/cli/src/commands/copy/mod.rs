@@ -242,7 +242,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     }
     let order = Order::new(common, args, &from, &to)?;
     if !args.no_job && !args.dry_run {
-        args.note.begin(common);
+        args.note.begin(common, args.places());
     }
     let ended = carry_out(common, args, &order, (&from, &to));
     args.note.end(&ended);
