@@ -88,10 +88,17 @@ fn there(mut ssh: Command, host: &str, line: &OsStr) -> Command {
     ssh
 }
 
-/// A word that a shell takes as it is.
+/// A word that a shell takes as it is. Between quotes a backslash is one to sh, and not always to fish.
 pub fn quoted(word: &OsStr) -> OsString {
-    let bytes = word.as_bytes().split(|&byte| byte == b'\'').collect::<Vec<_>>().join(&br"'\''"[..]);
-    OsString::from_vec([b"'", &bytes[..], b"'"].concat())
+    let mut bytes = vec![b'\''];
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' | b'\\' => bytes.extend([b'\'', b'\\', *byte, b'\'']),
+            byte => bytes.push(*byte),
+        }
+    }
+    bytes.push(b'\'');
+    OsString::from_vec(bytes)
 }
 
 /// Words as a line for a shell.
@@ -241,11 +248,15 @@ mod tests {
 
     #[test]
     fn a_shell_takes_every_word_as_it_is() {
-        let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*"].map(OsString::from);
+        let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*", r"a\\b", r"\'", r"ends\"].map(OsString::from);
         let mut line = OsString::from("printf '%s\\n' ");
         line.push(joined(words.clone()));
-        let output = Command::new("sh").arg("-c").arg(line).output().expect("a shell");
         let wanted = words.join(OsStr::new("\n"));
-        assert_eq!(output.stdout.strip_suffix(b"\n"), Some(wanted.as_bytes()));
+        let printed = |shell| Command::new(shell).arg("-c").arg(&line).output().map(|output| output.stdout);
+        let sh = printed("sh").expect("a shell");
+        assert_eq!(sh.strip_suffix(b"\n"), Some(wanted.as_bytes()));
+        // Few have it.
+        let fish = printed("fish").unwrap_or_else(|_| sh.clone());
+        assert_eq!(fish, sh);
     }
 }
