@@ -6,11 +6,11 @@ mod support;
 
 use slow::slow;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 use support::{skipped, Home, Said};
 
@@ -220,6 +220,24 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
     symlink("name", home.0.join("from/file")).expect("a link");
     copy(&home, &["-r", "from/", "to/"]).ok();
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
+}
+
+/// As one that another host started, which knows of the try before: that one may still end what it has begun.
+#[test]
+fn a_further_try_waits_for_the_one_before() {
+    let home = Home::new();
+    files(&home, &["src/small"]);
+    fs::write(home.0.join("src/large"), vec![b'a'; 40 << 20]).expect("a file");
+    let mut first = slow(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
+    let mut further = home.command_by(&[], &["copy", "--attached", "--json", "-r", "src/", "dst"]);
+    let further = further.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut further = further.spawn().expect("numaio");
+    // It ends with its standard input.
+    let (held, mut said) = (further.stdin.take(), String::new());
+    further.stdout.take().expect("a pipe").read_to_string(&mut said).expect("events");
+    assert!(first.try_wait().expect("asked").is_some_and(|status| status.success()), "{said}");
+    assert!(further.wait().expect("ended").success() && said.contains("\"moved\":0"), "{said}");
+    drop(held);
 }
 
 /// Of two versions with one size and time nothing is made that neither was.

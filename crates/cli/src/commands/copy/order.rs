@@ -35,6 +35,9 @@ const SPARED: Duration = Duration::from_secs(600);
 /// Version of an order; it goes with that of the protocol.
 pub const VERSION: u32 = 1;
 
+/// Set for a numaio on another host that is not the first one to try.
+pub const AGAIN: &str = "NUMAIO_AGAIN";
+
 /// A transfer, as both sides are told of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
@@ -141,7 +144,7 @@ impl Order {
             sparing: args.net.is_sparing(),
             takes: Takes { holes: true, acls: true, changed: true, ..Takes::default() },
             transfer: there::random_bytes()?,
-            again: false,
+            again: args.attached && std::env::var_os(AGAIN).is_some(),
             here: Some(Here {
                 common: common.clone(),
                 shown: args.shown,

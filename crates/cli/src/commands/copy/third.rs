@@ -4,7 +4,7 @@ use super::again::{wait, Again};
 use super::bootstrap;
 use super::ends::{End, Host};
 use super::event::{Event, Progress};
-use super::order::Order;
+use super::order::{Order, AGAIN};
 use super::show::Show;
 use super::{event, exit, first, CopyArgs, SOME_FAILED};
 use crate::args::Common;
@@ -51,13 +51,15 @@ pub fn run(
     }
     let program = ssh::program();
     let numaio = bootstrap::numaio(args, &program, host)?;
-    let line = ssh::joined(std::iter::once(numaio.into()).chain(words(args, order, (host, to))));
+    let command: Vec<OsString> =
+        std::iter::once(numaio.into()).chain(words(args, order, (host, to))).collect();
     let agent = if args.forward_agent { Agent::Forwarded } else { Agent::Here };
     let mut show = Show::new(common, args);
     let mut again = Again::new(args.net.retry());
     loop {
         show.begin(again.so_far());
         let there = (host, common.quiet);
+        let line = line(&command, again.is_first());
         let tried = match attempt(ssh::shell(&program, host, &line, agent), there, &mut show) {
             Err(failure) if !again.is_first() => {
                 show.give_up(Side::Source, &failure.message);
@@ -127,6 +129,14 @@ fn over(show: Show, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
     }
     let (failed, given_up) = ended?;
     Ok(exit(failed, given_up))
+}
+
+/// The line for the shell there. A further try is one to the numaio there, too: the one before may still end what it has begun. An older one
+/// does not hear of it.
+fn line(command: &[OsString], is_first: bool) -> OsString {
+    let further = ["env".into(), format!("{AGAIN}=1").into()];
+    let further = further.into_iter().filter(|_| !is_first);
+    ssh::joined(further.chain(command.iter().cloned()))
 }
 
 /// What the other numaio is told. It ends in order when its standard input does. `--quiet` is not for it: one that is older would tell
@@ -265,6 +275,13 @@ mod tests {
             let Ok(Event::Progress(heard)) = serde_json::from_str(&line) else { panic!("{line}") };
             assert_eq!((reached(&heard), line.contains("reached")), (came, told.is_some()));
         }
+    }
+
+    #[test]
+    fn a_further_try_is_told_that_it_is_one() {
+        let command = ["numaio", "copy"].map(OsString::from);
+        assert_eq!(line(&command, true), *"'numaio' 'copy'");
+        assert_eq!(line(&command, false), *"'env' 'NUMAIO_AGAIN=1' 'numaio' 'copy'");
     }
 
     #[test]
