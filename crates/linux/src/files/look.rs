@@ -95,10 +95,12 @@ fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
     let Ok(led_to) = look(Path::new(OsStr::from_bytes(target))) else { return false };
     match there.kind {
         FileKind::Symlink => false,
-        // It may be mounted in several places.
+        // It may be mounted in several places, and be below what may not be searched.
         FileKind::Directory => {
             let to = real_path(place.directory, target);
-            is_it(led_to) || to.is_none_or(|to| to.ancestors().any(|above| look(above).is_ok_and(is_it)))
+            let at = real_path(place.directory, place.name);
+            let is_above = |above: &Path| at.as_deref() == Some(above) || look(above).is_ok_and(is_it);
+            is_it(led_to) || at.is_none() || to.is_none_or(|to| to.ancestors().any(is_above))
         }
         _ => {
             is_it(led_to)
