@@ -421,7 +421,7 @@ fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
     home.run(&["jobs", "resume", "1"]).ok();
     fs::rename(home.0.join("from"), home.0.join("away")).expect("renamed");
     fs::create_dir(home.0.join("from")).expect("a folder");
-    home.run(&["jobs", "resume", "1"]).failed(1, &["is another one now", "type its command anew"]);
+    home.run(&["jobs", "resume", "1"]).failed(1, &["may be another one now", "type its command anew"]);
     assert!(home.0.join("to/f").exists());
     home.run(&["jobs", "resume", "2"]).ok();
 }

@@ -45,9 +45,13 @@ impl Running {
     /// The kernel's: it may be another user's.
     pub fn interrupt(&self) -> io::Result<()> {
         pidfd_send_signal(&self.0, Signal::TERM)?;
-        // One that was stopped, as by Ctrl-Z, does not hear it before it goes on; others may be gone by now.
-        let _ = pidfd_send_signal(&self.0, Signal::CONT);
+        self.go_on();
         Ok(())
+    }
+
+    /// Has one that was stopped, as by Ctrl-Z, go on: it hears nothing before. Others may be gone by now.
+    pub fn go_on(&self) {
+        let _ = pidfd_send_signal(&self.0, Signal::CONT);
     }
 
     /// Ends it at once.

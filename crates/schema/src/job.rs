@@ -23,7 +23,7 @@ pub struct Job {
     /// Variables of the environment that change what the command does, as they were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Inode numbers of that folder and of the directories that the command names as its sources here; 0 for what is none.
+    /// Inode numbers of the directories that the command names as its sources here; 0 for other sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<u64>,
     /// Who carries it out.

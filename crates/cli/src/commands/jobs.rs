@@ -121,8 +121,9 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     let running = Running::find(&root, job.process.pid, job.process.began).map_err(failed)?;
     if let Some(running) = running {
         // Who is asked twice does not end in order.
-        if job.state != JobState::Ending {
-            running.interrupt().map_err(failed)?;
+        match job.state {
+            JobState::Ending => running.go_on(),
+            _ => running.interrupt().map_err(failed)?,
         }
         while !running.ended_within(LOOK_EACH).map_err(failed)? {
             if interrupt::interrupted() {
@@ -170,9 +171,10 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         return Err(no_command(format!("it read {name}, which is gone: no regular file keeps what it was")));
     }
     // What an empty mount point does not have would go.
-    if command.delete && !job.places.is_empty() && job.places != command.places() {
+    let is_another = |(before, now): (&u64, u64)| *before != 0 && *before != now;
+    if command.delete && job.places.iter().zip(command.places()).any(is_another) {
         return Err(no_command(
-            "a directory that it reads is another one now, and it has --delete".to_owned(),
+            "a directory that it reads may be another one now, and it has --delete".to_owned(),
         ));
     }
     if command.goes_by_ssh() && !jobs::environment().eq(job.environment.clone()) {

@@ -1,13 +1,11 @@
 //! Where files come from and go to, as it was typed.
 
 use super::address::{Address, SCHEME};
-use super::CopyArgs;
+use super::{path_of, CopyArgs};
 use crate::failure::Failure;
-use std::ffi::OsStr;
-use std::fs::Metadata;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// One path of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +50,15 @@ impl CopyArgs {
         self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
     }
 
-    /// Inode numbers of the present directory and of those of this host that are read; 0 for what is none. Where a disk is not mounted
-    /// they are others.
+    /// Inode numbers of its sources that are directories of this host, and 0 for others. Where a disk is not mounted they are others.
     pub fn places(&self) -> Vec<u64> {
         let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
-        let here = sources.iter().filter(|path| End::of(path).is_ok_and(|end| end.host.is_none()));
-        let directory =
-            |path: &Path| path.metadata().ok().filter(Metadata::is_dir).map_or(0, |found| found.ino());
-        std::iter::once(Path::new(".")).chain(here.map(Path::new)).map(directory).collect()
+        let place = |text: &OsString| {
+            let here = End::of(text).ok().filter(|end| end.host.is_none())?;
+            let found = path_of(&here.path).symlink_metadata().ok()?;
+            found.is_dir().then(|| found.ino())
+        };
+        sources.iter().map(|text| place(text).unwrap_or(0)).collect()
     }
 }
 
