@@ -35,8 +35,11 @@ impl Args {
                 |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
             command = command.mut_subcommand("copy", help);
         }
+        let is_copy = words.iter().any(|word| word == "copy");
         let matches = command.try_get_matches_from(words).unwrap_or_else(|mut error| {
-            crate::commands::copy::not_proposed(&mut error);
+            if is_copy {
+                crate::commands::copy::not_proposed(&mut error);
+            }
             error.exit()
         });
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())

@@ -16,7 +16,7 @@ use numaio_mover::report::Totals;
 use numaio_mover::wire::{Reason, Side};
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
@@ -132,10 +132,11 @@ fn over(show: Show, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
 }
 
 /// The line for the shell there. A further try is one to the numaio there, too: the one before may still end what it has begun. An older one
-/// does not hear of it.
+/// does not hear of it; env(1) takes a program with a `=` for another variable.
 fn line(command: &[OsString], is_first: bool) -> OsString {
+    let is_plain = command.first().is_some_and(|program| !program.as_bytes().contains(&b'='));
     let further = ["env".into(), format!("{AGAIN}=1").into()];
-    let further = further.into_iter().filter(|_| !is_first);
+    let further = further.into_iter().filter(|_| !is_first && is_plain);
     ssh::joined(further.chain(command.iter().cloned()))
 }
 
@@ -200,7 +201,8 @@ fn listen(
             Ok(Ok(event)) => {
                 let told = so_far.get_or_insert_default();
                 if let Event::Progress(progress) = &event {
-                    *told = *progress;
+                    // Tries that it makes itself begin anew.
+                    *told = Progress { reached: progress.reached.max(told.reached), ..*progress };
                 }
                 show.hear(event);
             }
@@ -279,6 +281,7 @@ mod tests {
 
     #[test]
     fn a_further_try_is_told_that_it_is_one() {
+        assert_eq!(line(&["/v=1/numaio".into()], false), *"'/v=1/numaio'");
         let command = ["numaio", "copy"].map(OsString::from);
         assert_eq!(line(&command, true), *"'numaio' 'copy'");
         assert_eq!(line(&command, false), *"'env' 'NUMAIO_AGAIN=1' 'numaio' 'copy'");

@@ -64,7 +64,7 @@ impl Order {
     /// The same for another try. The one before may still be at work on the other host for a while, and what both write to is not
     /// to have one name; `again` tells whether there was one. The middle of the identity is that of all tries.
     pub fn of_another_try(&self, again: bool) -> Result<Self, Failure> {
-        let mut order = Self { again, ..self.clone() };
+        let mut order = Self { again: again || self.again, ..self.clone() };
         order.transfer[TRY..].copy_from_slice(&random_bytes::<{ 16 - TRY }>()?);
         Ok(order)
     }
