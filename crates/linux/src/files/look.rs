@@ -5,9 +5,9 @@ use super::beneath::{Beneath, Place};
 use super::fault::fault;
 use super::place::address;
 use super::short::not_short;
-use super::Roots;
+use super::{place_of, Roots};
 use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::cmp::Reverse;
@@ -110,10 +110,10 @@ fn is_led_to(place: Place<'_>, target: &[u8], there: &Seen) -> bool {
     }
 }
 
-/// Where something lies, without links on its way (proc_pid_fd(5)); none if that cannot be told.
+/// Where something lies, without links on its way; none if that cannot be told.
 fn real_path(directory: BorrowedFd<'_>, path: &[u8]) -> Option<PathBuf> {
     let file = rustix::fs::openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+    place_of(&file).ok()
 }
 
 /// The attributes of an object.

@@ -121,8 +121,7 @@ impl Roots {
     /// # Errors
     /// The kernel's.
     pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
-        let link = |root: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", root.as_raw_fd()));
-        self.roots.iter().map(link).collect()
+        self.roots.iter().map(place_of).collect()
     }
 
     /// Carries an operation out. `buffer` gives a buffer for what is read; nothing is read without.
@@ -230,6 +229,11 @@ pub fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
 /// opened are neither read nor set.
 pub fn has_proc() -> bool {
     Path::new("/proc/self/fd").is_dir()
+}
+
+/// Where something lies that is open, without links on its way (proc_pid_fd(5)).
+fn place_of(file: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Whether a path names what one process has open (proc_pid_fd(5)): another one has something else there, or nothing.
