@@ -147,13 +147,20 @@ fn who_is_interrupted_waits_for_no_more_than_is_under_way() {
     assert_eq!(again.sink.ended(), Some(&Ended::Failed));
 }
 
-/// What a sink submits at a time that opens the journal.
+/// What a sink submits at a time.
+fn submitted(sink: &mut Sink<Vec<u8>>, now: Duration) -> Vec<(Ticket, Operation<Vec<u8>>)> {
+    let commands = std::iter::from_fn(|| sink.poll(now));
+    let operation = |command| match command {
+        Command::Submit(ticket, operation) => Some((ticket, operation)),
+        Command::Send(_) => None,
+    };
+    commands.filter_map(operation).collect()
+}
+
+/// What of it opens the journal.
 fn asks(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
-    let commands: Vec<_> = std::iter::from_fn(|| sink.poll(now)).collect();
-    commands.into_iter().find_map(|command| match command {
-        Command::Submit(ticket, Operation::Open { .. }) => Some(ticket),
-        _ => None,
-    })
+    let is_open = |(_, operation): &(_, _)| matches!(operation, Operation::Open { .. });
+    submitted(sink, now).into_iter().find(is_open).map(|(ticket, _)| ticket)
 }
 
 /// A try that was lost may hold the journal for a while: the next one waits for it, and does not move all anew.
@@ -197,15 +204,6 @@ fn nothing_is_looked_at_before_an_earlier_try_lets_go_of_the_journal() {
     for packet in work(&mut source, there) {
         sink.handle(Event::Received(packet));
     }
-    let submitted = |sink: &mut Sink<Vec<u8>>, now| {
-        let mut all = Vec::new();
-        while let Some(command) = sink.poll(now) {
-            if let Command::Submit(ticket, operation) = command {
-                all.push((ticket, operation));
-            }
-        }
-        all
-    };
     assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "it waits");
     let now = sink.wake().expect("it asks again");
     let all = submitted(&mut sink, now);
