@@ -68,12 +68,12 @@ enum Link {
 }
 
 impl Remote<'_> {
-    /// What the other host is.
-    fn far(&self) -> Side {
+    /// The side of this host.
+    fn near(&self) -> Side {
         if self.is_source {
-            Side::Sink
-        } else {
             Side::Source
+        } else {
+            Side::Sink
         }
     }
 
@@ -88,7 +88,7 @@ impl Remote<'_> {
             let tried = match self.attempt(&mut show, &way, again.so_far()) {
                 // It is over, and what came before it was moved all the same.
                 Err(failure) if !again.is_first() => {
-                    show.give_up(self.far(), &failure.message);
+                    show.give_up(self.near().other(), &failure.message);
                     return end(show, &again.total());
                 }
                 tried => tried?,
@@ -102,14 +102,14 @@ impl Remote<'_> {
                 Tried::Unreachable(failure) if again.is_first() => return Err(failure),
                 Tried::Unreachable(failure) => {
                     // It counts more than how the last one was lost that began.
-                    show.give_up(self.far(), &failure.message);
+                    show.give_up(self.near().other(), &failure.message);
                     failure.message
                 }
             };
             let pause = again.pause().filter(|_| !interrupted());
             let Some(pause) = pause else {
                 if show.given_up.is_none() {
-                    show.give_up(self.far(), &why);
+                    show.give_up(self.near().other(), &why);
                 }
                 return end(show, &again.total());
             };
@@ -175,7 +175,7 @@ impl Remote<'_> {
         drive(&mut core, &mut port, || began.elapsed(), |core| show.look(core));
         show.look(&mut core);
         let closed = port.closed;
-        let ours = if self.is_source { Side::Source } else { Side::Sink };
+        let ours = self.near();
         drop(port);
         drop(streams);
         far.via.end();
