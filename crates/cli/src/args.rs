@@ -1,5 +1,7 @@
 //! What was typed.
 
+use crate::commands::copy;
+use clap::error::ErrorKind;
 use clap::{ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
@@ -35,14 +37,21 @@ impl Args {
                 |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
             command = command.mut_subcommand("copy", help);
         }
-        let is_copy = words.iter().any(|word| word == "copy");
-        let matches = command.try_get_matches_from(words).unwrap_or_else(|mut error| {
-            if is_copy {
-                crate::commands::copy::not_proposed(&mut error);
-            }
-            error.exit()
-        });
+        let matches =
+            command.try_get_matches_from(&words).unwrap_or_else(|error| Self::refused(error, &words).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
+    }
+
+    /// Why words were refused; of an option of rsync that `numaio copy` has not, with what to do instead.
+    fn refused(error: clap::Error, words: &[OsString]) -> clap::Error {
+        let is_copy = words.iter().any(|word| word == "copy");
+        if !is_copy || error.kind() != ErrorKind::UnknownArgument {
+            return error;
+        }
+        let command = Self::command().mut_subcommand("copy", copy::with_absent);
+        let mut error = command.try_get_matches_from(words).err().unwrap_or(error);
+        copy::not_proposed(&mut error);
+        error
     }
 }
 

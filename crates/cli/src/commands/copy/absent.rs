@@ -2,7 +2,7 @@
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use clap::{Arg, ArgAction, Command, Error};
 
 /// Spellings, of which those with a `=` take a value, and what is said of them.
 const ABSENT: [(&[&str], &str); 23] = [
@@ -84,10 +84,6 @@ const ABSENT: [(&[&str], &str); 23] = [
     ),
 ];
 
-/// They are known, so that each is refused with a word on it. Nothing comes of them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Absent;
-
 /// Takes out of an error that one of them is like what was typed: it is not there either.
 pub fn not_proposed(error: &mut Error) {
     let is_absent = |name: &str| {
@@ -112,27 +108,12 @@ fn arg(spelling: &'static str, tip: &'static str) -> Arg {
     }
 }
 
-impl Args for Absent {
-    fn augment_args(command: Command) -> Command {
-        let each = |(spellings, tip): (&'static [&'static str], &'static str)| {
-            spellings.iter().map(move |spelling| arg(spelling, tip))
-        };
-        command.args(ABSENT.into_iter().flat_map(each))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Absent {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        Ok(())
-    }
+/// A command that knows them, so that each is refused with a word on it. It takes longer to make: for words that are refused anyway.
+pub fn with_absent(command: Command) -> Command {
+    let each = |(spellings, tip): (&'static [&'static str], &'static str)| {
+        spellings.iter().map(move |spelling| arg(spelling, tip))
+    };
+    command.args(ABSENT.into_iter().flat_map(each))
 }
 
 #[cfg(test)]
@@ -140,13 +121,14 @@ mod tests {
     use super::super::CopyArgs;
     use super::*;
     use clap::error::ErrorKind;
+    use clap::Args;
 
     #[test]
     fn none_is_proposed() {
         for (typed, proposed) in
             [("--no-permissions", None), ("--dele", None), ("--recursiv", Some("--recursive"))]
         {
-            let command = CopyArgs::augment_args(Command::new("copy"));
+            let command = with_absent(CopyArgs::augment_args(Command::new("copy")));
             let mut error = command.try_get_matches_from(["copy", typed, "a", "b"]).expect_err(typed);
             not_proposed(&mut error);
             let of = |error: &Error| error.get(ContextKind::SuggestedArg).map(ToString::to_string);
@@ -156,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_is_refused_with_its_word_and_no_help_has_it() {
-        let command = || CopyArgs::augment_args(Command::new("copy"));
+        let command = || with_absent(CopyArgs::augment_args(Command::new("copy")));
         let help = command().render_long_help().to_string();
         for (spelling, tip) in ABSENT.iter().flat_map(|(all, tip)| all.iter().map(move |one| (*one, tip))) {
             let typed = if spelling.ends_with('=') { format!("{spelling}x") } else { spelling.to_owned() };

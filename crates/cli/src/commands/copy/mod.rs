@@ -36,8 +36,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::Note;
 use crate::output;
-pub use absent::not_proposed;
-use absent::Absent;
+pub use absent::{not_proposed, with_absent};
 pub use address::PORT as DAEMON_PORT;
 pub use channel::Street;
 use clap::{ArgAction, Args as ClapArgs};
@@ -164,8 +163,6 @@ pub struct CopyArgs {
     /// What rsync means by -h: figures are readable
     #[arg(long, short = 'h', hide = true)]
     human_readable: bool,
-    #[command(flatten)]
-    absent: Absent,
     /// Where this transfer notes itself
     #[arg(skip)]
     pub note: Note,
