@@ -8,7 +8,7 @@ mod support;
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
-use numaio_model::Rule;
+use numaio_model::ClassOptions;
 use numaio_schema::{
     Agreement, ClassRule, Comparison, Inversion, LatencyRecord, Model, StreamRecord, TargetModel,
 };
@@ -66,7 +66,7 @@ fn the_dl585_has_the_papers_classes() {
         assert!(["nvme0n1", "eth0", "eth1"].iter().all(|name| seven.devices.contains(&(*name).to_owned())));
         assert_eq!(classes(seven, Direction::Write), ["7", "0-1,4-6", "2-3"]);
         assert_eq!(classes(seven, Direction::Read), ["2-3,6-7", "0-1,5", "4"]);
-        let paper = numaio_model::refit(measured, Rule { classes: ClassRule::Paper, level: 0.1 });
+        let paper = numaio_model::refit(measured, ClassOptions { classes: ClassRule::Paper, level: 0.1 });
         let seven = target(&paper, 7);
         assert_eq!(classes(seven, Direction::Write), ["6-7", "0-1,4-5", "2-3"]);
         assert_eq!(classes(seven, Direction::Read), ["6-7", "2-3", "0-1,5", "4"]);

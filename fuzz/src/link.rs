@@ -98,8 +98,8 @@ pub fn netlink(input: &[u8]) {
     }
     match told {
         Reply::Route(route) => {
-            assert!(route.ways.iter().all(|way| (1..=256).contains(&way.weight)));
-            assert!(route.ways.len() <= input.len() / 8);
+            assert!(route.next_hops.iter().all(|way| (1..=256).contains(&way.weight)));
+            assert!(route.next_hops.len() <= input.len() / 8);
             assert_eq!(reply(&message_of(&route)), Reply::Route(route), "it is read as it is written");
         }
         // Numbers of errors, as the kernel has them (include/linux/err.h).
@@ -125,7 +125,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 /// A route as the kernel tells it, with several ways (`struct rtnexthop`).
 fn message_of(route: &Route) -> Vec<u8> {
     let mut ways = Vec::new();
-    for way in &route.ways {
+    for way in &route.next_hops {
         let gateway = way.gateway.map(|gateway| attribute(5, &octets(gateway))).unwrap_or_default();
         ways.extend((gateway.len() as u16 + 8).to_ne_bytes());
         ways.extend([0, (way.weight - 1) as u8]);
@@ -147,9 +147,9 @@ fn message(kind: u16, body: &[u8]) -> Vec<u8> {
 /// What the target `netlink` begins with: routes, an error, and a question in place of an answer.
 pub fn netlink_seeds() -> Vec<Vec<u8>> {
     let (four, six) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1; 16]));
-    let way = |interface, gateway, weight| numaio_linux::rtnetlink::Way { interface, gateway, weight };
+    let way = |interface, gateway, weight| numaio_linux::rtnetlink::NextHop { interface, gateway, weight };
     let route =
-        Route { ways: vec![way(2, Some(four), 3), way(4, Some(six), 1)], source: Some(four), table: 254 };
+        Route { next_hops: vec![way(2, Some(four), 3), way(4, Some(six), 1)], source: Some(four), table: 254 };
     let one = [attribute(4, &7u32.to_ne_bytes()), attribute(5, &octets(four)), attribute(7, &octets(four))]
         .concat();
     let single = [&[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0][..], &one].concat();
@@ -165,7 +165,7 @@ mod tests {
     fn every_seed_is_understood() {
         let seeds = netlink_seeds();
         let ways = |seed: &[u8]| match reply(seed) {
-            Reply::Route(route) => route.ways.len(),
+            Reply::Route(route) => route.next_hops.len(),
             _ => 0,
         };
         assert_eq!((ways(&seeds[0]), ways(&seeds[1])), (2, 1));

@@ -1,6 +1,6 @@
 //! Errors in words: the one place where they become message, hint and exit status.
 
-use numaio_linux::cuda::Absent;
+use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::tape::{NotATape, Tape};
@@ -70,28 +70,28 @@ impl From<CampaignError> for Failure {
     }
 }
 
-impl From<Absent> for Failure {
-    fn from(absent: Absent) -> Self {
+impl From<CudaUnavailable> for Failure {
+    fn from(absent: CudaUnavailable) -> Self {
         let failure = Self::new(&absent);
         match absent {
-            Absent::Static => failure.hint(
+            CudaUnavailable::Static => failure.hint(
                 "use the build that is linked dynamically (make build), or put nvbandwidth on PATH \
                  (https://github.com/NVIDIA/nvbandwidth)",
             ),
-            Absent::NoLibrary { .. } => failure.hint(
+            CudaUnavailable::NoLibrary { .. } => failure.hint(
                 "install NVIDIA's driver, of which libcuda.so.1 is a part; into a container it comes with the NVIDIA \
                  container toolkit (docker run --gpus all). Only GPUs of NVIDIA can be measured",
             ),
-            Absent::Incomplete { .. } => failure.hint("install a newer driver"),
-            Absent::NoDevice { .. } => failure.hint(
+            CudaUnavailable::Incomplete { .. } => failure.hint("install a newer driver"),
+            CudaUnavailable::NoDevice { .. } => failure.hint(
                 "nvidia-smi tells whether the kernel's driver sees one; CUDA_VISIBLE_DEVICES may hide it, and a \
                  container gets none by default",
             ),
-            Absent::NoPermission { .. } => failure.hint(
+            CudaUnavailable::NoPermission { .. } => failure.hint(
                 "run as root or as a user who may open the device files, often by a group as video or render; a \
                  container must be given them",
             ),
-            Absent::Failed { .. } => failure.hint("nvidia-smi, and dmesg for lines with NVRM, tell more"),
+            CudaUnavailable::Failed { .. } => failure.hint("nvidia-smi, and dmesg for lines with NVRM, tell more"),
         }
     }
 }

@@ -118,13 +118,13 @@ fn what_may_not_be_written_is_refused() {
     let of = |args: &[&str]| home.run(&[&["bench", "disk"], args].concat());
     let there = of(&["--file", &kept]);
     assert!(!there.err.contains("is filled"), "{}", there.err);
-    there.failed(1, &["it exists", "--direction read"]);
+    there.failed(1, &["exists already", "--direction read"]);
     assert_eq!(fs::read_to_string(&kept).expect("it"), "what I wrote");
     of(&["--device", "sda"]).failed(2, &["destroys what is on it", "--i-know-this-destroys sda"]);
     of(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["is not --device sda"]);
     of(&["--device", &kept, "--direction", "read"]).failed(2, &["is no block device", "--file"]);
     of(&["--device", "no-such-disk", "--direction", "read"]).failed(1, &["No such file", "numaio topology"]);
-    of(&["--file", ".", "--area", "1E"]).failed(1, &["is filled: .", "are needed", "--area"]);
+    of(&["--file", ".", "--area", "1E"]).failed(1, &["is filled: .", "needed", "--area"]);
     of(&[]).failed(2, &["--device", "--file"]);
     of(&["--file", ".", "--streams", "0"]).failed(2, &["streams from 1 to"]);
     of(&["--file", ".", "--block", "0"]).failed(2, &["it is nothing"]);

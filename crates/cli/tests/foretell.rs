@@ -13,7 +13,7 @@ use numaio_machine::workload::{
 use numaio_measure::engine::Disk;
 use numaio_measure::io::{Matrix, MixPart, What};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
-use numaio_model::{best_mix, capacities, predict, telling_mix, Basis};
+use numaio_model::{best_mix, capacities, predict, saturating_mix, CapacityInputs};
 use numaio_schema::{
     CapSource, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, Represented, Role,
     Sharing, StreamRecord, TopologyDocument, Validation,
@@ -63,7 +63,7 @@ impl Measured {
     fn model(&self) -> Model {
         let options = Options { targets: NodeSet::one(NodeId(7)), least_visits: 6, ..Options::default() };
         let record = campaign::run(&self.setting(1_000), &options, &mut |_| {}).expect("copies");
-        let classes = numaio_model::Rule { classes: numaio_schema::ClassRule::Paper, level: 0.1 };
+        let classes = numaio_model::ClassOptions { classes: numaio_schema::ClassRule::Paper, level: 0.1 };
         numaio_model::fit(record, &self.topology, classes)
     }
 
@@ -205,7 +205,7 @@ fn a_level_holds_on_the_whole_page() {
     let home = Home::new();
     let files = documents(&home);
     let model = std::fs::read_to_string(&files["model"]).expect("a file");
-    let wide = numaio_model::Rule { classes: numaio_schema::ClassRule::Measured, level: 0.3 };
+    let wide = numaio_model::ClassOptions { classes: numaio_schema::ClassRule::Measured, level: 0.3 };
     let wide = numaio_model::refit(Model::from_json(&model).expect("a model"), wide);
     let wide = home.document("wide.json", &wide);
     let levels = |model: &str, args: &[&str]| {
@@ -239,7 +239,7 @@ fn a_model_that_was_interrupted_is_told() {
             cell.bytes_copied_per_s = None;
         }
     }
-    let newer = home.document("newer.json", &numaio_model::refit(newer, numaio_model::Rule::default()));
+    let newer = home.document("newer.json", &numaio_model::refit(newer, numaio_model::ClassOptions::default()));
     let validate = |models: &[&str]| {
         let io = [files["io"].as_str(), files["topology"].as_str()];
         home.run(&[&["validate", "--from"], models, &io].concat()).ok()
@@ -300,7 +300,7 @@ fn what_is_missing_is_said_with_the_command_that_measures_it() {
     predict(&["--mix", "1"]).failed(2, &["\"1\" is no part of a mix"]);
     predict(&["--mix", "x:1"]).failed(2, &["\"x\" is no node"]);
     predict(&["--mix", "1:99999"]).failed(2, &["is no number of streams from 1 to 4096"]);
-    predict(&["--mix", "1:4096,2:1"]).failed(2, &["4097 streams are too many"]);
+    predict(&["--mix", "1:4096,2:1"]).failed(2, &["too many streams: 4097"]);
     predict(&["--best", "0"]).failed(2, &["--best"]);
     predict(&["--best", "129"]).failed(2, &["--best"]);
     predict(&[]).failed(2, &["--mix"]);
@@ -420,10 +420,10 @@ fn mixes_are_foretold_on_machines_of_random_shape() {
         let cells = machine.io(places(&[Read], &[1, 2, 4, 8], represented), 1);
         let fitted = |records: &[&IoRecord]| {
             let basis =
-                Basis { records, model: None, link_bytes_per_s: None, direction: Read, operation: None };
+                CapacityInputs { records, model: None, link_bytes_per_s: None, direction: Read, operation: None };
             capacities(&basis, &[]).expect("capacities")
         };
-        let telling = telling_mix(&fitted(&[&cells]), &io::local_nodes(&machine.topology));
+        let telling = saturating_mix(&fitted(&[&cells]), &io::local_nodes(&machine.topology));
         let mix = (!telling.is_empty()).then(|| machine.io(mixed(Read, &telling), 2));
         let records: Vec<&IoRecord> = mix.iter().chain([&cells]).collect();
         let capacities = fitted(&records);

@@ -46,7 +46,7 @@ fn large(home: &Home) -> Vec<String> {
     let machine = documents::machine("large");
     let model = documents::model(&machine, THEN);
     let mut stream = documents::stream(&machine, &StreamOp::ALL, THEN);
-    stream.classes = numaio_model::pair_classes(&stream, numaio_model::Rule::default());
+    stream.classes = numaio_model::pair_classes(&stream, numaio_model::ClassOptions::default());
     let comparison = documents::comparison(&machine, &model, NodeId(7));
     vec![
         home.document("model.json", &model),

@@ -119,8 +119,8 @@ fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
 #[test]
 fn no_library_no_device_and_no_permission_are_three_sentences() {
     let ways: [(&[&str], &str); 3] = [
-        (&["DEVICES=0"], "no GPU found: the CUDA driver library is there, and finds no device"),
-        (&["INIT_CODE=100"], "no GPU found: the CUDA driver library is there, and finds no device"),
+        (&["DEVICES=0"], "no GPU found: the CUDA driver library finds no device"),
+        (&["INIT_CODE=100"], "no GPU found: the CUDA driver library finds no device"),
         (&["INIT_CODE=800"], "no permission to use the GPU: cuInit: CUDA_ERROR_NOT_PERMITTED"),
     ];
     for (definitions, sentence) in ways {
@@ -136,7 +136,7 @@ fn no_library_no_device_and_no_permission_are_three_sentences() {
     let home = Home::new();
     home.file("libcuda.so.1", "");
     let said = bench(&home, &[]);
-    assert!(said.err.contains("no GPU found: there is no CUDA driver library"), "{}", said.err);
+    assert!(said.err.contains("no GPU found: cannot load the CUDA driver library"), "{}", said.err);
 }
 
 #[test]

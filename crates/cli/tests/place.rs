@@ -263,7 +263,7 @@ fn wrong_input_is_told_with_a_hint() {
     let cases: [(&[&str], i32, &str, &str); 11] = [
         (&["place"], 2, "nothing to be near", "--near eth0"),
         (&["place", "--near", "eth77"], 2, "eth77", "there are"),
-        (&["place", "--near", &device, "--tasks", "0"], 2, "0 is no number of tasks", ""),
+        (&["place", "--near", &device, "--tasks", "0"], 2, "invalid number of tasks", ""),
         (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
         (&["place", "--near", &device, "--needs", "12q"], 2, "no size", ""),
         (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),

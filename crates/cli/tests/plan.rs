@@ -42,7 +42,7 @@ fn devices_of_a_machine_and_their_sizes_make_a_plan() {
     let plan = on_dl585(&home, &[]);
     assert!(plan.proof.optimal && plan.problem.direction == Transfer::Send);
     assert_eq!(plan.problem.total_bytes(), 2_000_000_000_000);
-    assert!(plan.problem.assumptions.iter().any(|said| said.contains("copy model stands in")));
+    assert!(plan.problem.assumptions.iter().any(|said| said.contains("copy model replaces a measurement")));
     for rejected in &plan.rejected {
         let simple = rejected.predicted.as_ref().expect("it can be carried out");
         assert!(simple.time_s >= plan.predicted.time_s * (1.0 - 1e-9), "{rejected:?}");
@@ -246,9 +246,9 @@ fn what_cannot_hold_is_named_of_a_file() {
         &home,
         way,
         zero,
-        &["bandwidth of one thread of the storage way between device node 0 and memory node 1 is 0"],
+        &["bandwidth of one thread of the storage path between device node 0 and memory node 1 is 0"],
     );
-    told(&home, way, &zero.replace("0.0", "nan"), &["is NaN", "must be from 1 to 1e18"]);
+    told(&home, way, &zero.replace("0.0", "nan"), &["is NaN", "expected from 1 to 1e18"]);
     told(&home, way, &zero.replace("0.0", "inf"), &["is inf"]);
     told(&home, way, &zero.replace("0.0", "-3.0"), &["is -3"]);
     told(&home, "threads_per_node = 10", "threads_per_node = 3", &["no node may run more than 1"]);
@@ -256,24 +256,24 @@ fn what_cannot_hold_is_named_of_a_file() {
         &home,
         "threads_per_node = 10",
         "threads_per_node = 1",
-        &["2 cores are to be reserved, and it has 1"],
+        &["2 cores are reserved, but it has 1"],
     );
     told(&home, "threads_per_node = 10", "threads_per_node = 5000", &["5000", "at most 1024"]);
     let pin = "no_threads_on = [0]\nthreads_per_node = 10";
     told(&home, "threads_per_node = 10", &pin.replace("[0]", "[0, 1]"), &["no node may run more than 0"]);
-    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[4]"), &["no_threads_on names node 4"]);
+    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[4]"), &["no_threads_on refers to node 4"]);
     let both = "no_threads_on = [0]\nthreads_per_node = 8";
     let contradiction = example()
         .replace("threads_per_node = 10", both)
         .replace("node = 0, reserved = 2 }", "node = 0, threads = 4 }");
     let file = home.file("pins.toml", &contradiction);
-    home.run(&["plan", "--file", &file]).failed(1, &["node 0: it is to run no thread, and 4 threads"]);
-    told(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["must be below 2^53"]);
-    told(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["storage \"nvme0n1\" stands there twice"]);
-    told(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" names node 5"]);
+    home.run(&["plan", "--file", &file]).failed(1, &["node 0: no threads may run on it, but it has 4 threads"]);
+    told(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["expected below 2^53"]);
+    told(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["duplicate storage \"nvme0n1\""]);
+    told(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" refers to node 5"]);
     let unreached = example().replace("device_node = 1, memory_node", "device_node = 0, memory_node");
     let file = home.file("twice.toml", &unreached);
-    home.run(&["plan", "--file", &file]).failed(1, &["stands there twice"]);
+    home.run(&["plan", "--file", &file]).failed(1, &["duplicate storage path"]);
 }
 
 #[test]
@@ -433,10 +433,10 @@ fn plans_that_do_not_hold_here_have_no_places() {
         .failed(1, &["it is a plan for machine", "make it anew"]);
     let mut tampered = plan.clone();
     tampered.storage_ways[0].bytes += 1;
-    place(&tampered, &["the plan does not hold", "numaio plan --json"]);
+    place(&tampered, &["infeasible plan", "numaio plan --json"]);
     let mut tampered = plan.clone();
     tampered.predicted.time_s /= 2.0;
-    place(&tampered, &["the plan does not hold"]);
+    place(&tampered, &["infeasible plan"]);
     let file = home.document("problem.json", &plan.problem);
     home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file])
         .failed(1, &["no plan", "numaio plan --json"]);

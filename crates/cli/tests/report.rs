@@ -336,7 +336,7 @@ fn hostile_names_and_what_is_missing_stay_text() {
     provenance.warnings = vec![Warning { rule: "a-rule".into(), what: hostile.into() }];
     let cell = &mut model.record.cells[1];
     (cell.bytes_copied_per_s, cell.settled, cell.failure) = (None, false, Some(hostile.into()));
-    let model = numaio_model::fit(model.record, &machine, numaio_model::Rule::default());
+    let model = numaio_model::fit(model.record, &machine, numaio_model::ClassOptions::default());
     let files = [
         folder.document("topology.json", &TopologyDocument::new(machine)),
         folder.document("model.json", &model),

@@ -35,18 +35,18 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
         | Change::RpsCpus { .. }
         | Change::RpsFlows { .. }
         | Change::XpsCpus { .. }
-        | Change::SockFlowEntries { .. } => steer(root, change),
+        | Change::SockFlowEntries { .. } => apply_steering(root, change),
     }
 }
 
 /// Sets what serves a device; see [`steering`].
-fn steer(root: &Root, change: &Change) -> Result<Change, ControlError> {
+fn apply_steering(root: &Root, change: &Change) -> Result<Change, ControlError> {
     let what = change.to_string();
     let refused = |why: String| ControlError::Refused { what: what.clone(), why };
     let (path, text) =
         steering::written(change).ok_or_else(|| refused("no interface has such a name".to_owned()))?;
     let read = || {
-        let text = root.text(&path).map_err(|error| unread(&what, &format!("{path}: "), &error.why))?;
+        let text = root.text(&path).map_err(|error| read_error(&what, &format!("{path}: "), &error.why))?;
         steering::as_read(change, &text).ok_or_else(|| refused(format!("{path} holds {text:?}")))
     };
     let before = read()?;
@@ -65,40 +65,40 @@ fn steer(root: &Root, change: &Change) -> Result<Change, ControlError> {
 }
 
 /// Whether an interrupt could not be written to because nobody can move it.
-fn unmovable(change: &Change, before: &Change, step: &NotWritten) -> Option<ControlError> {
+fn unmovable(change: &Change, before: &Change, step: &SettingError) -> Option<ControlError> {
     let Change::IrqAffinity { irq, .. } = change else { return None };
     let is_it = match step {
         // EPERM from Linux 6.11 on: the file is open, so it is not for want of rights.
-        NotWritten::Written(Errno::IO | Errno::PERM) => true,
+        SettingError::Write(Errno::IO | Errno::PERM) => true,
         // Where it goes already is no wrong value: its controller moves none, as those of PCIe on many aarch64 machines.
-        NotWritten::Written(Errno::INVAL) => change == before,
+        SettingError::Write(Errno::INVAL) => change == before,
         _ => false,
     };
     is_it.then_some(ControlError::Unmovable { irq: *irq })
 }
 
 /// Which step of writing a setting failed.
-enum NotWritten {
-    Opened(Errno),
-    Written(Errno),
+enum SettingError {
+    Open(Errno),
+    Write(Errno),
 }
 
-impl NotWritten {
+impl SettingError {
     /// The error about what was asked, with the place before the kernel's words.
     fn error(&self, what: &str, place: &str) -> ControlError {
-        let (Self::Opened(errno) | Self::Written(errno)) = self;
+        let (Self::Open(errno) | Self::Write(errno)) = self;
         let denied = matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS);
-        failed(denied, what, format!("{place}{errno}"))
+        denied_or_refused(denied, what, format!("{place}{errno}"))
     }
 }
 
 /// The same of one that cannot be read.
-fn unread(what: &str, place: &str, why: &WhyUnread) -> ControlError {
-    failed(*why == WhyUnread::Denied, what, format!("{place}{why}"))
+fn read_error(what: &str, place: &str, why: &WhyUnread) -> ControlError {
+    denied_or_refused(*why == WhyUnread::Denied, what, format!("{place}{why}"))
 }
 
 /// What is wrong, by whether it is for want of rights.
-fn failed(denied: bool, what: &str, why: String) -> ControlError {
+fn denied_or_refused(denied: bool, what: &str, why: String) -> ControlError {
     let what = what.to_owned();
     match denied {
         true => ControlError::Denied { what, why },
@@ -107,9 +107,9 @@ fn failed(denied: bool, what: &str, why: String) -> ControlError {
 }
 
 /// Writes a setting that exists: it takes its value by one write from the file's start.
-fn write(root: &Root, path: &str, text: &str) -> Result<(), NotWritten> {
-    let file = root.open_file(path, OFlags::WRONLY | OFlags::TRUNC).map_err(NotWritten::Opened)?;
-    rustix::io::write(&file, text.as_bytes()).map(drop).map_err(NotWritten::Written)
+fn write(root: &Root, path: &str, text: &str) -> Result<(), SettingError> {
+    let file = root.open_file(path, OFlags::WRONLY | OFlags::TRUNC).map_err(SettingError::Open)?;
+    rustix::io::write(&file, text.as_bytes()).map(drop).map_err(SettingError::Write)
 }
 
 /// Writes a value to a setting that exists, and checks that the kernel took it; gives the value before.
@@ -119,7 +119,7 @@ fn set<T: Copy + Display + FromStr + PartialEq>(
     value: T,
 ) -> Result<T, ControlError> {
     let what = format!("set {path} to {value}");
-    let read = || root.value::<T>(path).map_err(|error| unread(&what, "", &error.why));
+    let read = || root.value::<T>(path).map_err(|error| read_error(&what, "", &error.why));
     let before = read()?;
     write(root, path, &value.to_string()).map_err(|step| step.error(&what, ""))?;
     let after = read()?;
@@ -138,9 +138,9 @@ mod tests {
     use numaio_machine::set::CpuSet;
     use std::fs;
 
-    struct Below<'a>(&'a Root);
+    struct RootControl<'a>(&'a Root);
 
-    impl Control for Below<'_> {
+    impl Control for RootControl<'_> {
         fn apply(&self, change: &Change) -> Result<Change, ControlError> {
             apply(self.0, change)
         }
@@ -157,7 +157,7 @@ mod tests {
         fs::write(&file, "12\n").expect("a setting");
         let inverse = apply(&root, &off);
         let after = fs::read_to_string(&file).expect("a setting");
-        conformance::control(&Below(&root), &Change::NumaBalancing { mode: 2 }).expect("allowed");
+        conformance::control(&RootControl(&root), &Change::NumaBalancing { mode: 2 }).expect("allowed");
         let undone = apply(&root, &Change::NumaBalancing { mode: 12 });
         fs::remove_dir_all(&dir).expect("removed");
         assert!(matches!(absent, Err(ControlError::Refused { .. })), "a kernel without it: {absent:?}");
@@ -179,7 +179,7 @@ mod tests {
             Change::InterleaveWeight { node: NodeId(3), weight: 4 },
         ];
         for change in &changes {
-            conformance::control(&Below(&root), change).expect("allowed");
+            conformance::control(&RootControl(&root), change).expect("allowed");
         }
         let inverses = changes.map(|change| apply(&root, &change).expect("allowed"));
         let now = interleave::read(&root);
@@ -201,7 +201,7 @@ mod tests {
     fn what_refuses_its_own_place_cannot_be_moved() {
         let at = |list: &str| Change::IrqAffinity { irq: 7, cpus: CpuSet::parse_list(list).expect("a list") };
         let is_it = |change: &Change, errno| {
-            unmovable(change, &at("0-3"), &NotWritten::Written(errno))
+            unmovable(change, &at("0-3"), &SettingError::Write(errno))
                 == Some(ControlError::Unmovable { irq: 7 })
         };
         assert!(
@@ -209,18 +209,18 @@ mod tests {
         );
         assert!(!is_it(&at("1"), Errno::INVAL), "it may be a wrong value");
         assert!(!is_it(&at("0-3"), Errno::NOSPC) && !is_it(&Change::NumaBalancing { mode: 1 }, Errno::IO));
-        assert_eq!(unmovable(&at("0-3"), &at("0-3"), &NotWritten::Opened(Errno::PERM)), None);
+        assert_eq!(unmovable(&at("0-3"), &at("0-3"), &SettingError::Open(Errno::PERM)), None);
     }
 
     #[test]
     fn want_of_rights_is_told_from_other_reasons() {
-        let denied = |step: NotWritten| matches!(step.error("it", ""), ControlError::Denied { .. });
+        let denied = |step: SettingError| matches!(step.error("it", ""), ControlError::Denied { .. });
         assert!([Errno::ACCESS, Errno::PERM, Errno::ROFS]
             .into_iter()
-            .all(|errno| denied(NotWritten::Opened(errno))));
-        assert!(!denied(NotWritten::Written(Errno::INVAL)) && !denied(NotWritten::Opened(Errno::NOENT)));
-        assert!(matches!(unread("it", "", &WhyUnread::Denied), ControlError::Denied { .. }));
-        assert!(matches!(unread("it", "", &WhyUnread::Absent), ControlError::Refused { .. }));
+            .all(|errno| denied(SettingError::Open(errno))));
+        assert!(!denied(SettingError::Write(Errno::INVAL)) && !denied(SettingError::Open(Errno::NOENT)));
+        assert!(matches!(read_error("it", "", &WhyUnread::Denied), ControlError::Denied { .. }));
+        assert!(matches!(read_error("it", "", &WhyUnread::Absent), ControlError::Refused { .. }));
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             fs::write(&file, before).expect("a setting");
             let inverse = apply(&root, change).expect("allowed");
             assert_eq!(Some(inverse), steering::as_read(change, before.trim()), "{change}");
-            conformance::control(&Below(&root), change).expect("allowed");
+            conformance::control(&RootControl(&root), change).expect("allowed");
         }
         fs::remove_dir_all(&dir).expect("removed");
     }

@@ -29,12 +29,12 @@ impl Kernel {
     }
 
     /// From now on workloads can be run that need this peer, by its name.
-    pub fn join(&self, peer: Peer) {
+    pub fn add_peer(&self, peer: Peer) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(peer));
     }
 
     /// Ends the sessions with all peers.
-    pub fn part(&self) {
+    pub fn disconnect_peers(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

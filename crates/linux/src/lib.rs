@@ -27,12 +27,12 @@ mod root;
 pub mod stream;
 pub mod terminal;
 #[cfg(test)]
-mod tests;
+mod test_support;
 mod tool;
 pub mod wait;
 
 pub use kernel::Kernel;
-pub use locate::message as rtnetlink;
+pub use locate::rtnetlink;
 pub use root::Root;
 
 /// Size of a base page in bytes.

@@ -12,9 +12,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Most bytes kept of each stream that a tool writes; what comes after them is read and dropped.
-const MOST_SAID: usize = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// How often we look whether a tool has ended: short beside a measurement of a second.
-const LOOK_EACH: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long a tool may take to end when it is asked to, before it is killed.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -29,39 +29,39 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     let mut running = Vec::new();
     for process in &workload.processes {
         // Those that were started before one that cannot be are ended by their drop.
-        running.push(Running::start(&workload.program, process)?);
+        running.push(RunningTool::start(&workload.program, process)?);
     }
     let mut interrupted = false;
-    let mut late = false;
+    let mut stopped = false;
     while running.iter_mut().any(|tool| tool.ended().is_none()) {
         interrupted |= interrupt::interrupted();
-        late |= Instant::now() >= deadline;
-        if interrupted || late {
-            running.iter_mut().for_each(Running::end);
+        stopped |= Instant::now() >= deadline;
+        if interrupted || stopped {
+            running.iter_mut().for_each(RunningTool::end);
             break;
         }
-        thread::sleep(LOOK_EACH);
+        thread::sleep(POLL_INTERVAL);
     }
     if interrupted {
         return Err(ProbeError::Interrupted);
     }
     let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let processes = running.into_iter().map(Running::said).collect();
+    let processes = running.into_iter().map(RunningTool::output).collect();
     Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
 }
 
 /// A process of ours that was started; ended when dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningTool {
     child: Child,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
     /// How it ended and its CPU time, once it is known.
     ended: Option<(ToolEnd, u64)>,
     /// Whether we ended it.
-    late: bool,
+    stopped: bool,
 }
 
-impl Running {
+impl RunningTool {
     /// Starts it, bound.
     ///
     /// # Errors
@@ -77,9 +77,9 @@ impl Running {
         command.process_group(0);
         bind(&mut command, process);
         let mut child = command.spawn().map_err(refused)?;
-        let stdout = child.stdout.take().map(|from| thread::spawn(move || listen(from)));
-        let stderr = child.stderr.take().map(|from| thread::spawn(move || listen(from)));
-        Ok(Self { child, stdout, stderr, ended: None, late: false })
+        let stdout = child.stdout.take().map(|from| thread::spawn(move || read_output(from)));
+        let stderr = child.stderr.take().map(|from| thread::spawn(move || read_output(from)));
+        Ok(Self { child, stdout, stderr, ended: None, stopped: false })
     }
 
     /// How it ended, with its CPU time in nanoseconds, if it did.
@@ -95,20 +95,20 @@ impl Running {
         if self.ended().is_some() {
             return;
         }
-        self.late = true;
+        self.stopped = true;
         self.signal(libc::SIGTERM);
         let patience = Instant::now() + GRACE;
         while self.ended().is_none() && Instant::now() < patience {
-            thread::sleep(LOOK_EACH);
+            thread::sleep(POLL_INTERVAL);
         }
         self.signal(libc::SIGKILL);
         self.ended = self.ended.or_else(|| reap(self.child.id(), 0));
     }
 
     /// Ends it, if it has not, and gives what it said.
-    pub fn end_and_say(mut self) -> ToolSaid {
+    pub fn stop_and_collect(mut self) -> ToolSaid {
         self.end();
-        self.said()
+        self.output()
     }
 
     /// To its whole group. Children that outlive it are reached too: the group lives as long as one of them.
@@ -118,12 +118,12 @@ impl Running {
         unsafe { libc::kill(group as libc::pid_t, signal) };
     }
 
-    fn said(mut self) -> ToolSaid {
+    fn output(mut self) -> ToolSaid {
         let (ended, cpu_ns) = self.ended().unwrap_or((ToolEnd::TimeLimit, 0));
         let text =
             |from: Option<JoinHandle<String>>| from.and_then(|from| from.join().ok()).unwrap_or_default();
         ToolSaid {
-            ended: if self.late { ToolEnd::TimeLimit } else { ended },
+            ended: if self.stopped { ToolEnd::TimeLimit } else { ended },
             stdout: text(self.stdout.take()),
             stderr: text(self.stderr.take()),
             cpu_ns,
@@ -131,7 +131,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTool {
     fn drop(&mut self) {
         self.end();
     }
@@ -172,10 +172,10 @@ fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolEnd, u64)> {
 }
 
 /// Reads to the end, and keeps the beginning.
-fn listen(mut from: impl Read) -> String {
+fn read_output(mut from: impl Read) -> String {
     let mut kept = Vec::new();
     // What was said before an error counts; the tool's exit status tells of the rest.
-    drop(from.by_ref().take(MOST_SAID as u64).read_to_end(&mut kept));
+    drop(from.by_ref().take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut kept));
     drop(io::copy(&mut from, &mut io::sink()));
     String::from_utf8_lossy(&kept).into_owned()
 }

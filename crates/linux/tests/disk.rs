@@ -3,7 +3,7 @@
 
 mod support;
 
-use numaio_linux::io::{best_method, facts, Claim, ClaimError};
+use numaio_linux::io::{best_method, disk_facts, Claim, ClaimError};
 use numaio_linux::Kernel;
 use numaio_machine::probe::{IoOutcome, ProbeError, ProbeExt};
 use numaio_machine::workload::{
@@ -149,7 +149,7 @@ fn what_is_written_are_the_bytes_of_the_buffers_and_only_where_it_may() {
     let folder = Folder::new("where");
     for method in methods() {
         let claim = Claim::file(&folder.0, 4 * MIB).expect("a file");
-        let content = || fs::read(claim.for_others()).expect("its content");
+        let content = || fs::read(claim.proc_path()).expect("its content");
         let before = content();
         let path = DiskPath { at: MIB, bytes: MIB, method, ..path(claim.name(), 0) };
         let workload = IoWorkload { most_bytes: Some(3 * MIB), ..workload(path, &[(1, Write)]) };
@@ -215,14 +215,14 @@ fn what_makes_no_sense_is_refused() {
     let good = || workload(path(claim.name(), MIB), &[(1, Read)]);
     let beyond = DiskPath { at: 1 << 19, ..path(claim.name(), MIB) };
     let cases = [
-        (IoWorkload { depth: 0, ..good() }, "no streams, no blocks or no requests"),
-        (IoWorkload { block_bytes: 0, ..good() }, "no streams, no blocks or no requests"),
-        (workload(path(claim.name(), MIB), &[]), "no streams, no blocks or no requests"),
+        (IoWorkload { depth: 0, ..good() }, "it has no streams, a block size of 0 or a depth of 0"),
+        (IoWorkload { block_bytes: 0, ..good() }, "it has no streams, a block size of 0 or a depth of 0"),
+        (workload(path(claim.name(), MIB), &[]), "it has no streams, a block size of 0 or a depth of 0"),
         (workload(path(claim.name(), MIB), &[(5000, Read)]), "5000 threads"),
-        (workload(path(claim.name(), MIB), &[(9, Read)]), "less than a block"),
+        (workload(path(claim.name(), MIB), &[(9, Read)]), "less than one block"),
         (IoWorkload { block_bytes: 1000, ..good() }, "sectors of"),
         (workload(beyond, &[(1, Read)]), "has 1048576 bytes"),
-        (IoWorkload { sampling: Sampling::Repetitions { count: 3 }, ..good() }, "sampled by a window"),
+        (IoWorkload { sampling: Sampling::Repetitions { count: 3 }, ..good() }, "sampled in a time window"),
         (workload(path("/no/such/file", MIB), &[(1, Read)]), "No such file"),
     ];
     for (workload, part) in cases {
@@ -234,7 +234,7 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn a_file_in_memory_is_said_to_be_no_device() {
     let memory = Path::new("/dev/shm");
-    let on_tmpfs = facts(&kernel(), "/dev/shm").is_ok_and(|facts| facts.in_memory);
+    let on_tmpfs = disk_facts(&kernel(), "/dev/shm").is_ok_and(|facts| facts.in_memory);
     let claim = match Claim::file(memory, 4 * MIB) {
         Ok(claim) if on_tmpfs => claim,
         _ => return skip("skipped: tmpfs: /dev/shm is none that can be written"),
@@ -242,7 +242,7 @@ fn a_file_in_memory_is_said_to_be_no_device() {
     let workload = workload(path(claim.name(), claim.bytes()), &[(1, Write), (1, Read)]);
     let outcome = run(&workload).expect("streams");
     check(&workload, &outcome);
-    assert!(outcome.notes.iter().any(|note| note.contains("lies in memory")), "{:?}", outcome.notes);
+    assert!(outcome.notes.iter().any(|note| note.contains("is in memory")), "{:?}", outcome.notes);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_device_with_large_sectors_takes_whole_ones_only() {
     let folder = Folder::new("sectors");
     let Some(device) = Loop::over(&folder.image(16 * MIB), &["--sector-size", "4096"]) else { return };
     let kernel = kernel();
-    let found = facts(&kernel, &device.0).expect("facts");
+    let found = disk_facts(&kernel, &device.0).expect("facts");
     assert_eq!((found.is_device, found.bytes, found.sector_bytes), (true, 16 * MIB, 4096));
     let claim = Claim::device(&kernel, &device.0).expect("a device of our own");
     let small = IoWorkload { block_bytes: 512, ..workload(path(&device.0, 16 * MIB), &[(1, Write)]) };
@@ -270,7 +270,7 @@ fn a_device_in_use_is_never_claimed() {
     let kernel = kernel();
     let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
     let mounted = mounts.lines().filter_map(|line| line.split(' ').next()).find(|source| {
-        source.starts_with("/dev/") && facts(&kernel, source).is_ok_and(|facts| facts.is_device)
+        source.starts_with("/dev/") && disk_facts(&kernel, source).is_ok_and(|facts| facts.is_device)
     });
     match mounted {
         Some(mounted) => {
@@ -282,7 +282,7 @@ fn a_device_in_use_is_never_claimed() {
     let folder = Folder::new("held");
     let image = folder.image(MIB);
     let error = Claim::device(&kernel, image.to_str().expect("a name")).expect_err("no device");
-    assert!(matches!(error, ClaimError::NoDevice { .. }), "{error}");
+    assert!(matches!(error, ClaimError::NotBlockDevice { .. }), "{error}");
     let Some(device) = Loop::over(&image, &[]) else { return };
     let first = Claim::device(&kernel, &device.0).expect("nobody has it");
     let error = Claim::device(&kernel, &device.0).expect_err("we have it");
@@ -321,7 +321,7 @@ fn a_file_system_that_is_too_full_is_said_before_anything_is_written() {
     let folder = Folder::new("full");
     let error = Claim::file(&folder.0, 1 << 60).expect_err("an exbibyte");
     assert!(matches!(error, ClaimError::NoSpace { .. }), "{error}");
-    assert!(error.to_string().contains("are needed"), "{error}");
+    assert!(error.to_string().contains("needed"), "{error}");
     assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0, "nothing is left");
     let image = folder.image(8 * MIB);
     let made = Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal"]).arg(&image).status();
@@ -371,7 +371,7 @@ fn without_locked_memory_io_uring_does_with_less_or_linux_aio_takes_its_place() 
             std::thread::scope(|scope| scope.spawn(|| confined(lockable)).join()).expect("no panic");
         check(&workload, &outcome);
         let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
-        let expected = if lockable == 0 { "Linux AIO in its place" } else { "without registered buffers" };
+        let expected = if lockable == 0 { "using Linux AIO instead" } else { "without registered buffers" };
         assert!(note.contains(expected) || note.contains("without registered buffers"), "{lockable}: {note}");
     }
 }

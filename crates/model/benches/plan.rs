@@ -1,13 +1,13 @@
 //! Prints how long planning takes until a plan is proven best, by both methods. Nothing here passes or fails.
 #![allow(clippy::print_stdout)]
 
-#[path = "../tests/plan_support/mod.rs"]
-mod plan_support;
+#[path = "../tests/plan/support.rs"]
+mod support;
 
 use numaio_model::{plan, PlanOptions};
 use numaio_schema::{Objective, PlanMethod, PlanProblem};
-use plan_support::{machine, printed, recorded};
 use std::time::{Duration, Instant};
+use support::{machine, printed, recorded};
 
 /// Time after which a plan is taken with the gap that is proven.
 const LIMIT: Duration = Duration::from_secs(10);

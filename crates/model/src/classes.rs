@@ -26,9 +26,9 @@ pub fn classify(points: &[Point], rule: ClassRule, level: f64, first: &NodeSet) 
     // Best first; equals by node id, so that the order of input never matters.
     sorted.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.node.cmp(&b.node)));
     let groups = match rule {
-        ClassRule::Measured => by_level(&sorted, level),
-        ClassRule::Paper => by_package(&sorted, level, first),
-        ClassRule::Kmeans => by_kmeans(&sorted),
+        ClassRule::Measured => classify_by_level(&sorted, level),
+        ClassRule::Paper => classify_by_paper(&sorted, level, first),
+        ClassRule::Kmeans => classify_by_kmeans(&sorted),
     };
     groups.iter().enumerate().map(|(index, group)| class(index as u32 + 1, group)).collect()
 }
@@ -46,10 +46,10 @@ fn class(rank: u32, members: &[Point]) -> Class {
 
 /// The target and its neighbours are class 1 whatever they measure, the rest goes by level
 /// (Li et al., ICPP 2013, section IV).
-fn by_package(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> {
+fn classify_by_paper(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> {
     let (near, far): (Vec<Point>, Vec<Point>) = sorted.iter().partition(|point| first.contains(point.node));
     let near = (!near.is_empty()).then_some(near);
-    near.into_iter().chain(by_level(&far, level)).collect()
+    near.into_iter().chain(classify_by_level(&far, level)).collect()
 }
 
 /// The fewest groups of neighbours in bandwidth in which nobody is below the best by more than the level,
@@ -57,9 +57,10 @@ fn by_package(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> 
 ///
 /// Dynamic programme over the ends of groups: cost is (number of groups, sum of squares), compared in that
 /// order. O(n^2) steps after prefix sums.
-fn by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
-    let squares = Squares::new(sorted);
-    let reach: Vec<usize> = (0..sorted.len()).map(|start| start + alike(&sorted[start..], level)).collect();
+fn classify_by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
+    let squares = SquareSums::new(sorted);
+    let reach: Vec<usize> =
+        (0..sorted.len()).map(|start| start + similar_count(&sorted[start..], level)).collect();
     // best[end]: cheapest cost of the first `end` points, and where its last group begins.
     let mut best: Vec<(usize, f64, usize)> = vec![(0, 0.0, 0)];
     for end in 1..=sorted.len() {
@@ -76,7 +77,7 @@ fn by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
 
 /// How many of these are alike, from the best on: none of them is below the best by more than the level, beyond what
 /// the noise explains: some value inside its interval is within the level of some value inside the best's interval.
-fn alike(sorted: &[Point], level: f64) -> usize {
+fn similar_count(sorted: &[Point], level: f64) -> usize {
     let Some(best) = sorted.first() else { return 0 };
     let is_alike = |member: &&Point| {
         member.value >= (1.0 - level) * best.value || member.high >= (1.0 - level) * best.low
@@ -88,13 +89,13 @@ fn alike(sorted: &[Point], level: f64) -> usize {
 /// ratio of the clusters' mean radius to the mean distance between their centres. In one dimension the
 /// optimum is a partition of the sorted values, found exactly by dynamic programming, without a random
 /// start. For fewer than eight nodes that range is empty, and K is 2. Equal values are one class.
-fn by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
+fn classify_by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
     let n = sorted.len();
     if n < 2 || sorted[0].value == sorted[n - 1].value {
-        return by_level(sorted, 1.0);
+        return classify_by_level(sorted, 1.0);
     }
     let most = ((n as f64 / 2.0).sqrt() as usize).max(2);
-    let squares = Squares::new(sorted);
+    let squares = SquareSums::new(sorted);
     let tables = kmeans_tables(&squares, n, most);
     let partitions = (2..=most).map(|k| {
         let mut groups = k;
@@ -104,7 +105,7 @@ fn by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
         });
         cut(sorted, &cuts)
     });
-    let scored = partitions.map(|groups| (looseness(&groups), groups));
+    let scored = partitions.map(|groups| (cluster_ratio(&groups), groups));
     // The first of equals: the fewest clusters.
     scored
         .reduce(|best, next| if next.0 < best.0 { next } else { best })
@@ -114,7 +115,7 @@ fn by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
 
 /// `tables[k-1][end]`: least sum of squares of the first `end` points in `k` clusters, and the beginning of
 /// the last one.
-fn kmeans_tables(squares: &Squares, n: usize, most: usize) -> Vec<Vec<(f64, usize)>> {
+fn kmeans_tables(squares: &SquareSums, n: usize, most: usize) -> Vec<Vec<(f64, usize)>> {
     let mut tables: Vec<Vec<(f64, usize)>> = vec![(0..=n).map(|end| (squares.within(0, end), 0)).collect()];
     for k in 2..=most {
         let previous = &tables[k - 2];
@@ -133,7 +134,7 @@ fn kmeans_tables(squares: &Squares, n: usize, most: usize) -> Vec<Vec<(f64, usiz
 
 /// Mean radius of the clusters (greatest distance of a member from the centre) over the mean distance
 /// between their centres.
-fn looseness(groups: &[Vec<Point>]) -> f64 {
+fn cluster_ratio(groups: &[Vec<Point>]) -> f64 {
     let centre = |group: &[Point]| group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
     let centres: Vec<f64> = groups.iter().map(|group| centre(group)).collect();
     let radius = |(group, centre): (&Vec<Point>, &f64)| {
@@ -164,11 +165,11 @@ fn cut(sorted: &[Point], cuts: &[usize]) -> Vec<Vec<Point>> {
 
 /// Sums of squares around the mean of any run of sorted points in constant time. Values are taken relative
 /// to the first one's size, so that squares of bytes per second do not drown the differences.
-struct Squares {
+struct SquareSums {
     sums: Vec<(f64, f64)>,
 }
 
-impl Squares {
+impl SquareSums {
     fn new(sorted: &[Point]) -> Self {
         let scale = sorted.first().map_or(1.0, |point| point.value);
         let mut sums = vec![(0.0, 0.0)];
@@ -291,11 +292,11 @@ mod tests {
         fn by_level_is_optimal(values in prop::collection::vec(10.0..100.0f64, 1..9), noise in 0.0..0.05f64) {
             let mut sorted = points(&values, noise);
             sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
-            let found = by_level(&sorted, 0.1);
-            prop_assert!(found.iter().all(|group| alike(group, 0.1) == group.len()));
+            let found = classify_by_level(&sorted, 0.1);
+            prop_assert!(found.iter().all(|group| similar_count(group, 0.1) == group.len()));
             for cuts in partitions(sorted.len()) {
                 let other = cut(&sorted, &cuts);
-                if other.iter().all(|group| alike(group, 0.1) == group.len()) {
+                if other.iter().all(|group| similar_count(group, 0.1) == group.len()) {
                     prop_assert!(found.len() <= other.len());
                     if found.len() == other.len() {
                         prop_assert!(cost(&found) <= cost(&other) * (1.0 + 1e-9) + 1e-9);
@@ -308,7 +309,7 @@ mod tests {
         fn kmeans_is_optimal_for_its_k(values in prop::collection::vec(10.0..100.0f64, 2..9)) {
             let mut sorted = points(&values, 0.0);
             sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
-            let found = by_kmeans(&sorted);
+            let found = classify_by_kmeans(&sorted);
             for cuts in partitions(sorted.len()) {
                 let other = cut(&sorted, &cuts);
                 if other.len() == found.len() {
@@ -356,7 +357,7 @@ mod tests {
     fn looseness_is_mean_radius_over_mean_distance() {
         let groups = [&[10.0, 8.0][..], &[4.0], &[1.0, 1.0]].map(|values| points(values, 0.0));
         // Centres 9, 4 and 1; radii 1, 0 and 0; distances 5, 8 and 3.
-        assert!((looseness(&groups) - (1.0 / 3.0) / (16.0 / 3.0)).abs() < 1e-12);
+        assert!((cluster_ratio(&groups) - (1.0 / 3.0) / (16.0 / 3.0)).abs() < 1e-12);
         let two: Vec<f64> = (0..18).map(|node| [10.0, 5.0][node / 9]).collect();
         assert_eq!(classes(&two, ClassRule::Kmeans, ""), ["0-8", "9-17"], "of equals the fewest clusters");
     }

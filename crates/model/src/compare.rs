@@ -1,6 +1,6 @@
 //! Views beside each other: how far each two of them agree.
 
-use crate::views::{times_better, told_apart};
+use crate::views::{compare_nodes, times_better};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// What a comparison is of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct About {
+pub struct ComparisonContext {
     /// Version of numaio that compares.
     pub numaio: String,
     /// The machine.
@@ -28,14 +28,14 @@ pub struct About {
 /// Lays views of one target beside each other, in the order given, and compares every pair.
 ///
 /// Names are made unique first: the second `slit` becomes `slit-2`.
-pub fn compare(about: About, mut views: Vec<View>) -> Comparison {
+pub fn compare(about: ComparisonContext, mut views: Vec<View>) -> Comparison {
     make_names_unique(&mut views);
     let pairs = views
         .iter()
         .enumerate()
         .flat_map(|(index, first)| views[index + 1..].iter().map(move |b| (first, b)));
     let agreements = pairs.map(|(first, second)| agreement(first, second)).collect();
-    let About { numaio, machine, measured_at, target, devices, warnings } = about;
+    let ComparisonContext { numaio, machine, measured_at, target, devices, warnings } = about;
     let schema = COMPARISON_SCHEMA.to_owned();
     Comparison { schema, numaio, machine, measured_at, target, devices, views, agreements, warnings }
 }
@@ -56,7 +56,7 @@ fn make_names_unique(views: &mut [View]) {
 /// The rank agreement is Kendall's tau-b (Kendall, 1945): with S the pairs ordered alike less those ordered
 /// differently, and A and B the pairs that the first and the second view tell apart, S / sqrt(A B). A pair is a
 /// tie in a view that cannot tell its nodes apart: equal stated values, or 95 % intervals that share a value.
-/// Such ties are no equivalence (see [`told_apart`]), which the formula does not need: it is the correlation of
+/// Such ties are no equivalence (see [`compare_nodes`]), which the formula does not need: it is the correlation of
 /// two antisymmetric tables of -1, 0 and 1, and stays between -1 and 1.
 pub fn agreement(first: &View, second: &View) -> Agreement {
     let both: Vec<(&NodeValue, &NodeValue)> =
@@ -66,8 +66,8 @@ pub fn agreement(first: &View, second: &View) -> Agreement {
     let mut inversions = Vec::new();
     for (index, a) in both.iter().enumerate() {
         for b in &both[index + 1..] {
-            let in_first = told_apart(first.quantity, a.0, b.0);
-            let in_second = told_apart(second.quantity, a.1, b.1);
+            let in_first = compare_nodes(first.quantity, a.0, b.0);
+            let in_second = compare_nodes(second.quantity, a.1, b.1);
             match (in_first, in_second) {
                 (Ordering::Equal, Ordering::Equal) => tied_in_both += 1,
                 (_, Ordering::Equal) => only_first += 1,

@@ -11,21 +11,21 @@ use numaio_schema::{
 
 /// How to class nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rule {
+pub struct ClassOptions {
     /// The rule.
     pub classes: ClassRule,
     /// Share of a class's best by which a member may lie below it.
     pub level: f64,
 }
 
-impl Default for Rule {
+impl Default for ClassOptions {
     fn default() -> Self {
         Self { classes: ClassRule::default(), level: 0.10 }
     }
 }
 
 /// Fits the model of every target and direction in the record. `topology` tells packages and devices.
-pub fn fit(record: Record, topology: &Topology, rule: Rule) -> Model {
+pub fn fit(record: Record, topology: &Topology, rule: ClassOptions) -> Model {
     let targets: NodeSet = record.cells.iter().map(|cell| cell.target).collect();
     let targets = targets.iter().map(|target| {
         let devices = topology.devices_on(target).map(|device| device.name()).collect();
@@ -35,7 +35,7 @@ pub fn fit(record: Record, topology: &Topology, rule: Rule) -> Model {
 }
 
 /// The same measurements, classed by another rule.
-pub fn refit(model: Model, rule: Rule) -> Model {
+pub fn refit(model: Model, rule: ClassOptions) -> Model {
     let Model { schema, targets, record } = model;
     let targets = targets
         .into_iter()
@@ -46,7 +46,7 @@ pub fn refit(model: Model, rule: Rule) -> Model {
 
 fn fit_target(
     record: &Record,
-    rule: Rule,
+    rule: ClassOptions,
     target: NodeId,
     devices: Vec<String>,
     neighbours: NodeSet,
@@ -63,7 +63,7 @@ fn fit_target(
 fn fit_direction(
     record: &Record,
     neighbours: &NodeSet,
-    rule: Rule,
+    rule: ClassOptions,
     target: NodeId,
     direction: Direction,
 ) -> Option<DirectionModel> {
@@ -178,7 +178,7 @@ pub(crate) mod tests {
     }
 
     fn fitted(cells: Vec<Cell>) -> Model {
-        fit(record(cells), &Topology::default(), Rule::default())
+        fit(record(cells), &Topology::default(), ClassOptions::default())
     }
 
     #[test]
@@ -220,10 +220,10 @@ pub(crate) mod tests {
     fn a_refit_changes_the_rule_and_nothing_else() {
         let cells = vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(9.5)), cell(2, 1, 1, Some(8.0))];
         let model = fitted(cells);
-        let strict = refit(model.clone(), Rule { level: 0.01, ..Rule::default() });
+        let strict = refit(model.clone(), ClassOptions { level: 0.01, ..ClassOptions::default() });
         assert_eq!(strict.targets[0].directions[0].classes.len(), 3);
         assert_eq!(strict.record, model.record);
-        assert_eq!(refit(strict, Rule::default()), model);
+        assert_eq!(refit(strict, ClassOptions::default()), model);
     }
 
     #[test]
@@ -297,8 +297,8 @@ pub(crate) mod tests {
         };
         let topology = Topology { nodes: vec![node(0, 0), node(1, 1), node(2, 1)], ..Topology::default() };
         let cells = vec![cell(1, 1, 1, Some(5.0)), cell(0, 1, 1, Some(9.0)), cell(2, 1, 1, Some(4.0))];
-        assert_eq!(Rule::default().level, 0.10);
-        let rule = Rule { classes: ClassRule::Paper, ..Rule::default() };
+        assert_eq!(ClassOptions::default().level, 0.10);
+        let rule = ClassOptions { classes: ClassRule::Paper, ..ClassOptions::default() };
         let target = fit(record(cells), &topology, rule).targets.remove(0);
         let classes: Vec<String> =
             target.directions[0].classes.iter().map(|class| class.nodes.to_string()).collect();

@@ -1,7 +1,7 @@
 //! Classes of the cells of measured I/O.
 
 use crate::classes::{classify, Point};
-use crate::fit::Rule;
+use crate::fit::ClassOptions;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
@@ -9,7 +9,7 @@ use numaio_schema::{IoCell, IoRecord};
 
 /// The rank of each cell's class, 1 the best; none of a cell without a figure and of mixes. Cells are classed with those
 /// that differ from them in their nodes only.
-pub fn io_ranks(record: &IoRecord, rule: Rule) -> Vec<Option<u32>> {
+pub fn io_ranks(record: &IoRecord, rule: ClassOptions) -> Vec<Option<u32>> {
     let mut ranks = vec![None; record.cells.len()];
     for first in 0..record.cells.len() {
         let Some(key) = key(&record.cells[first]) else { continue };

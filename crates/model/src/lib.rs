@@ -9,7 +9,7 @@ mod diagnose;
 mod fit;
 mod interleave;
 mod io;
-mod newest;
+mod model_selection;
 mod pairs;
 mod placement;
 mod plan;
@@ -20,24 +20,24 @@ mod validate;
 mod views;
 
 pub use classes::{classify, Point};
-pub use compare::{agreement, compare, About};
-pub use diagnose::{about_devices, diagnose, Known};
-pub use fit::{fit, refit, Rule};
+pub use compare::{agreement, compare, ComparisonContext};
+pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
+pub use fit::{fit, refit, ClassOptions};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
-pub use newest::{model_that_counts, name_missing};
+pub use model_selection::{format_nodes, select_model};
 pub use pairs::pair_classes;
-pub use placement::{best_nodes, place, Chosen, Near, NoPlace};
+pub use placement::{best_nodes, choose_placement, PlacementChoice, PlacementError, TargetDevice};
 pub use plan::{
-    check_plan, evaluate, place_plan, plan, plan_problem, rebalance, Handover, Helper, NoProblem,
-    NotFeasible, NotHere, PlanOptions, PlanRequest, Pool, Refused, THREAD_BYTES_PER_S,
+    check_plan, evaluate, place_plan, plan, plan_problem, rebalance, Handover, Helper, InfeasiblePlan,
+    PlanError, PlanOptions, PlanPlacementError, PlanProblemError, PlanRequest, Pool, THREAD_BYTES_PER_S,
 };
 pub use predict::{
-    best_mix, capacities, measured_mix, predict, saved_mix, telling_mix, Basis, CannotPredict, MOST_STREAMS,
-    MOST_TO_DISTRIBUTE,
+    best_mix, capacities, find_measured_mix, predict, saturating_mix, with_measurement, CapacityInputs,
+    PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
 };
 pub use validate::{note_represented, validate};
 pub use views::{
-    check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, NotThisView,
-    Subject,
+    check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, ViewMismatch,
+    ViewSubject,
 };

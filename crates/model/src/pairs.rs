@@ -2,7 +2,7 @@
 //! (Braithwaite et al., 2012).
 
 use crate::classes::{classify, Point};
-use crate::fit::Rule;
+use crate::fit::ClassOptions;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::StreamOp;
@@ -10,7 +10,7 @@ use numaio_schema::{PairClass, PairClasses, StreamCell, StreamRecord, StreamScop
 
 /// Puts the pairs of each operation into classes, best first. Nothing of a record of single cores, as one core
 /// fills no path between nodes.
-pub fn pair_classes(record: &StreamRecord, rule: Rule) -> Vec<PairClasses> {
+pub fn pair_classes(record: &StreamRecord, rule: ClassOptions) -> Vec<PairClasses> {
     if record.method.scope == StreamScope::Core {
         return Vec::new();
     }
@@ -22,7 +22,7 @@ pub fn pair_classes(record: &StreamRecord, rule: Rule) -> Vec<PairClasses> {
     StreamOp::ALL.into_iter().filter_map(of_op).collect()
 }
 
-fn classes(cells: &[&StreamCell], rule: Rule) -> Vec<PairClass> {
+fn classes(cells: &[&StreamCell], rule: ClassOptions) -> Vec<PairClass> {
     // What is classed is a pair: its place in the list stands for it.
     let point = |(place, cell): (usize, &&StreamCell)| {
         let value = cell.bytes_per_s.median()?;
@@ -94,7 +94,8 @@ mod tests {
         use StreamOp::{Copy, Triad};
         let values = [(Copy, 0, 0, 20.0), (Copy, 0, 1, 10.0), (Copy, 1, 0, 10.5), (Copy, 1, 1, 19.0)];
         let values = [&values[..], &[(Copy, 2, 0, 0.0), (Triad, 0, 0, 5.0)]].concat();
-        let found = pair_classes(&record(StreamScope::Node { threads: None }, &values), Rule::default());
+        let found =
+            pair_classes(&record(StreamScope::Node { threads: None }, &values), ClassOptions::default());
         let ops: Vec<StreamOp> = found.iter().map(|classes| classes.op).collect();
         assert_eq!((ops, found[0].rule), (vec![Copy, Triad], ClassRule::Measured));
         let pair = |cpu, memory| (NodeId(cpu), NodeId(memory));
@@ -105,6 +106,6 @@ mod tests {
             (second.min_bytes_per_s, second.max_bytes_per_s, second.mean_bytes_per_s),
             (10.0, 10.5, 10.25)
         );
-        assert!(pair_classes(&record(StreamScope::Core, &values), Rule::default()).is_empty());
+        assert!(pair_classes(&record(StreamScope::Core, &values), ClassOptions::default()).is_empty());
     }
 }

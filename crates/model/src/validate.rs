@@ -2,8 +2,8 @@
 
 use crate::classes::{classify, Point};
 use crate::compare::agreement;
-use crate::views::{copy_views, point, told_apart};
-use crate::Subject;
+use crate::views::{compare_nodes, copy_views, point};
+use crate::ViewSubject;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 /// other targets and of nothing that the model knows are left out.
 pub fn validate(
     model: &Model,
-    subject: &Subject,
+    subject: &ViewSubject,
     measured: &[View],
     rivals: &[View],
 ) -> Vec<ValidatedDirection> {
@@ -140,7 +140,7 @@ fn order(classes: &[ValidatedClass], column: &Column, verdict: &mut Verdict) {
         .collect();
     for (index, (better_rank, better)) in known.iter().enumerate() {
         for (rank, worse) in &known[index + 1..] {
-            match told_apart(column.view.quantity, better, worse) {
+            match compare_nodes(column.view.quantity, better, worse) {
                 Ordering::Greater => verdict.classes_in_order += 1,
                 Ordering::Less => verdict.classes_reversed.push((*better_rank, *rank)),
                 Ordering::Equal => verdict.classes_tied += 1,

@@ -7,7 +7,7 @@ mod common;
 use common::{expect, machines, models};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
-use numaio_model::{compare, copy_views, derived, slit_views, About, Subject};
+use numaio_model::{compare, copy_views, derived, slit_views, ComparisonContext, ViewSubject};
 use numaio_report::{comparison_text, TextStyle};
 use numaio_schema::*;
 use unicode_width::UnicodeWidthStr;
@@ -15,8 +15,8 @@ use unicode_width::UnicodeWidthStr;
 const GBIT: f64 = 1e9 / 8.0;
 const MACHINE: &str = "0123456789abcdef";
 
-fn subject() -> Subject<'static> {
-    Subject { machine: MACHINE, target: NodeId(7), level: 0.1 }
+fn subject() -> ViewSubject<'static> {
+    ViewSubject { machine: MACHINE, target: NodeId(7), level: 0.1 }
 }
 
 /// Values of nodes 0, 1, 2 and so on, with a half width that is a share of them.
@@ -52,7 +52,7 @@ fn stream(name: &str, gbit: [f64; 8]) -> View {
 }
 
 fn comparison(views: Vec<View>) -> Comparison {
-    let about = About {
+    let about = ComparisonContext {
         numaio: "0.1.0".into(),
         machine: machines::dl585().identity,
         measured_at: 1_795_231_479,

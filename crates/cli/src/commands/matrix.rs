@@ -7,7 +7,7 @@ use clap::Args;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_model::Subject;
+use numaio_model::ViewSubject;
 use numaio_schema::View;
 
 #[derive(Debug, Args)]
@@ -58,9 +58,9 @@ impl MatrixArgs {
     }
 
     /// Views of every node, as `of` finds them.
-    pub fn views(&self, topology: &Topology, of: impl Fn(&Subject) -> Vec<View>) -> Vec<View> {
+    pub fn views(&self, topology: &Topology, of: impl Fn(&ViewSubject) -> Vec<View>) -> Vec<View> {
         let (machine, level) = (&topology.identity.fingerprint, self.level);
         let targets = topology.nodes.iter().map(|node| node.id);
-        targets.flat_map(|target| of(&Subject { machine, target, level })).collect()
+        targets.flat_map(|target| of(&ViewSubject { machine, target, level })).collect()
     }
 }

@@ -97,7 +97,7 @@ pub fn measure_stream(
     options: &StreamOptions,
 ) -> Result<StreamRecord, Failure> {
     let mut record = run(common, machine, now, |setting, tell| stream::run(setting, options, tell))?;
-    record.classes = pair_classes(&record, numaio_model::Rule::default());
+    record.classes = pair_classes(&record, numaio_model::ClassOptions::default());
     Ok(record)
 }
 

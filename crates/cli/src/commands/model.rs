@@ -11,13 +11,13 @@ use numaio_machine::see::see;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_measure::Options;
-use numaio_model::Rule;
+use numaio_model::ClassOptions;
 use numaio_report::TextStyle;
 use numaio_schema::Model;
 use std::process::ExitCode;
 
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
-    let rule = Rule { classes: args.rule(), level: args.level };
+    let rule = ClassOptions { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
         let text = input::text(path)?;
         let model = Model::from_json(&text).map_err(|error| failure::no_model(path, &text, &error))?;

@@ -9,7 +9,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_machine::workload::Direction;
 use numaio_measure::io::local_nodes;
-use numaio_model::{Basis, CannotPredict, MOST_STREAMS};
+use numaio_model::{CapacityInputs, PredictError, MOST_STREAMS};
 use numaio_schema::{
     CapSource, Capacities, IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, PREDICTION_SCHEMA,
 };
@@ -26,7 +26,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = part)]
     pub mix: Vec<NodeStreams>,
     /// Find the distribution of N streams over nodes with the highest predicted bandwidth
-    #[arg(long, value_name = "N", value_parser = whole(1..=numaio_model::MOST_TO_DISTRIBUTE))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=numaio_model::MAX_DISTRIBUTED_STREAMS))]
     pub best: Option<u32>,
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]
@@ -127,7 +127,7 @@ fn measure(
     // Whatever cannot be predicted is not measured either.
     let mix = numaio_model::predict(&capacities, &args.mix).map_err(cannot)?.streams;
     let mut mixes = vec![mix];
-    let telling = numaio_model::telling_mix(&capacities, &local_nodes(topology));
+    let telling = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
     if capacities.cap_source == CapSource::Assumed && !telling.is_empty() && telling != mixes[0] {
         mixes.push(telling);
     }
@@ -152,7 +152,7 @@ fn check_nodes(known: &Known, mix: &[NodeStreams]) -> Result<(), Failure> {
 fn fit(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<Capacities, Failure> {
     let node = records.first().and_then(|record| record.device.node);
     let link = known.seen(&args.device).and_then(|device| device.link);
-    let basis = Basis {
+    let basis = CapacityInputs {
         records,
         model: node.and_then(|node| known.model_of(node)),
         link_bytes_per_s: link.map(|link| link.bytes_per_s()).filter(|bytes_per_s| *bytes_per_s > 0.0),
@@ -173,13 +173,13 @@ fn other(direction: OneDirection) -> &'static str {
 }
 
 /// What the predictor says, with what to do about it.
-fn cannot(error: CannotPredict) -> Failure {
+fn cannot(error: PredictError) -> Failure {
     let failure = Failure::new(&error);
     match error {
-        CannotPredict::NotMeasured { .. } => failure
+        PredictError::NotMeasured { .. } => failure
             .hint("numaio bench with --exhaustive measures every node; numaio model tells which are alike"),
-        CannotPredict::NoStreams | CannotPredict::TooMany { .. } => Failure::usage(error),
-        CannotPredict::NothingMeasured { .. } => failure,
+        PredictError::NoStreams | PredictError::TooMany { .. } => Failure::usage(error),
+        PredictError::NothingMeasured { .. } => failure,
     }
 }
 
@@ -191,8 +191,8 @@ fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Resul
     };
     let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
     let best = best.transpose().map_err(cannot)?;
-    let beside = |mix: MixPrediction| match numaio_model::saved_mix(records, &capacities, &mix.streams) {
-        Some(reading) => numaio_model::measured_mix(mix, reading),
+    let beside = |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
+        Some(reading) => numaio_model::with_measurement(mix, reading),
         None => mix,
     };
     let (mix, best) = (mix.map(beside), best.map(beside));

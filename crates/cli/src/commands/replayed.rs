@@ -17,7 +17,7 @@ pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Res
     let now = machine.time();
     let rule = Rule { seed: now, ..Rule::default() };
     let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
-    let classes = numaio_model::Rule::default();
+    let classes = numaio_model::ClassOptions::default();
     let model = measuring::measure(common, setting.clone(), now, &copies)
         .map(|record| Document::Model(Box::new(numaio_model::fit(record, topology, classes))));
     let asked = StreamOptions { rule, ..StreamOptions::default() };

@@ -8,7 +8,7 @@ use crate::{documents, output};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_model::Rule;
+use numaio_model::ClassOptions;
 use numaio_report::{Bundle, MachineDocuments};
 use numaio_schema::{Document, TopologyDocument};
 use std::fs;
@@ -182,5 +182,5 @@ fn with_classes(bundle: &Bundle, document: Document) -> Document {
     let fingerprint = &record.provenance.machine.fingerprint;
     let machine = bundle.machines.iter().find(|machine| machine.fingerprint == *fingerprint);
     let topology = machine.and_then(|machine| machine.topology.clone()).unwrap_or_default();
-    Document::Model(Box::new(numaio_model::fit(*record, &topology, Rule::default())))
+    Document::Model(Box::new(numaio_model::fit(*record, &topology, ClassOptions::default())))
 }

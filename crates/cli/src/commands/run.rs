@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::Args;
-use numaio_linux::launch::{become_program, end_by, Ended, NotSettled, Program, Settled, Team};
+use numaio_linux::launch::{become_program, exit_by_signal, BindingError, Program, ProgramBinding, ProgramExit, ProgramGroup};
 use numaio_machine::see::glance;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
@@ -80,12 +80,12 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let strict = args.near.strict || plan.request.strict;
     match (plan.tasks.as_slice(), args.verify) {
         ([task], false) => {
-            let place = settle(common, Settled::here(&task.cpus, &task.memory, strict))?;
+            let place = settle(common, ProgramBinding::apply_here(&task.cpus, &task.memory, strict))?;
             let program = program(args, &plan, 0);
             Err(not_started(&program, &become_program(&program, &place)))
         }
         (tasks, _) => {
-            let settled = |task: &TaskPlace| settle(common, Settled::of(&task.cpus, &task.memory, strict));
+            let settled = |task: &TaskPlace| settle(common, ProgramBinding::probe(&task.cpus, &task.memory, strict));
             let places = tasks.iter().map(settled).collect::<Result<Vec<_>, _>>()?;
             supervise(common, args, &machine, &topology, &plan, &places)
         }
@@ -93,12 +93,12 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What this kernel takes of a task's place; what it does otherwise is said.
-fn settle(common: &Common, settled: Result<Settled, NotSettled>) -> Result<Settled, Failure> {
+fn settle(common: &Common, settled: Result<ProgramBinding, BindingError>) -> Result<ProgramBinding, Failure> {
     let settled = settled.map_err(|why| {
         let failure = Failure::new(&why);
         match why {
-            NotSettled::Cpus { .. } => failure.hint("make the plan anew: CPUs or the cpuset have changed"),
-            NotSettled::Memory { .. } => failure.hint(
+            BindingError::Cpus { .. } => failure.hint("make the plan anew: CPUs or the cpuset have changed"),
+            BindingError::Memory { .. } => failure.hint(
                 "containers often forbid set_mempolicy by seccomp: allow it (docker: --cap-add SYS_NICE), or leave out --strict",
             ),
         }
@@ -138,17 +138,17 @@ fn supervise(
     machine: &Machine,
     topology: &Topology,
     plan: &PlacementPlan,
-    places: &[Settled],
+    places: &[ProgramBinding],
 ) -> Result<ExitCode, Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot watch programs: {error}"));
-    let mut team = Team::new().map_err(cannot)?;
+    let mut team = ProgramGroup::new().map_err(cannot)?;
     let mut watch = args.verify.then(|| Watch::new(machine, plan, &topology.devices));
     let began = Instant::now();
     for (task, place) in places.iter().enumerate() {
         let program = program(args, plan, task);
         if let Err(error) = team.start(&program, place) {
             // Half of the tasks are of no use.
-            team.signal(numaio_linux::launch::TERMINATE);
+            team.signal(numaio_linux::launch::SIGTERM);
             while !team.running().is_empty() {
                 team.wait(None).map_err(cannot)?;
             }
@@ -157,7 +157,7 @@ fn supervise(
     }
     let mut pause = FIRST_LOOK;
     let mut next = began + pause;
-    while team.ended().contains(&None) {
+    while team.exits().contains(&None) {
         let left = next.saturating_duration_since(Instant::now());
         team.wait(watch.as_ref().map(|_| left)).map_err(cannot)?;
         if let Some(watch) = watch.as_mut().filter(|_| Instant::now() >= next) {
@@ -169,10 +169,10 @@ fn supervise(
     if let Some(watch) = watch {
         tell(common, args, plan, &watch.end(machine, began.elapsed()))?;
     }
-    Ok(exit(common, &team.ended()))
+    Ok(exit(common, &team.exits()))
 }
 
-fn look(root: &dyn Sysfs, watch: &mut Watch, team: &Team) {
+fn look(root: &dyn Sysfs, watch: &mut Watch, team: &ProgramGroup) {
     let running = team.running();
     let pids: Vec<Option<u32>> =
         team.pids().into_iter().map(|pid| Some(pid).filter(|pid| running.contains(pid))).collect();
@@ -188,23 +188,23 @@ fn tell(common: &Common, args: &RunArgs, plan: &PlacementPlan, seen: &Verificati
 }
 
 /// As the program's own: of several the first that failed.
-fn exit(common: &Common, ended: &[Option<Ended>]) -> ExitCode {
-    let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(Ended::Status(0)));
-    let failed: Vec<(usize, Ended)> = failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
+fn exit(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
+    let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(ProgramExit::Status(0)));
+    let failed: Vec<(usize, ProgramExit)> = failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
     if ended.len() > 1 {
         for (task, ended) in &failed {
             let how = match ended {
-                Ended::Status(status) => format!("with status {status}"),
-                Ended::Signal(signal) => format!("by signal {signal}"),
+                ProgramExit::Status(status) => format!("with status {status}"),
+                ProgramExit::Signal(signal) => format!("by signal {signal}"),
             };
             output::remark(common, &format!("task {task} ended {how}"));
         }
     }
     match failed.first() {
         None => ExitCode::SUCCESS,
-        Some((_, Ended::Status(status))) => ExitCode::from(*status),
-        Some((_, Ended::Signal(signal))) => {
-            end_by(*signal);
+        Some((_, ProgramExit::Status(status))) => ExitCode::from(*status),
+        Some((_, ProgramExit::Signal(signal))) => {
+            exit_by_signal(*signal);
             // Signals that end nobody by default come back.
             ExitCode::from(128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)))
         }

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::Args;
 use numaio_machine::ids::NodeId;
-use numaio_model::{Rule, Subject};
+use numaio_model::{ClassOptions, ViewSubject};
 use numaio_schema::{
     ClassRule, IoEngine, IoRecord, Model, Provenance, Quantity, StreamRecord, Validation, View, Warning,
     VALIDATION_SCHEMA,
@@ -58,7 +58,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
     })?;
     let rule = rule(args, model, target);
     let model = classed(args, model, &known, rule);
-    let subject = Subject { machine: &known.machine.fingerprint, target, level: rule.level };
+    let subject = ViewSubject { machine: &known.machine.fingerprint, target, level: rule.level };
     let validation = validation(args, &known, &model, &subject)?;
     let text = match args.json {
         true => json(&validation)?,
@@ -91,16 +91,16 @@ fn target(args: &ValidateArgs, known: &Known) -> Result<NodeId, Failure> {
 }
 
 /// How nodes are put into classes on the whole page: as it is asked for, else as in the model.
-fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> Rule {
+fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> ClassOptions {
     let of_target = model.targets.iter().filter(|of_target| of_target.target == target);
     let own = of_target.flat_map(|it| &it.directions).next();
-    let own = own.map_or(Rule::default(), |it| Rule { classes: it.rule, level: it.level });
+    let own = own.map_or(ClassOptions::default(), |it| ClassOptions { classes: it.rule, level: it.level });
     let classes = args.classes.as_ref().and_then(|name| name.parse::<ClassRule>().ok());
-    Rule { classes: classes.unwrap_or(own.classes), level: args.level.unwrap_or(own.level) }
+    ClassOptions { classes: classes.unwrap_or(own.classes), level: args.level.unwrap_or(own.level) }
 }
 
 /// The model with the classes that are asked for.
-fn classed(args: &ValidateArgs, model: &Model, known: &Known, rule: Rule) -> Model {
+fn classed(args: &ValidateArgs, model: &Model, known: &Known, rule: ClassOptions) -> Model {
     if args.classes.is_none() && args.level.is_none() {
         return model.clone();
     }
@@ -114,7 +114,7 @@ fn validation(
     args: &ValidateArgs,
     known: &Known,
     model: &Model,
-    subject: &Subject,
+    subject: &ViewSubject,
 ) -> Result<Validation, Failure> {
     let device = args.device.as_ref().map(|name| known.device(name)).transpose()?.map(|device| device.name);
     let wanted = |record: &&IoRecord| {
@@ -169,7 +169,7 @@ fn validation(
 }
 
 /// What else could have been believed: hop distance, and STREAM's copy from both sides, with its record.
-fn rivals<'a>(known: &'a Known, subject: &Subject) -> (Vec<View>, Option<&'a StreamRecord>) {
+fn rivals<'a>(known: &'a Known, subject: &ViewSubject) -> (Vec<View>, Option<&'a StreamRecord>) {
     let mut rivals: Vec<View> =
         known.topology.iter().flat_map(|topology| numaio_model::slit_views(topology, subject)).collect();
     let copies = |record: &StreamRecord| -> Vec<View> {

@@ -9,7 +9,7 @@ use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, Direction, Flow, Pages, Placement, StreamLoop, StreamOp};
 use numaio_measure::{campaign, LatencyOptions, Options, Setting, StreamOptions};
-use numaio_model::Rule;
+use numaio_model::ClassOptions;
 use numaio_schema::*;
 use numaio_sim::{shapes, Simulated};
 
@@ -191,7 +191,7 @@ pub fn model(topology: &Topology, measured_at: u64) -> Model {
         },
         cells,
     };
-    numaio_model::fit(record, topology, Rule::default())
+    numaio_model::fit(record, topology, ClassOptions::default())
 }
 
 fn cell(topology: &Topology, target: NodeId, flow: Flow, value: f64) -> Cell {

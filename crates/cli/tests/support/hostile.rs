@@ -52,7 +52,7 @@ pub fn files(home: &Home) -> Vec<String> {
     }
     let cell = &mut model.record.cells[1];
     (cell.bytes_copied_per_s, cell.settled, cell.failure) = (None, false, Some(next()));
-    let model = numaio_model::fit(model.record, &machine, numaio_model::Rule::default());
+    let model = numaio_model::fit(model.record, &machine, numaio_model::ClassOptions::default());
     let mut stream = documents::stream(&machine, &[StreamOp::Triad], THEN);
     let reading = &mut stream.cells[3].bytes_per_s;
     (reading.summary, reading.settled, reading.failure) = (None, false, Some(next()));

@@ -9,16 +9,16 @@ const LINE: usize = 64;
 /// Loads and non-temporal stores of pairs of 16-byte registers (Arm ARM, C6.2 `STNP (SIMD&FP)`).
 ///
 /// # Safety
-/// As [`super::Copy`].
+/// As [`super::CopyFn`].
 pub unsafe fn stnp(from: *const u8, to: *mut u8, bytes: usize) {
     let head = to.align_offset(LINE).min(bytes);
-    let turns = (bytes - head) / LINE;
-    let tail = head + turns * LINE;
-    // SAFETY: every access lies within the ranges that the caller vouches for: the head, `turns` lines, and
+    let iterations = (bytes - head) / LINE;
+    let tail = head + iterations * LINE;
+    // SAFETY: every access lies within the ranges that the caller vouches for: the head, `iterations` lines, and
     // what is left. Every aarch64 CPU that runs Linux in user space has these registers.
     unsafe {
         copy_nonoverlapping(from, to, head);
-        if turns > 0 {
+        if iterations > 0 {
             asm!(
                 "2:",
                 "ldp {a:q}, {b:q}, [{from}]",
@@ -27,11 +27,11 @@ pub unsafe fn stnp(from: *const u8, to: *mut u8, bytes: usize) {
                 "stnp {a:q}, {b:q}, [{to}]",
                 "stnp {c:q}, {d:q}, [{to}, #32]",
                 "add {to}, {to}, #64",
-                "subs {turns}, {turns}, #1",
+                "subs {iterations}, {iterations}, #1",
                 "b.ne 2b",
                 from = inout(reg) from.add(head) => _,
                 to = inout(reg) to.add(head) => _,
-                turns = inout(reg) turns => _,
+                iterations = inout(reg) iterations => _,
                 a = out(vreg) _,
                 b = out(vreg) _,
                 c = out(vreg) _,

@@ -20,13 +20,13 @@ const SHORT_CALL: usize = 1 << 20;
 /// # Safety
 /// Both ranges are valid, do not overlap, and nobody else writes the first or touches the second meanwhile.
 /// The CPU has what the loop is made of.
-type Copy = unsafe fn(*const u8, *mut u8, usize);
+type CopyFn = unsafe fn(*const u8, *mut u8, usize);
 
 /// A loop that this CPU can run.
 #[derive(Debug, Clone, Copy)]
 pub struct Copier {
-    copy: Copy,
-    longest_call: usize,
+    copy: CopyFn,
+    max_call_len: usize,
 }
 
 /// Whether this CPU can run a loop.
@@ -37,22 +37,22 @@ pub fn available(copy_loop: CopyLoop) -> bool {
 impl Copier {
     /// The loop; none if this CPU cannot run it.
     pub fn new(copy_loop: CopyLoop) -> Option<Self> {
-        let copy: Copy = match copy_loop {
+        let copy: CopyFn = match copy_loop {
             CopyLoop::Memcpy => memcpy,
-            other => of_this_architecture(other)?,
+            other => select_loop(other)?,
         };
-        let longest_call = match copy_loop {
+        let max_call_len = match copy_loop {
             CopyLoop::Memcpy | CopyLoop::RepMovsb => LONG_CALL,
             CopyLoop::Avx512 | CopyLoop::Avx2 | CopyLoop::Stnp => SHORT_CALL,
         };
-        Some(Self { copy, longest_call })
+        Some(Self { copy, max_call_len })
     }
 
     /// Bytes that one call should get at most, so that between two calls time can be taken and an interrupt
     /// noticed. The same on every machine and for every pair of nodes: a call's length may decide how it is
     /// done, and then flows would no longer be compared by the same means.
-    pub(crate) fn longest_call(&self) -> usize {
-        self.longest_call
+    pub(crate) fn max_call_len(&self) -> usize {
+        self.max_call_len
     }
 
     /// Copies as many bytes as both slices have. When it returns, they are on their way to memory and seen
@@ -107,7 +107,7 @@ unsafe fn memcpy(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn of_this_architecture(copy_loop: CopyLoop) -> Option<Copy> {
+fn select_loop(copy_loop: CopyLoop) -> Option<CopyFn> {
     match copy_loop {
         CopyLoop::Avx512 if is_x86_feature_detected!("avx512f") => Some(x86::avx512),
         CopyLoop::Avx2 if is_x86_feature_detected!("avx2") => Some(x86::avx2),
@@ -118,12 +118,12 @@ fn of_this_architecture(copy_loop: CopyLoop) -> Option<Copy> {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn of_this_architecture(copy_loop: CopyLoop) -> Option<Copy> {
-    (copy_loop == CopyLoop::Stnp).then_some(aarch64::stnp as Copy)
+fn select_loop(copy_loop: CopyLoop) -> Option<CopyFn> {
+    (copy_loop == CopyLoop::Stnp).then_some(aarch64::stnp as CopyFn)
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn of_this_architecture(_: CopyLoop) -> Option<Copy> {
+fn select_loop(_: CopyLoop) -> Option<CopyFn> {
     None
 }
 

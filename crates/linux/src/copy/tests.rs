@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::expect;
+use crate::test_support::expect_instructions;
 
 /// Bytes that look different at every place, so that a byte from the wrong place shows.
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -69,5 +69,5 @@ fn the_loops_consist_of_the_instructions_they_are_named_for() {
     } else {
         &[("aarch64::stnp", &["stnp", "dmb"])]
     };
-    expect("copy::", expected);
+    expect_instructions("copy::", expected);
 }

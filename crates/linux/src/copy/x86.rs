@@ -13,20 +13,20 @@ use std::ptr::copy_nonoverlapping;
 const LINE: usize = 64;
 
 /// Bytes copied in one turn of a loop.
-const TURN: usize = 4 * LINE;
+const ITERATION_BYTES: usize = 4 * LINE;
 
 /// 64-byte loads, non-temporal 64-byte stores.
 ///
 /// # Safety
-/// As [`super::Copy`]; the CPU has AVX-512F.
+/// As [`super::CopyFn`]; the CPU has AVX-512F.
 #[target_feature(enable = "avx512f")]
 pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: head, whole turns and tail lie within the ranges that the caller vouches for; after the head
+    // SAFETY: head, whole iterations and tail lie within the ranges that the caller vouches for; after the head
     // the sink is aligned to a line, as `vmovntdq` demands. The fence orders the stores before anything that
     // says they are done.
     unsafe {
-        let parts = Parts::new(from, to, bytes);
-        if parts.turns > 0 {
+        let parts = AlignedParts::new(from, to, bytes);
+        if parts.iterations > 0 {
             asm!(
                 ".p2align 5",
                 "2:",
@@ -40,11 +40,11 @@ pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
                 "vmovntdq [{to} + 192], zmm19",
                 "add {from}, 256",
                 "add {to}, 256",
-                "dec {turns}",
+                "dec {iterations}",
                 "jnz 2b",
                 from = inout(reg) from.add(parts.head) => _,
                 to = inout(reg) to.add(parts.head) => _,
-                turns = inout(reg) parts.turns => _,
+                iterations = inout(reg) parts.iterations => _,
                 out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
                 options(nostack)
             );
@@ -57,13 +57,13 @@ pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
 /// 32-byte loads, non-temporal 32-byte stores.
 ///
 /// # Safety
-/// As [`super::Copy`]; the CPU has AVX2.
+/// As [`super::CopyFn`]; the CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as in `avx512`.
     unsafe {
-        let parts = Parts::new(from, to, bytes);
-        if parts.turns > 0 {
+        let parts = AlignedParts::new(from, to, bytes);
+        if parts.iterations > 0 {
             asm!(
                 ".p2align 5",
                 "2:",
@@ -85,12 +85,12 @@ pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
                 "vmovntdq [{to} + 224], ymm7",
                 "add {from}, 256",
                 "add {to}, 256",
-                "dec {turns}",
+                "dec {iterations}",
                 "jnz 2b",
                 "vzeroupper",
                 from = inout(reg) from.add(parts.head) => _,
                 to = inout(reg) to.add(parts.head) => _,
-                turns = inout(reg) parts.turns => _,
+                iterations = inout(reg) parts.iterations => _,
                 out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
                 out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
                 out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
@@ -106,7 +106,7 @@ pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
 /// One `rep movsb`: the CPU chooses how.
 ///
 /// # Safety
-/// As [`super::Copy`].
+/// As [`super::CopyFn`].
 pub unsafe fn rep_movsb(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: reads and writes exactly the ranges that the caller vouches for; the direction flag is clear,
     // as the calling convention demands.
@@ -123,30 +123,30 @@ pub unsafe fn rep_movsb(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// How a copy is cut: up to the first whole line of the sink, whole turns, and what is left.
-struct Parts {
+/// How a copy is cut: up to the first whole line of the sink, whole iterations, and what is left.
+struct AlignedParts {
     head: usize,
-    turns: usize,
+    iterations: usize,
 }
 
-impl Parts {
+impl AlignedParts {
     /// Cuts, and copies the head.
     ///
     /// # Safety
-    /// As [`super::Copy`].
+    /// As [`super::CopyFn`].
     unsafe fn new(from: *const u8, to: *mut u8, bytes: usize) -> Self {
         let head = to.align_offset(LINE).min(bytes);
         // SAFETY: within both ranges.
         unsafe { copy_nonoverlapping(from, to, head) };
-        Self { head, turns: (bytes - head) / TURN }
+        Self { head, iterations: (bytes - head) / ITERATION_BYTES }
     }
 
     /// Copies what is left.
     ///
     /// # Safety
-    /// As [`super::Copy`], with what was cut.
+    /// As [`super::CopyFn`], with what was cut.
     unsafe fn tail(&self, from: *const u8, to: *mut u8, bytes: usize) {
-        let done = self.head + self.turns * TURN;
+        let done = self.head + self.iterations * ITERATION_BYTES;
         // SAFETY: within both ranges.
         unsafe { copy_nonoverlapping(from.add(done), to.add(done), bytes - done) };
     }

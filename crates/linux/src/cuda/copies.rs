@@ -1,8 +1,8 @@
 //! One stream of copies between a buffer and a device.
 
-use super::driver::{Address, Raw, NOT_READY};
-use super::objects::{Context, Owned};
-use crate::io::streams::Queue;
+use super::driver::{DeviceAddress, Handle, NOT_READY};
+use super::objects::{Context, DriverObject};
+use crate::io::streams::RequestQueue;
 use crate::memory::Buffer;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Direction;
@@ -11,15 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a copy is watched busily: longer than a small one takes.
-const WATCH: Duration = Duration::from_micros(100);
+const SPIN_TIME: Duration = Duration::from_micros(100);
 /// How long is then slept between two looks; another copy is in flight meanwhile.
-const NAP: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// How long a turn waits: then the caller looks whether to go on.
-const TURN: Duration = Duration::from_millis(100);
+const BATCH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Copies of equal blocks, one after the other, some of them in flight. The buffer holds a block for each that is in
 /// flight; the device's memory holds one, as copies of a stream follow each other.
-pub struct Copies<'c> {
+pub struct CopyQueue<'c> {
     context: &'c Context<'c>,
     direction: Direction,
     block: usize,
@@ -27,14 +27,14 @@ pub struct Copies<'c> {
     oldest: usize,
     in_flight: usize,
     /// One for each block in flight: it comes when the copy is done.
-    events: Vec<Owned<'c, Raw>>,
+    events: Vec<DriverObject<'c, Handle>>,
     // What follows is given back in this order: nothing goes while a copy may still use it.
-    stream: Owned<'c, Raw>,
-    device: Owned<'c, Address>,
-    host: Owned<'c, *mut c_void>,
+    stream: DriverObject<'c, Handle>,
+    device: DriverObject<'c, DeviceAddress>,
+    host: DriverObject<'c, *mut c_void>,
 }
 
-impl<'c> Copies<'c> {
+impl<'c> CopyQueue<'c> {
     /// Prepares copies from or to a buffer of `depth` blocks, whose pages are there. The context must be the calling
     /// thread's.
     ///
@@ -93,12 +93,12 @@ impl<'c> Copies<'c> {
         let began = Instant::now();
         while !self.is_done(slot)? {
             let waited = began.elapsed();
-            if waited > TURN {
+            if waited > BATCH_TIMEOUT {
                 return Ok(false);
             }
             // With one copy in flight, the device would wait for us to wake up.
-            match self.events.len() > 1 && waited > WATCH {
-                true => thread::sleep(NAP),
+            match self.events.len() > 1 && waited > SPIN_TIME {
+                true => thread::sleep(POLL_INTERVAL),
                 false => std::hint::spin_loop(),
             }
         }
@@ -120,13 +120,13 @@ impl<'c> Copies<'c> {
     }
 }
 
-impl Queue for Copies<'_> {
-    fn turn(&mut self) -> Result<u64, String> {
+impl RequestQueue for CopyQueue<'_> {
+    fn submit_and_reap(&mut self) -> Result<u64, String> {
         self.next().map_err(|error| error.to_string())
     }
 }
 
-impl Drop for Copies<'_> {
+impl Drop for CopyQueue<'_> {
     fn drop(&mut self) {
         // SAFETY: the stream is alive. A device that is lost makes no copies any more; its error was told where it was
         // met.

@@ -1,33 +1,33 @@
 //! The driver library: loading it, its functions, and its errors by name.
 
-use super::{Absent, Gpu};
+use super::{CudaUnavailable, Gpu};
 use numaio_machine::probe::ProbeError;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::OpenOptions;
 use std::ptr;
 
 /// `CUresult`; 0 is success.
-pub type Code = c_int;
+pub type ResultCode = c_int;
 /// `CUDA_ERROR_NOT_READY`: what is asked for is still under way.
-pub const NOT_READY: Code = 600;
+pub const NOT_READY: ResultCode = 600;
 /// Most GPUs that are listed; the driver numbers no more.
-const MOST_GPUS: c_int = 256;
+const MAX_GPUS: c_int = 256;
 /// Room for a device's name, its end included.
 const NAME_BYTES: usize = 256;
 /// Room for a PCI address, its end included.
 const PCI_BYTES: usize = 64;
 
 /// A handle of the driver: context, stream or event.
-pub type Raw = *mut c_void;
+pub type Handle = *mut c_void;
 /// An address in a device's memory (`CUdeviceptr`).
-pub type Address = u64;
+pub type DeviceAddress = u64;
 
 /// Declares the driver's functions, and how they are found in the library.
 macro_rules! functions {
     ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
         /// The functions that are used (CUDA Driver API, "Modules"), by their names in the library.
         pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($argument),*) -> Code,)*
+            $(pub $name: unsafe extern "C" fn($($argument),*) -> ResultCode,)*
         }
 
         impl Functions {
@@ -35,16 +35,16 @@ macro_rules! functions {
             ///
             /// # Safety
             /// Under each name the library must have the driver's function of that name, for as long as this lives.
-            unsafe fn found(find: impl Fn(&CStr) -> *mut c_void) -> Result<Self, Absent> {
+            unsafe fn resolve(find: impl Fn(&CStr) -> *mut c_void) -> Result<Self, CudaUnavailable> {
                 Ok(Self {
                     $($name: {
                         let symbol = find($symbol);
                         if symbol.is_null() {
-                            return Err(Absent::Incomplete { function: $symbol.to_string_lossy().into_owned() });
+                            return Err(CudaUnavailable::Incomplete { function: $symbol.to_string_lossy().into_owned() });
                         }
                         // SAFETY: the caller's promise; the signature is that of the driver's header.
                         unsafe {
-                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> Code>(symbol)
+                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> ResultCode>(symbol)
                         }
                     },)*
                 })
@@ -55,27 +55,27 @@ macro_rules! functions {
 
 functions! {
     init: c"cuInit"(c_uint);
-    error_name: c"cuGetErrorName"(Code, *mut *const c_char);
+    error_name: c"cuGetErrorName"(ResultCode, *mut *const c_char);
     device_count: c"cuDeviceGetCount"(*mut c_int);
     device: c"cuDeviceGet"(*mut c_int, c_int);
     device_name: c"cuDeviceGetName"(*mut c_char, c_int, c_int);
     pci_bus_id: c"cuDeviceGetPCIBusId"(*mut c_char, c_int, c_int);
-    retain: c"cuDevicePrimaryCtxRetain"(*mut Raw, c_int);
+    retain: c"cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
     release: c"cuDevicePrimaryCtxRelease_v2"(c_int);
-    set_current: c"cuCtxSetCurrent"(Raw);
+    set_current: c"cuCtxSetCurrent"(Handle);
     register: c"cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
     unregister: c"cuMemHostUnregister"(*mut c_void);
-    allocate: c"cuMemAlloc_v2"(*mut Address, usize);
-    free: c"cuMemFree_v2"(Address);
-    to_device: c"cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Raw);
-    to_host: c"cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Raw);
-    create_stream: c"cuStreamCreate"(*mut Raw, c_uint);
-    synchronize: c"cuStreamSynchronize"(Raw);
-    destroy_stream: c"cuStreamDestroy_v2"(Raw);
-    create_event: c"cuEventCreate"(*mut Raw, c_uint);
-    record: c"cuEventRecord"(Raw, Raw);
-    query: c"cuEventQuery"(Raw);
-    destroy_event: c"cuEventDestroy_v2"(Raw);
+    allocate: c"cuMemAlloc_v2"(*mut DeviceAddress, usize);
+    free: c"cuMemFree_v2"(DeviceAddress);
+    to_device: c"cuMemcpyHtoDAsync_v2"(DeviceAddress, *const c_void, usize, Handle);
+    to_host: c"cuMemcpyDtoHAsync_v2"(*mut c_void, DeviceAddress, usize, Handle);
+    create_stream: c"cuStreamCreate"(*mut Handle, c_uint);
+    synchronize: c"cuStreamSynchronize"(Handle);
+    destroy_stream: c"cuStreamDestroy_v2"(Handle);
+    create_event: c"cuEventCreate"(*mut Handle, c_uint);
+    record: c"cuEventRecord"(Handle, Handle);
+    query: c"cuEventQuery"(Handle);
+    destroy_event: c"cuEventDestroy_v2"(Handle);
 }
 
 /// The driver, started.
@@ -85,10 +85,10 @@ pub struct Driver {
 
 impl Driver {
     /// Loads a library by its file name and starts it.
-    pub fn load(library: &str) -> Result<Self, Absent> {
+    pub fn load(library: &str) -> Result<Self, CudaUnavailable> {
         let library = open(library)?;
         // SAFETY: a library that bears the driver's name or, in tests, is written after it; it is never closed.
-        let functions = unsafe { Functions::found(|symbol| find(library, symbol)) }?;
+        let functions = unsafe { Functions::resolve(|symbol| find(library, symbol)) }?;
         let driver = Self { functions };
         // SAFETY: the first call of every user of the driver; it takes no memory of ours.
         let code = unsafe { (driver.functions.init)(0) };
@@ -97,17 +97,17 @@ impl Driver {
     }
 
     /// The GPUs, by the driver's index.
-    pub fn gpus(&self) -> Result<Vec<Gpu>, Absent> {
+    pub fn gpus(&self) -> Result<Vec<Gpu>, CudaUnavailable> {
         let mut count = 0;
         // SAFETY: the pointer is to a value that lives through the call.
         self.start("cuDeviceGetCount", unsafe { (self.functions.device_count)(&raw mut count) })?;
         if count <= 0 {
-            return Err(Absent::NoDevice { name: "it counts none".to_owned() });
+            return Err(CudaUnavailable::NoDevice { name: "it counts none".to_owned() });
         }
-        (0..count.min(MOST_GPUS)).map(|index| self.gpu(index)).collect()
+        (0..count.min(MAX_GPUS)).map(|index| self.gpu(index)).collect()
     }
 
-    fn gpu(&self, index: c_int) -> Result<Gpu, Absent> {
+    fn gpu(&self, index: c_int) -> Result<Gpu, CudaUnavailable> {
         let mut device = 0;
         // SAFETY: the pointer is to a value that lives through the call.
         self.start("cuDeviceGet", unsafe { (self.functions.device)(&raw mut device, index) })?;
@@ -125,16 +125,16 @@ impl Driver {
     }
 
     /// Whether a call that looks for devices succeeded.
-    fn start(&self, call: &str, code: Code) -> Result<(), Absent> {
+    fn start(&self, call: &str, code: ResultCode) -> Result<(), CudaUnavailable> {
         let open = |file: &str| OpenOptions::new().read(true).write(true).open(file).map(drop);
         match code {
             0 => Ok(()),
-            code => Err(Absent::of_code(call, code, self.name(code), open)),
+            code => Err(CudaUnavailable::of_code(call, code, self.name(code), open)),
         }
     }
 
     /// Whether a call succeeded; `what` was asked for.
-    pub fn check(&self, what: &str, code: Code) -> Result<(), ProbeError> {
+    pub fn check(&self, what: &str, code: ResultCode) -> Result<(), ProbeError> {
         match code {
             0 => Ok(()),
             code => Err(ProbeError::Refused { what: what.to_owned(), why: self.name(code) }),
@@ -142,7 +142,7 @@ impl Driver {
     }
 
     /// The driver's name of an error, as `CUDA_ERROR_OUT_OF_MEMORY`.
-    pub fn name(&self, code: Code) -> String {
+    pub fn name(&self, code: ResultCode) -> String {
         let mut name = ptr::null();
         // SAFETY: the pointer is to a value that lives through the call.
         let found = unsafe { (self.functions.error_name)(code, &raw mut name) };
@@ -162,8 +162,8 @@ fn text(bytes: &[c_char]) -> String {
 
 /// Loads a library (dlopen(3)).
 #[cfg(not(target_feature = "crt-static"))]
-fn open(library: &str) -> Result<*mut c_void, Absent> {
-    let missing = |why: String| Absent::NoLibrary { why };
+fn open(library: &str) -> Result<*mut c_void, CudaUnavailable> {
+    let missing = |why: String| CudaUnavailable::NoLibrary { why };
     let name = std::ffi::CString::new(library).map_err(|error| missing(error.to_string()))?;
     // SAFETY: the name ends with a zero and lives through the call. What the library runs when it is loaded is the
     // driver's own.
@@ -182,8 +182,8 @@ fn open(library: &str) -> Result<*mut c_void, Absent> {
 
 /// A static C library has a dlopen in name only.
 #[cfg(target_feature = "crt-static")]
-fn open(_library: &str) -> Result<*mut c_void, Absent> {
-    Err(Absent::Static)
+fn open(_library: &str) -> Result<*mut c_void, CudaUnavailable> {
+    Err(CudaUnavailable::Static)
 }
 
 /// The address of a function, or null.

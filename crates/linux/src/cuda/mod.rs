@@ -4,16 +4,16 @@
 //!
 //! It is tested against a driver without a GPU (tests/support/fake_cuda.c); no real GPU has been at hand.
 
-mod absent;
 mod copies;
 mod driver;
 mod objects;
 mod run;
 #[cfg(test)]
 mod tests;
+mod unavailable;
 
-pub use absent::Absent;
 pub(crate) use run::run;
+pub use unavailable::CudaUnavailable;
 
 use driver::Driver;
 use std::sync::OnceLock;
@@ -35,13 +35,13 @@ pub struct Gpu {
 /// The GPUs of this machine that this process may use, by the driver's index.
 ///
 /// # Errors
-/// [`Absent`], if there is none: it tells no library, no device and no permission apart.
-pub fn gpus() -> Result<Vec<Gpu>, Absent> {
+/// [`CudaUnavailable`], if there is none: it tells no library, no device and no permission apart.
+pub fn gpus() -> Result<Vec<Gpu>, CudaUnavailable> {
     driver()?.gpus()
 }
 
 /// The driver, loaded once; it stays until the process ends.
-fn driver() -> Result<&'static Driver, Absent> {
-    static DRIVER: OnceLock<Result<Driver, Absent>> = OnceLock::new();
-    DRIVER.get_or_init(|| Driver::load(LIBRARY)).as_ref().map_err(Absent::clone)
+fn driver() -> Result<&'static Driver, CudaUnavailable> {
+    static DRIVER: OnceLock<Result<Driver, CudaUnavailable>> = OnceLock::new();
+    DRIVER.get_or_init(|| Driver::load(LIBRARY)).as_ref().map_err(CudaUnavailable::clone)
 }

@@ -1,6 +1,6 @@
 //! What the driver makes for us, given back when dropped.
 
-use super::driver::{Address, Code, Driver, Raw};
+use super::driver::{DeviceAddress, Driver, Handle, ResultCode};
 use numaio_machine::probe::ProbeError;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ const NO_TIMING: u32 = 2;
 pub struct Context<'d> {
     pub driver: &'d Driver,
     device: c_int,
-    raw: Raw,
+    raw: Handle,
 }
 
 // SAFETY: the driver's contexts may be used by every thread (CUDA Driver API, "Difference between the driver and
@@ -54,19 +54,19 @@ impl<'d> Context<'d> {
         &self,
         start: *mut u8,
         bytes: usize,
-    ) -> Result<Owned<'_, *mut c_void>, ProbeError> {
+    ) -> Result<DriverObject<'_, *mut c_void>, ProbeError> {
         let what = format!("pin {bytes} bytes for the GPU (cuMemHostRegister)");
         let of = &self.driver.functions;
         let start: *mut c_void = start.cast();
         // SAFETY: the caller's promise.
         self.driver.check(&what, unsafe { (of.register)(start, bytes, PORTABLE) })?;
-        Ok(Owned { raw: start, end: of.unregister, context: PhantomData })
+        Ok(DriverObject { raw: start, release: of.unregister, context: PhantomData })
     }
 
     /// Memory of the device.
-    pub fn allocate(&self, bytes: usize) -> Result<Owned<'_, Address>, ProbeError> {
+    pub fn allocate(&self, bytes: usize) -> Result<DriverObject<'_, DeviceAddress>, ProbeError> {
         let of = &self.driver.functions;
-        let make = |made: &mut Address| {
+        let make = |made: &mut DeviceAddress| {
             // SAFETY: the pointer is to a value that lives through the call; so in all calls below.
             unsafe { (of.allocate)(&raw mut *made, bytes) }
         };
@@ -74,18 +74,18 @@ impl<'d> Context<'d> {
     }
 
     /// A stream: what is put into it is done one after the other.
-    pub fn stream(&self) -> Result<Owned<'_, Raw>, ProbeError> {
+    pub fn stream(&self) -> Result<DriverObject<'_, Handle>, ProbeError> {
         let of = &self.driver.functions;
         // SAFETY: as in `allocate`.
-        let make = |made: &mut Raw| unsafe { (of.create_stream)(&raw mut *made, NON_BLOCKING) };
+        let make = |made: &mut Handle| unsafe { (of.create_stream)(&raw mut *made, NON_BLOCKING) };
         self.make("cuStreamCreate", ptr::null_mut(), make, of.destroy_stream)
     }
 
     /// An event, which tells whether a stream has come to it.
-    pub fn event(&self) -> Result<Owned<'_, Raw>, ProbeError> {
+    pub fn event(&self) -> Result<DriverObject<'_, Handle>, ProbeError> {
         let of = &self.driver.functions;
         // SAFETY: as in `allocate`.
-        let make = |made: &mut Raw| unsafe { (of.create_event)(&raw mut *made, NO_TIMING) };
+        let make = |made: &mut Handle| unsafe { (of.create_event)(&raw mut *made, NO_TIMING) };
         self.make("cuEventCreate", ptr::null_mut(), make, of.destroy_event)
     }
 
@@ -93,12 +93,12 @@ impl<'d> Context<'d> {
         &self,
         what: &str,
         nothing: T,
-        make: impl Fn(&mut T) -> Code,
-        end: unsafe extern "C" fn(T) -> Code,
-    ) -> Result<Owned<'_, T>, ProbeError> {
+        make: impl Fn(&mut T) -> ResultCode,
+        release: unsafe extern "C" fn(T) -> ResultCode,
+    ) -> Result<DriverObject<'_, T>, ProbeError> {
         let mut made = nothing;
         self.driver.check(what, make(&mut made))?;
-        Ok(Owned { raw: made, end, context: PhantomData })
+        Ok(DriverObject { raw: made, release, context: PhantomData })
     }
 }
 
@@ -110,15 +110,15 @@ impl Drop for Context<'_> {
 }
 
 /// One thing that the driver made.
-pub struct Owned<'c, T: Copy> {
+pub struct DriverObject<'c, T: Copy> {
     pub raw: T,
-    end: unsafe extern "C" fn(T) -> Code,
+    release: unsafe extern "C" fn(T) -> ResultCode,
     context: PhantomData<&'c Context<'c>>,
 }
 
-impl<T: Copy> Drop for Owned<'_, T> {
+impl<T: Copy> Drop for DriverObject<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the driver made it for us and it ends only here; the context it belongs to outlives it.
-        unsafe { (self.end)(self.raw) };
+        unsafe { (self.release)(self.raw) };
     }
 }

@@ -2,8 +2,8 @@
 
 use super::driver::Driver;
 use super::objects::Context;
-use super::run::run_by;
-use super::Absent;
+use super::run::run_with_driver;
+use super::CudaUnavailable;
 use crate::Root;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, ProbeError};
@@ -23,7 +23,7 @@ impl Fake {
     /// None, with the reason told, where it cannot be built or loaded.
     fn new(definitions: &[&str]) -> Option<Self> {
         if cfg!(target_feature = "crt-static") {
-            say("skipped: a static program loads no library");
+            print_skipped("skipped: a static program loads no library");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -35,14 +35,14 @@ impl Fake {
         cc.args(["-shared", "-fPIC", "-pthread", "-O1", "-o"]).arg(&path).arg(source);
         cc.args(definitions.iter().map(|definition| format!("-D{definition}")));
         let Ok(output) = cc.output() else {
-            say("skipped: no C compiler to build a driver without a GPU");
+            print_skipped("skipped: no C compiler to build a driver without a GPU");
             return None;
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(Self { path })
     }
 
-    fn load(&self) -> Result<Driver, Absent> {
+    fn load(&self) -> Result<Driver, CudaUnavailable> {
         Driver::load(self.path.to_str().expect("a name in UTF-8"))
     }
 
@@ -65,7 +65,7 @@ impl Drop for Fake {
 }
 
 /// To standard error, whatever captures the output of tests.
-fn say(what: &str) {
+fn print_skipped(what: &str) {
     use std::io::Write;
     drop(writeln!(std::io::stderr(), "{what}"));
 }
@@ -96,7 +96,7 @@ fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
 
 fn run(fake: &Fake, io: &IoWorkload, device: u32) -> Result<IoOutcome, ProbeError> {
     let root = Root::live().expect("/");
-    run_by(&fake.load().expect("a driver"), &root, None, io, device)
+    run_with_driver(&fake.load().expect("a driver"), &root, None, io, device)
 }
 
 fn bytes_per_s(group: &IoGroupOutcome) -> f64 {

@@ -444,7 +444,7 @@ mod tests {
             libc::mount(kind, target.as_ptr().cast(), kind, libc::MS_RDONLY, options.as_ptr().cast())
         };
         if done != 0 {
-            return crate::tests::tell("skipped: no overlayfs may be mounted");
+            return crate::test_support::print_skipped("skipped: no overlayfs may be mounted");
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(folder.0.join("over/file"), flags, Mode::empty());

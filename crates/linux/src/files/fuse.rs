@@ -45,7 +45,7 @@ impl Volume {
         let (mounted, asked) = (mount(&path), Asked::default());
         let Some(device) = mounted else {
             fs::remove_dir(&path).expect("removed");
-            crate::tests::tell("skipped: no file system of our own may be mounted");
+            crate::test_support::print_skipped("skipped: no file system of our own may be mounted");
             return None;
         };
         let heard = asked.clone();

@@ -211,7 +211,7 @@ mod tests {
         match data_of(&file, &seen, 1_000).is_some_and(|data| data.len() == 300) {
             true => Some((folder, file, seen)),
             false => {
-                crate::tests::tell("skipped: the file system does not tell all holes");
+                crate::test_support::print_skipped("skipped: the file system does not tell all holes");
                 fs::remove_dir_all(&folder).expect("removed");
                 None
             }

@@ -133,7 +133,7 @@ mod tests {
         let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty());
         if set == Err(Errno::NOTSUP) {
             fs::remove_dir_all(&folder).expect("removed");
-            return crate::tests::tell("skipped: the file system has no ACLs");
+            return crate::test_support::print_skipped("skipped: the file system has no ACLs");
         }
         set.expect("an ACL");
         let roots = Roots::open(&[&folder]).expect("a root");

@@ -77,7 +77,7 @@ fn new_things_get_what_a_default_acl_or_the_umask_leaves() {
             assert_eq!(new_ones(&folder.join("shared"), 0o667), [0o660; 2]);
             assert_eq!(new_ones(&folder.join("masked"), 0o677), [0o654; 2]);
         }
-        Err(Errno::NOTSUP) => crate::tests::tell("skipped: the file system has no ACLs"),
+        Err(Errno::NOTSUP) => crate::test_support::print_skipped("skipped: the file system has no ACLs"),
         Err(errno) => panic!("{errno}"),
     }
     fs::remove_dir_all(&folder).expect("removed");
@@ -103,7 +103,7 @@ fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("file"), "").expect("a file");
     if rustix::fs::setxattr(folder.join("file"), "user.y", b"y", XattrFlags::empty()) == Err(Errno::NOTSUP) {
-        crate::tests::tell("skipped: the file system has no extended attributes");
+        crate::test_support::print_skipped("skipped: the file system has no extended attributes");
     } else {
         let own = vec!["user.y".to_owned()];
         for name in [
@@ -138,7 +138,7 @@ fn who_holds_a_lease_is_waited_for() {
     };
     if lease(libc::F_WRLCK) != 0 {
         fs::remove_dir_all(&folder).expect("removed");
-        return crate::tests::tell("skipped: the file system has no leases");
+        return crate::test_support::print_skipped("skipped: the file system has no leases");
     }
     let roots = Roots::open(&[&folder]).expect("a root");
     let at = FilePath::new(0, *b"file");
@@ -170,7 +170,7 @@ fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
     let is_given = [&folder, &file].iter().all(|path| chown(path, Some(NOBODY), Some(NOBODY)).is_ok());
     if !is_set || !is_given {
         fs::remove_dir_all(&folder).expect("removed");
-        return crate::tests::tell(
+        return crate::test_support::print_skipped(
             "skipped: extended attributes of somebody else, as it needs root and such a file system",
         );
     }
@@ -207,7 +207,7 @@ fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
     let given = |name: &&str| chown(folder.join(name), Some(nobody), Some(own)).is_ok();
     if own == 4_000_005 || !names.iter().all(given) {
         fs::remove_dir_all(&folder).expect("removed");
-        return crate::tests::tell("skipped: files of somebody else, as it needs root");
+        return crate::test_support::print_skipped("skipped: files of somebody else, as it needs root");
     }
     let adorn = || {
         // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
@@ -254,7 +254,7 @@ fn a_journal_of_somebody_else_is_not_one_that_another_transfer_has() {
     fs::write(folder.join("theirs"), "").expect("a file");
     match chown(folder.join("theirs"), Some(65_534), None) {
         Ok(()) => assert_eq!(open("theirs"), Err(Why::Exists)),
-        Err(_) => crate::tests::tell("skipped: a journal of somebody else, as it needs root"),
+        Err(_) => crate::test_support::print_skipped("skipped: a journal of somebody else, as it needs root"),
     }
     fs::remove_dir_all(&folder).expect("removed");
 }

@@ -3,8 +3,8 @@
 //! The engine writes to nothing else. A file is unlinked as soon as it is made: it is gone when its last descriptor is
 //! closed, however this process ends.
 
-use super::disk::mounted_as;
-use super::random::Random;
+use super::disk::current_use;
+use super::splitmix::SplitMix64;
 use crate::interrupt;
 use numaio_machine::sysfs::Sysfs;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -20,19 +20,19 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes written at once when a file is filled.
 const FILL_BYTES: usize = 1 << 20;
 /// Share of a file system's free space that is left to others: one part in this many.
-const LEFT_FREE: u64 = 64;
+const RESERVED_SHARE: u64 = 64;
 
 /// Claims of this process: name, and descriptor by which it is held.
 static CLAIMS: Mutex<Vec<(String, RawFd)>> = Mutex::new(Vec::new());
 
 /// Files that this process has made.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+static FILE_COUNTER: AtomicU32 = AtomicU32::new(0);
 
 /// Something that this process may write; given up when dropped.
 #[derive(Debug)]
 pub struct Claim {
     name: String,
-    held: File,
+    file: File,
     bytes: u64,
 }
 
@@ -47,7 +47,7 @@ pub enum ClaimError {
     },
     /// It is no block device.
     #[error("{path} is no block device")]
-    NoDevice {
+    NotBlockDevice {
         /// What was named.
         path: String,
     },
@@ -92,15 +92,15 @@ impl Claim {
     ///
     /// # Errors
     /// [`ClaimError`]. Nothing is left of it then.
-    pub fn file(place: &Path, bytes: u64) -> Result<Self, ClaimError> {
-        let folder = place.is_dir();
+    pub fn file(target: &Path, bytes: u64) -> Result<Self, ClaimError> {
+        let folder = target.is_dir();
         let path = match folder {
-            true => place.join(format!(
+            true => target.join(format!(
                 ".numaio-bench-{}-{}",
                 std::process::id(),
-                NUMBER.fetch_add(1, Ordering::Relaxed)
+                FILE_COUNTER.fetch_add(1, Ordering::Relaxed)
             )),
-            false => place.to_owned(),
+            false => target.to_owned(),
         };
         let name = path.display().to_string();
         let refused =
@@ -113,7 +113,7 @@ impl Claim {
         })?;
         rustix::fs::unlink(&path).map_err(|error| refused("unlink", error))?;
         let file = File::from(file);
-        check_space(&file, place, bytes)?;
+        check_space(&file, target, bytes)?;
         fill(&file, &name, bytes)?;
         Ok(Self::register(name, file, bytes))
     }
@@ -126,26 +126,26 @@ impl Claim {
         let refused = |why: Errno| ClaimError::Refused { what: format!("open {path}"), why: why.into() };
         let stat = rustix::fs::stat(path).map_err(refused)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
-            return Err(ClaimError::NoDevice { path: path.to_owned() });
+            return Err(ClaimError::NotBlockDevice { path: path.to_owned() });
         }
         // What the kernel's files tell is the better message; O_EXCL is what keeps others out.
-        if let Some(how) = mounted_as(root, stat.st_rdev) {
+        if let Some(how) = current_use(root, stat.st_rdev) {
             return Err(ClaimError::InUse { path: path.to_owned(), how });
         }
         let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-        let held = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
             Errno::BUSY => {
                 ClaimError::InUse { path: path.to_owned(), how: "the kernel holds it for others".into() }
             }
             error => refused(error),
         })?;
-        let bytes = rustix::fs::seek(&held, rustix::fs::SeekFrom::End(0)).map_err(refused)?;
-        Ok(Self::register(path.to_owned(), File::from(held), bytes))
+        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(refused)?;
+        Ok(Self::register(path.to_owned(), File::from(file), bytes))
     }
 
-    fn register(name: String, held: File, bytes: u64) -> Self {
-        claims().push((name.clone(), held.as_raw_fd()));
-        Self { name, held, bytes }
+    fn register(name: String, file: File, bytes: u64) -> Self {
+        claims().push((name.clone(), file.as_raw_fd()));
+        Self { name, file, bytes }
     }
 
     /// The name under which our own engine knows it.
@@ -154,8 +154,8 @@ impl Claim {
     }
 
     /// The name by which other programs can open it as long as this process lives.
-    pub fn for_others(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.held.as_raw_fd())
+    pub fn proc_path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
     /// Its length.
@@ -166,7 +166,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let fd = self.held.as_raw_fd();
+        let fd = self.file.as_raw_fd();
         claims().retain(|(_, claimed)| *claimed != fd);
     }
 }
@@ -190,14 +190,14 @@ pub(super) fn open(path: &str, write: bool, more: OFlags) -> Result<OwnedFd, Err
     }
 }
 
-fn check_space(file: &File, place: &Path, needed_bytes: u64) -> Result<(), ClaimError> {
-    let path = place.display().to_string();
+fn check_space(file: &File, target: &Path, needed_bytes: u64) -> Result<(), ClaimError> {
+    let path = target.display().to_string();
     let found = rustix::fs::fstatvfs(file).map_err(|why| ClaimError::Refused {
         what: format!("ask for free space of {path}"),
         why: why.into(),
     })?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    let free_bytes = free - free / LEFT_FREE;
+    let free_bytes = free - free / RESERVED_SHARE;
     match needed_bytes > free_bytes {
         true => Err(ClaimError::NoSpace { path, needed_bytes, free_bytes }),
         false => Ok(()),
@@ -207,7 +207,7 @@ fn check_space(file: &File, place: &Path, needed_bytes: u64) -> Result<(), Claim
 /// Writes every byte: blocks that are only reserved would be read without the device.
 fn fill(file: &File, path: &str, bytes: u64) -> Result<(), ClaimError> {
     let refused = |what: &str, why: io::Error| ClaimError::Refused { what: format!("{what} {path}"), why };
-    let mut random = Random::new(u64::from(std::process::id()));
+    let mut random = SplitMix64::new(u64::from(std::process::id()));
     let mut part = vec![0u8; FILL_BYTES];
     random.fill(&mut part);
     let mut at = 0;

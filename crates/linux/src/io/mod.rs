@@ -4,12 +4,12 @@ pub mod tcp;
 
 mod claim;
 mod disk;
-mod random;
 mod slices;
+mod splitmix;
 pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
-pub use disk::{best_method, facts, Facts};
+pub use disk::{best_method, disk_facts, DiskFacts};
 pub(crate) use disk::{device_number, is_memory, ring, run as disk};
 
 use crate::Root;
@@ -32,8 +32,8 @@ pub(crate) fn null(
     limit_bytes: Option<u64>,
     workload: &IoWorkload,
 ) -> Result<IoOutcome, ProbeError> {
-    streams::within_limits(workload, 1)?;
+    streams::check_limits(workload, 1)?;
     let bytes = workload.block_bytes.saturating_mul(workload.depth.into());
-    let lanes = streams::lanes(workload, 1);
-    streams::run(root, limit_bytes, workload, &lanes, |_, _| Ok((streams::Nothing { bytes }, None)))
+    let workers = streams::workers(workload, 1);
+    streams::run(root, limit_bytes, workload, &workers, |_, _| Ok((streams::NullQueue { bytes }, None)))
 }

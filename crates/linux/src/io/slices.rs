@@ -1,11 +1,11 @@
 //! What streams did in slices of time that all of them share.
 
-use crate::probe::curve::Curve;
-use crate::probe::window::Plan;
+use crate::probe::curve::ProgressCurve;
+use crate::probe::window::SlicePlan;
 use numaio_machine::probe::IoSample;
 
 /// What one lane did.
-pub struct Log {
+pub struct WorkerLog {
     /// Index of its group.
     pub group: usize,
     /// When it started, in nanoseconds.
@@ -13,22 +13,22 @@ pub struct Log {
     /// When it ended.
     pub end_ns: u64,
     /// Bytes over time.
-    pub curve: Curve,
+    pub curve: ProgressCurve,
 }
 
 /// Time that all lanes share, cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cuts {
+pub struct SliceBounds {
     /// Ends of the slices, the first one the end of the warm-up.
     at: Vec<u64>,
     /// Time between the first and the last lane's start, in nanoseconds.
     pub start_skew_ns: u64,
 }
 
-impl Cuts {
+impl SliceBounds {
     /// Slices that all lanes ran through, from the last one's start on; the first is a warm-up. Of a run that was meant
     /// to end early and did so before the first slice, all of it is one slice.
-    pub fn new(logs: &[Log], plan: Plan, early_counts: bool) -> Self {
+    pub fn new(logs: &[WorkerLog], plan: SlicePlan, early_counts: bool) -> Self {
         let starts = || logs.iter().map(|log| log.start_ns);
         let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
         let end = logs.iter().map(|log| log.end_ns).min().unwrap_or(0);
@@ -48,7 +48,7 @@ impl Cuts {
     }
 
     /// What a group did in each slice.
-    pub fn samples(&self, logs: &[Log], group: usize) -> Vec<IoSample> {
+    pub fn samples(&self, logs: &[WorkerLog], group: usize) -> Vec<IoSample> {
         let all_at = |ns: &u64| {
             let of = logs.iter().filter(|log| log.group == group);
             of.map(|log| log.curve.at(*ns)).sum::<f64>().round() as u64
@@ -66,15 +66,15 @@ impl Cuts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::curve::Point;
+    use crate::probe::curve::ProgressPoint;
 
-    fn log(group: usize, points: &[(u64, u64)]) -> Log {
-        let mut curve = Curve::new(points.len(), 1);
-        points.iter().for_each(|(ns, done)| curve.add(Point { ns: *ns, done: *done }));
-        Log { group, start_ns: points[0].0, end_ns: points[points.len() - 1].0, curve }
+    fn log(group: usize, points: &[(u64, u64)]) -> WorkerLog {
+        let mut curve = ProgressCurve::new(points.len(), 1);
+        points.iter().for_each(|(ns, done)| curve.add(ProgressPoint { ns: *ns, done: *done }));
+        WorkerLog { group, start_ns: points[0].0, end_ns: points[points.len() - 1].0, curve }
     }
 
-    const PLAN: Plan = Plan { slice_ns: 100, slices: 3 };
+    const PLAN: SlicePlan = SlicePlan { slice_ns: 100, slices: 3 };
 
     #[test]
     fn groups_have_the_same_slices_and_the_first_is_a_warm_up() {
@@ -83,7 +83,7 @@ mod tests {
             log(1, &[(100, 0), (600, 500)]),
             log(1, &[(50, 0), (550, 500)]),
         ];
-        let cuts = Cuts::new(&logs, PLAN, false);
+        let cuts = SliceBounds::new(&logs, PLAN, false);
         assert_eq!((cuts.span(), cuts.start_skew_ns), (Some((200, 500)), 100));
         assert_eq!(cuts.samples(&logs, 0), [IoSample { bytes: 200, ns: 100 }; 3]);
         assert_eq!(cuts.samples(&logs, 1), [IoSample { bytes: 200, ns: 100 }; 3]);
@@ -92,11 +92,14 @@ mod tests {
     #[test]
     fn of_a_run_that_was_cut_whole_slices_count() {
         let logs = [log(0, &[(0, 0), (350, 350)]), log(1, &[(0, 0), (290, 290)])];
-        let cuts = Cuts::new(&logs, PLAN, false);
+        let cuts = SliceBounds::new(&logs, PLAN, false);
         assert_eq!(cuts.samples(&logs, 0), [IoSample { bytes: 100, ns: 100 }]);
         let early = [log(0, &[(0, 0), (150, 300)])];
-        assert_eq!(Cuts::new(&early, PLAN, false).span(), None);
-        assert!(Cuts::new(&early, PLAN, false).samples(&early, 0).is_empty());
-        assert_eq!(Cuts::new(&early, PLAN, true).samples(&early, 0), [IoSample { bytes: 300, ns: 150 }]);
+        assert_eq!(SliceBounds::new(&early, PLAN, false).span(), None);
+        assert!(SliceBounds::new(&early, PLAN, false).samples(&early, 0).is_empty());
+        assert_eq!(
+            SliceBounds::new(&early, PLAN, true).samples(&early, 0),
+            [IoSample { bytes: 300, ns: 150 }]
+        );
     }
 }

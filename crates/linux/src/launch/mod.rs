@@ -1,8 +1,8 @@
 //! Starting programs in their place: CPU affinity and memory policy are set before they are executed.
 
-mod team;
+mod program_group;
 
-pub use team::{end_by, Ended, Team};
+pub use program_group::{exit_by_signal, ProgramExit, ProgramGroup};
 
 use crate::affinity::Mask;
 use crate::memory::Policy;
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::thread;
 
 /// Asks a program to end.
-pub const TERMINATE: i32 = libc::SIGTERM;
+pub const SIGTERM: i32 = libc::SIGTERM;
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Program {
 
 /// A place that this kernel takes.
 #[derive(Debug, Clone)]
-pub struct Settled {
+pub struct ProgramBinding {
     mask: Mask,
     /// None where a sandbox forbids policies, and the place is not strict.
     policy: Option<Policy>,
@@ -42,7 +42,7 @@ pub struct Settled {
 
 /// Why a program cannot have its place.
 #[derive(Debug, thiserror::Error)]
-pub enum NotSettled {
+pub enum BindingError {
     /// Affinity.
     #[error("CPUs {cpus}: {why}")]
     Cpus {
@@ -61,27 +61,29 @@ pub enum NotSettled {
     },
 }
 
-impl Settled {
+impl ProgramBinding {
     /// Finds out what this kernel takes of a place; nothing is changed.
     ///
     /// # Errors
-    /// [`NotSettled`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
+    /// [`BindingError`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
     /// own choice, the node of the CPU, is what the others prefer.
-    pub fn of(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
-        thread::scope(|scope| scope.spawn(|| Self::here(cpus, memory, strict)).join())
+    pub fn probe(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
+        thread::scope(|scope| scope.spawn(|| Self::apply_here(cpus, memory, strict)).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// The same, found out by doing it to the calling thread: sooner, for one that is to become the program.
     ///
     /// # Errors
-    /// As [`Settled::of`].
-    pub fn here(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, NotSettled> {
+    /// As [`ProgramBinding::probe`].
+    pub fn apply_here(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
         let mask = Mask::of(cpus);
-        mask.apply().map_err(|why| NotSettled::Cpus { cpus: cpus.clone(), why })?;
+        mask.apply().map_err(|why| BindingError::Cpus { cpus: cpus.clone(), why })?;
         match Policy::apply_of(memory) {
             Ok((policy, note)) => Ok(Self { mask, policy: Some(policy), notes: note.into_iter().collect() }),
-            Err(why) if strict || !forbidden(&why) => Err(NotSettled::Memory { place: memory.clone(), why }),
+            Err(why) if strict || !forbidden(&why) => {
+                Err(BindingError::Memory { place: memory.clone(), why })
+            }
             Err(why) => Ok(Self {
                 mask,
                 policy: None,
@@ -105,7 +107,7 @@ fn forbidden(error: &io::Error) -> bool {
 }
 
 /// Turns this process into the program, in its place. It only returns if that fails.
-pub fn become_program(program: &Program, place: &Settled) -> io::Error {
+pub fn become_program(program: &Program, place: &ProgramBinding) -> io::Error {
     if let Err(error) = place.apply() {
         return error;
     }

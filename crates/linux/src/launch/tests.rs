@@ -22,59 +22,62 @@ fn on_node_0(policy: MemoryPolicy) -> MemoryPlace {
     MemoryPlace { policy, nodes: NodeSet::one(NodeId(0)) }
 }
 
-fn finish(team: &mut Team) -> Vec<Ended> {
+fn finish(group: &mut ProgramGroup) -> Vec<ProgramExit> {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !team.running().is_empty() && Instant::now() < deadline {
-        team.wait(Some(Duration::from_millis(100))).expect("waited");
+    while !group.running().is_empty() && Instant::now() < deadline {
+        group.wait(Some(Duration::from_millis(100))).expect("waited");
     }
-    team.ended().into_iter().flatten().collect()
+    group.exits().into_iter().flatten().collect()
 }
 
 #[test]
 fn programs_start_in_their_place_and_their_ends_are_told() {
     let last = our_cpus().iter().next_back().expect("a CPU");
-    let place = Settled::of(&CpuSet::one(last), &on_node_0(MemoryPolicy::Bind), true).expect("a place");
-    let mut team = Team::new().expect("a team");
+    let place =
+        ProgramBinding::probe(&CpuSet::one(last), &on_node_0(MemoryPolicy::Bind), true).expect("a place");
+    let mut group = ProgramGroup::new().expect("a team");
     let check =
         format!("grep -q 'Cpus_allowed_list:\t{last}$' /proc/self/status && test $TASK = 7 && exit 5");
     for line in [check.as_str(), "kill -TERM $$"] {
-        team.start(&shell(line), &place).expect("started");
+        group.start(&shell(line), &place).expect("started");
     }
-    assert_eq!(finish(&mut team), [Ended::Status(5), Ended::Signal(libc::SIGTERM)]);
+    assert_eq!(finish(&mut group), [ProgramExit::Status(5), ProgramExit::Signal(libc::SIGTERM)]);
 }
 
 #[test]
 fn what_is_sent_to_us_is_passed_on() {
-    let place = Settled::of(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
-    let mut team = Team::new().expect("a team");
-    team.start(&shell("trap 'exit 9' USR1; while :; do sleep 0.05; done"), &place).expect("started");
+    let place =
+        ProgramBinding::probe(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
+    let mut group = ProgramGroup::new().expect("a team");
+    group.start(&shell("trap 'exit 9' USR1; while :; do sleep 0.05; done"), &place).expect("started");
     std::thread::sleep(Duration::from_millis(300));
     // SAFETY: a call without memory; the signal is blocked in this thread, and read by the team.
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
-    assert_eq!(finish(&mut team), [Ended::Status(9)]);
+    assert_eq!(finish(&mut group), [ProgramExit::Status(9)]);
 }
 
 #[test]
 fn a_program_that_is_not_there_is_told_from_one_that_cannot_run() {
-    let place = Settled::of(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
-    let mut team = Team::new().expect("a team");
+    let place =
+        ProgramBinding::probe(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
+    let mut group = ProgramGroup::new().expect("a team");
     let absent = Program { name: "/no/such/program".into(), args: Vec::new(), env: Vec::new() };
-    assert_eq!(team.start(&absent, &place).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+    assert_eq!(group.start(&absent, &place).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
     let folder = Program { name: "/".into(), ..absent };
     assert_eq!(
-        team.start(&folder, &place).map_err(|error| error.kind()),
+        group.start(&folder, &place).map_err(|error| error.kind()),
         Err(io::ErrorKind::PermissionDenied)
     );
-    assert!(team.running().is_empty());
+    assert!(group.running().is_empty());
 }
 
 #[test]
 fn places_that_are_not_there_are_refused() {
     let nowhere = CpuSet::one(numaio_machine::ids::CpuId(8000));
     assert!(matches!(
-        Settled::of(&nowhere, &on_node_0(MemoryPolicy::Bind), true),
-        Err(NotSettled::Cpus { .. })
+        ProgramBinding::probe(&nowhere, &on_node_0(MemoryPolicy::Bind), true),
+        Err(BindingError::Cpus { .. })
     ));
     let absent = MemoryPlace { policy: MemoryPolicy::Bind, nodes: NodeSet::one(NodeId(900)) };
-    assert!(matches!(Settled::of(&our_cpus(), &absent, false), Err(NotSettled::Memory { .. })));
+    assert!(matches!(ProgramBinding::probe(&our_cpus(), &absent, false), Err(BindingError::Memory { .. })));
 }

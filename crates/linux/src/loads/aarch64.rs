@@ -1,36 +1,36 @@
 //! Loads of aarch64.
 
-use super::Read;
+use super::ReadLoop;
 use std::arch::asm;
 
 /// # Safety
 /// As [`super::follow`], with one turn at least.
-pub unsafe fn follow(mut place: *const u8, turns: usize) -> *const u8 {
+pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
     // SAFETY: only loads of places that the caller vouches for.
     unsafe {
         asm!(
             "2:",
             ".rept 64",
-            "ldr {place}, [{place}]",
+            "ldr {slot}, [{slot}]",
             ".endr",
-            "subs {turns}, {turns}, #1",
+            "subs {iterations}, {iterations}, #1",
             "b.ne 2b",
-            place = inout(reg) place,
-            turns = inout(reg) turns => _,
+            slot = inout(reg) slot,
+            iterations = inout(reg) iterations => _,
             options(nostack, readonly)
         );
     }
-    place
+    slot
 }
 
 /// The loop of this CPU.
-pub fn reader() -> Read {
+pub fn reader() -> ReadLoop {
     pairs
 }
 
 /// # Safety
-/// As [`Read`].
-unsafe fn pairs(from: *const u8, turns: usize) {
+/// As [`ReadLoop`].
+unsafe fn pairs(from: *const u8, iterations: usize) {
     // SAFETY: every turn reads the next 256 bytes of a range that the caller vouches for.
     unsafe {
         asm!(
@@ -39,10 +39,10 @@ unsafe fn pairs(from: *const u8, turns: usize) {
             "ldp q0, q1, [{from}, #\\at]",
             ".endr",
             "add {from}, {from}, #256",
-            "subs {turns}, {turns}, #1",
+            "subs {iterations}, {iterations}, #1",
             "b.ne 2b",
             from = inout(reg) from => _,
-            turns = inout(reg) turns => _,
+            iterations = inout(reg) iterations => _,
             out("v0") _, out("v1") _,
             options(nostack, readonly)
         );
@@ -51,10 +51,10 @@ unsafe fn pairs(from: *const u8, turns: usize) {
 
 /// # Safety
 /// As [`super::evict`].
-pub unsafe fn evict(place: *const u8) {
+pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; Linux lets user space clean and invalidate lines
     // (`Documentation/arch/arm64/cpu-feature-registers.rst`, SCTLR_EL1.UCI).
-    unsafe { asm!("dc civac, {place}", place = in(reg) place, options(nostack, preserves_flags)) }
+    unsafe { asm!("dc civac, {slot}", slot = in(reg) slot, options(nostack, preserves_flags)) }
 }
 
 pub fn barrier() {

@@ -14,34 +14,34 @@ use x86 as architecture;
 pub const LINE: usize = 64;
 
 /// Loads that one turn of [`follow`] makes.
-pub const LOADS_A_TURN: usize = 64;
+pub const LOADS_PER_ITERATION: usize = 64;
 
-/// Follows a chain of pointers from `place`; gives the place where it stopped, after `turns` times
-/// [`LOADS_A_TURN`] loads. Each load waits for the one before.
+/// Follows a chain of pointers from `slot`; gives the place where it stopped, after `iterations` times
+/// [`LOADS_PER_ITERATION`] loads. Each load waits for the one before.
 ///
 /// # Safety
-/// `place` and every place of the chain holds the address of a place of the chain, and nobody writes there
+/// `slot` and every place of the chain holds the address of a place of the chain, and nobody writes there
 /// meanwhile.
-pub unsafe fn follow(place: *const u8, turns: usize) -> *const u8 {
-    if turns == 0 {
-        return place;
+pub unsafe fn follow(slot: *const u8, iterations: usize) -> *const u8 {
+    if iterations == 0 {
+        return slot;
     }
     // SAFETY: the caller's promise.
-    unsafe { architecture::follow(place, turns) }
+    unsafe { architecture::follow(slot, iterations) }
 }
 
 /// Reads memory in order with the widest vectors of this CPU, and drops it.
 #[derive(Debug, Clone, Copy)]
-pub struct Reader(Read);
+pub struct Reader(ReadLoop);
 
-/// Reads that many times [`READ_A_TURN`] bytes.
+/// Reads that many times [`READ_PER_ITERATION`] bytes.
 ///
 /// # Safety
 /// The range is valid. The CPU has what the loop is made of.
-type Read = unsafe fn(*const u8, usize);
+type ReadLoop = unsafe fn(*const u8, usize);
 
 /// Bytes that a turn of a reading loop reads.
-const READ_A_TURN: usize = 4 * LINE;
+const READ_PER_ITERATION: usize = 4 * LINE;
 
 impl Reader {
     /// The loop of this CPU.
@@ -54,14 +54,14 @@ impl Reader {
     /// # Safety
     /// The range is valid.
     pub unsafe fn read(self, from: *const u8, bytes: usize) {
-        let turns = bytes / READ_A_TURN;
-        // SAFETY: whole turns, and then one byte of each line that is left, lie within the range that the caller
+        let iterations = bytes / READ_PER_ITERATION;
+        // SAFETY: whole iterations, and then one byte of each line that is left, lie within the range that the caller
         // vouches for; `new` has made sure of the CPU.
         unsafe {
-            if turns > 0 {
-                (self.0)(from, turns);
+            if iterations > 0 {
+                (self.0)(from, iterations);
             }
-            for at in (turns * READ_A_TURN..bytes).step_by(LINE) {
+            for at in (iterations * READ_PER_ITERATION..bytes).step_by(LINE) {
                 from.add(at).read_volatile();
             }
         }
@@ -72,13 +72,13 @@ impl Reader {
 ///
 /// # Safety
 /// The place is valid.
-pub unsafe fn evict(place: *const u8) {
+pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; content does not change.
-    unsafe { architecture::evict(place) }
+    unsafe { architecture::evict(slot) }
 }
 
 /// Waits until all that was evicted is out.
-pub fn evicted() {
+pub fn wait_for_evictions() {
     architecture::barrier();
 }
 

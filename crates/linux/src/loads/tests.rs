@@ -1,20 +1,20 @@
 use super::*;
-use crate::tests::expect;
+use crate::test_support::expect_instructions;
 
 #[test]
 fn a_chain_is_followed_exactly_as_often_as_told() {
     // Seven places in a row; 64 loads from the first one end at the second.
-    let mut places = [std::ptr::null::<u8>(); 7];
-    let start = places.as_mut_ptr();
-    for place in 0..7 {
+    let mut slots = [std::ptr::null::<u8>(); 7];
+    let start = slots.as_mut_ptr();
+    for slot in 0..7 {
         // SAFETY: within the array.
-        unsafe { start.add(place).write(start.add((place + 1) % 7).cast()) };
+        unsafe { start.add(slot).write(start.add((slot + 1) % 7).cast()) };
     }
-    for turns in 0..20 {
+    for iterations in 0..20 {
         // SAFETY: every place holds the address of one.
-        let end = unsafe { follow(start.cast(), turns) };
-        let expected = start.wrapping_add(turns * LOADS_A_TURN % 7);
-        assert_eq!(end, expected.cast(), "{turns} turns");
+        let end = unsafe { follow(start.cast(), iterations) };
+        let expected = start.wrapping_add(iterations * LOADS_PER_ITERATION % 7);
+        assert_eq!(end, expected.cast(), "{iterations} iterations");
     }
 }
 
@@ -26,22 +26,22 @@ fn reading_and_evicting_change_nothing() {
         // SAFETY: within the vector.
         unsafe { Reader::new().read(bytes[from..from + count].as_ptr(), count) };
     }
-    for place in bytes.iter().step_by(LINE) {
+    for slot in bytes.iter().step_by(LINE) {
         // SAFETY: within the vector.
-        unsafe { evict(place) };
+        unsafe { evict(slot) };
     }
-    evicted();
+    wait_for_evictions();
     assert_eq!(bytes, before);
 }
 
 #[test]
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     if cfg!(target_arch = "x86_64") {
-        expect(
+        expect_instructions(
             "loads::x86::",
             &[("avx512", &["vmovdqu64", "zmm"]), ("avx2", &["vmovdqu", "ymm"]), ("sse2", &["movdqu", "xmm"])],
         );
     } else {
-        expect("loads::aarch64::", &[("pairs", &["ldp"])]);
+        expect_instructions("loads::aarch64::", &[("pairs", &["ldp"])]);
     }
 }

@@ -1,32 +1,32 @@
 //! Loads of x86-64.
 
-use super::Read;
+use super::ReadLoop;
 use std::arch::asm;
 use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 
 /// # Safety
 /// As [`super::follow`], with one turn at least.
-pub unsafe fn follow(mut place: *const u8, turns: usize) -> *const u8 {
+pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
     // SAFETY: only loads of places that the caller vouches for.
     unsafe {
         asm!(
             ".p2align 5",
             "2:",
             ".rept 64",
-            "mov {place}, [{place}]",
+            "mov {slot}, [{slot}]",
             ".endr",
-            "dec {turns}",
+            "dec {iterations}",
             "jnz 2b",
-            place = inout(reg) place,
-            turns = inout(reg) turns => _,
+            slot = inout(reg) slot,
+            iterations = inout(reg) iterations => _,
             options(nostack, readonly)
         );
     }
-    place
+    slot
 }
 
 /// The loop with the widest vectors of this CPU.
-pub fn reader() -> Read {
+pub fn reader() -> ReadLoop {
     if is_x86_feature_detected!("avx512f") {
         avx512
     } else if is_x86_feature_detected!("avx2") {
@@ -40,9 +40,9 @@ pub fn reader() -> Read {
 macro_rules! read {
     ($name:ident, $feature:literal, $load:literal, $after:literal, $at:literal) => {
         /// # Safety
-        /// As [`Read`].
+        /// As [`ReadLoop`].
         #[target_feature(enable = $feature)]
-        unsafe fn $name(from: *const u8, turns: usize) {
+        unsafe fn $name(from: *const u8, iterations: usize) {
             // SAFETY: every turn reads the next 256 bytes of a range that the caller vouches for.
             unsafe {
                 asm!(
@@ -52,11 +52,11 @@ macro_rules! read {
                     concat!($load, " [{from} + \\at]"),
                     ".endr",
                     "add {from}, 256",
-                    "dec {turns}",
+                    "dec {iterations}",
                     "jnz 2b",
                     $after,
                     from = inout(reg) from => _,
-                    turns = inout(reg) turns => _,
+                    iterations = inout(reg) iterations => _,
                     out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
                     out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
                     out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
@@ -80,9 +80,9 @@ read!(
 
 /// # Safety
 /// As [`super::evict`].
-pub unsafe fn evict(place: *const u8) {
+pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; every x86-64 CPU has it.
-    unsafe { _mm_clflush(place) }
+    unsafe { _mm_clflush(slot) }
 }
 
 pub fn barrier() {

@@ -1,7 +1,7 @@
 //! What the kernel and the resolver of names tell of paths, hosts and processes.
 
-pub mod message;
 mod route;
+pub mod rtnetlink;
 
 use numaio_machine::locate::{
     Answer, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, Question,
@@ -14,7 +14,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 /// Most open files of a process that are told.
-const MOST_FILES: usize = 1 << 16;
+const MAX_OPEN_FILES: usize = 1 << 16;
 
 /// Answers a question by asking this machine.
 pub fn locate(question: &Question) -> Result<Answer, LocateError> {
@@ -95,7 +95,7 @@ fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
 fn opened(pid: u32) -> io::Result<OpenedFacts> {
     let folder = format!("/proc/{pid}/fd");
     let names = fs::read_dir(&folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut numbers: Vec<u32> = names.filter_map(|name| name.parse().ok()).take(MOST_FILES).collect();
+    let mut numbers: Vec<u32> = names.filter_map(|name| name.parse().ok()).take(MAX_OPEN_FILES).collect();
     numbers.sort_unstable();
     let file = |fd: u32| {
         let link = format!("{folder}/{fd}");

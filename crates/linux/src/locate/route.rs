@@ -1,6 +1,6 @@
 //! Routes, looked up by the kernel itself: with its policy rules, tables and next hops.
 
-use super::message::{reply, request, Reply, Route, FIB_MATCH, LOOKUP_TABLE};
+use super::rtnetlink::{reply, request, Reply, Route, FIB_MATCH, LOOKUP_TABLE};
 use numaio_machine::locate::RouteFacts;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{retry_on_intr, Errno};
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::net::IpAddr;
 
 /// Longest reply: a multipath route has some 24 bytes a way, and the kernel allows hundreds of them.
-const LONGEST_REPLY: usize = 64 << 10;
+const MAX_REPLY: usize = 64 << 10;
 
 /// The ways to an address.
 ///
@@ -18,31 +18,33 @@ pub fn routes(to: IpAddr) -> Result<Vec<RouteFacts>, Errno> {
     // NETLINK_ROUTE is protocol 0.
     let socket =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let first = ask(&socket, to, None, LOOKUP_TABLE)?;
+    let first = query(&socket, to, None, LOOKUP_TABLE)?;
     // As connect(2) does: once a source address is chosen, rules for that source have their say.
     let source = first.source;
     let route = match source {
-        Some(_) => ask(&socket, to, source, LOOKUP_TABLE).unwrap_or(first),
+        Some(_) => query(&socket, to, source, LOOKUP_TABLE).unwrap_or(first),
         None => first,
     };
     // The lookup gives one way of several; the table has them all. An own address is told as `lo` by the lookup alone.
-    let whole = ask(&socket, to, source, FIB_MATCH | LOOKUP_TABLE).ok().filter(|whole| whole.ways.len() > 1);
+    let whole =
+        query(&socket, to, source, FIB_MATCH | LOOKUP_TABLE).ok().filter(|whole| whole.next_hops.len() > 1);
     let route = whole.unwrap_or(route);
     let facts = |route: Route| -> Result<Vec<RouteFacts>, Errno> {
-        let ways = route.ways.iter().map(|way| {
-            let interface = rustix::net::netdevice::index_to_name(&socket, way.interface)?;
-            let (gateway, weight) = (way.gateway, way.weight);
+        let next_hops = route.next_hops.iter().map(|next_hop| {
+            let interface = rustix::net::netdevice::index_to_name(&socket, next_hop.interface)?;
+            let (gateway, weight) = (next_hop.gateway, next_hop.weight);
             Ok(RouteFacts { interface, gateway, source: route.source.or(source), table: route.table, weight })
         });
-        ways.collect()
+        next_hops.collect()
     };
-    facts(route).and_then(|ways| if ways.is_empty() { Err(Errno::NETUNREACH) } else { Ok(ways) })
+    facts(route)
+        .and_then(|next_hops| if next_hops.is_empty() { Err(Errno::NETUNREACH) } else { Ok(next_hops) })
 }
 
-fn ask(socket: &OwnedFd, to: IpAddr, from: Option<IpAddr>, flags: u32) -> Result<Route, Errno> {
+fn query(socket: &OwnedFd, to: IpAddr, from: Option<IpAddr>, flags: u32) -> Result<Route, Errno> {
     let message = request(to, from, flags);
     retry_on_intr(|| rustix::net::send(socket.as_fd(), &message, SendFlags::empty()))?;
-    let mut buffer = vec![0; LONGEST_REPLY];
+    let mut buffer = vec![0; MAX_REPLY];
     let (count, _) =
         retry_on_intr(|| rustix::net::recv(socket.as_fd(), &mut buffer[..], RecvFlags::empty()))?;
     match reply(&buffer[..count]) {

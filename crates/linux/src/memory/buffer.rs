@@ -1,7 +1,7 @@
 //! Buffers bound to a node.
 
+use super::free_memory::FreeMemory;
 use super::policy::Policy;
-use super::room::Room;
 use crate::interrupt::interrupted;
 use crate::page_bytes;
 use numaio_machine::ids::NodeId;
@@ -31,7 +31,7 @@ pub struct Buffer {
 
 /// How a buffer is to be mapped.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct MappingRequest {
     pages: Pages,
     /// Size of the pages asked for.
     page: usize,
@@ -42,32 +42,36 @@ struct Shape {
 
 /// A buffer that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BufferRequest {
     /// Node to bind it to.
     pub node: NodeId,
     /// Its length.
     pub bytes: u64,
-    /// Cache lines between the beginning of its first page and its own: see [`written_at`].
+    /// Cache lines between the beginning of its first page and its own: see [`write_offset_lines`].
     pub offset_lines: usize,
 }
 
 /// Buffers, mapped and bound, but not touched: the threads that use them do that.
 ///
 /// Every call maps fresh memory, so that one run's luck with physical pages is not the next one's.
-pub fn buffers(room: &Room, pages: Pages, wanted: &[Wanted]) -> Result<Vec<Buffer>, ProbeError> {
+pub fn map_buffers(
+    free_memory: &FreeMemory,
+    pages: Pages,
+    wanted: &[BufferRequest],
+) -> Result<Vec<Buffer>, ProbeError> {
     let page = match pages {
         Pages::Base => page_bytes() as u64,
-        Pages::Transparent => room.transparent_page_bytes(),
-        Pages::Huge => room.huge_page_bytes()?,
+        Pages::Transparent => free_memory.transparent_page_bytes(),
+        Pages::Huge => free_memory.huge_page_bytes()?,
     };
-    check(room, pages, page, wanted)?;
-    let shape = |wanted: &Wanted| Shape {
+    check(free_memory, pages, page, wanted)?;
+    let shape = |wanted: &BufferRequest| MappingRequest {
         pages,
         page: page as usize,
         offset: wanted.offset_lines * LINE,
         bytes: wanted.bytes as usize,
     };
-    wanted.iter().map(|wanted| Buffer::new(room, wanted.node, shape(wanted))).collect()
+    wanted.iter().map(|wanted| Buffer::new(free_memory, wanted.node, shape(wanted))).collect()
 }
 
 /// Offset of the buffer that a thread writes, in lines; what it reads has none, or a little one.
@@ -75,15 +79,20 @@ pub fn buffers(room: &Room, pages: Pages, wanted: &[Wanted]) -> Result<Vec<Buffe
 /// A load that follows a store to the same place modulo 4 KiB waits for it, so what is read and what is written
 /// must not be alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the
 /// last stores, and does not put the buffers of all threads into the same sets of a cache.
-pub fn written_at(thread: usize) -> usize {
+pub fn write_offset_lines(thread: usize) -> usize {
     33 + 2 * (thread % 16)
 }
 
 /// Whether the nodes exist and have memory for all buffers.
-fn check(room: &Room, pages: Pages, page: u64, wanted: &[Wanted]) -> Result<(), ProbeError> {
+fn check(
+    free_memory: &FreeMemory,
+    pages: Pages,
+    page: u64,
+    wanted: &[BufferRequest],
+) -> Result<(), ProbeError> {
     let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
-    for Wanted { node, bytes, .. } in wanted {
-        if !room.has(*node) {
+    for BufferRequest { node, bytes, .. } in wanted {
+        if !free_memory.has_node(*node) {
             let what = format!("memory of node {node}");
             return Err(ProbeError::Refused { what, why: "this machine has no such node online".to_owned() });
         }
@@ -93,16 +102,17 @@ fn check(room: &Room, pages: Pages, page: u64, wanted: &[Wanted]) -> Result<(), 
     }
     // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
     if let Some(last) = wanted.last().filter(|_| pages != Pages::Huge) {
-        room.check_limit(last.node, needs.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))?;
+        free_memory
+            .check_limit(last.node, needs.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))?;
     }
     needs.into_iter().try_for_each(|(node, bytes)| match pages {
-        Pages::Huge => room.check_huge(node, bytes, page),
-        Pages::Base | Pages::Transparent => room.check(node, bytes),
+        Pages::Huge => free_memory.check_huge(node, bytes, page),
+        Pages::Base | Pages::Transparent => free_memory.check(node, bytes),
     })
 }
 
 impl Buffer {
-    fn new(room: &Room, node: NodeId, shape: Shape) -> Result<Self, ProbeError> {
+    fn new(free_memory: &FreeMemory, node: NodeId, shape: MappingRequest) -> Result<Self, ProbeError> {
         let refused = |what: &str, error: io::Error| ProbeError::Refused {
             what: format!("{what} {} bytes for node {node}", shape.bytes),
             why: error.to_string(),
@@ -113,10 +123,10 @@ impl Buffer {
         let map = map(whole + slack, shape.pages == Pages::Huge).map_err(|error| refused("map", error))?;
         let start = map.start.next_multiple_of(shape.page) + shape.offset;
         // From here on the buffer is dropped, and with it the memory given back, whatever fails.
-        let Shape { pages, page, bytes, .. } = shape;
+        let MappingRequest { pages, page, bytes, .. } = shape;
         let buffer = Self { node, map, start, bytes, page, pages };
         match bind(&buffer.map, node) {
-            Err(error) if room.has_one_node() && not_offered(&error) => {}
+            Err(error) if free_memory.has_one_node() && policy_unavailable(&error) => {}
             result => result.map_err(|error| refused_binding(node, &error))?,
         }
         match pages {
@@ -158,7 +168,7 @@ impl Buffer {
     /// Makes every page be there, by the calling thread, and fills it: no page is left that the kernel
     /// backs by its one page of zeroes. A word in each line is enough, and eight times sooner done.
     pub fn fill(&mut self) -> Result<(), ProbeError> {
-        self.take(|buffer, part| {
+        self.populate_parts(|buffer, part| {
             for (index, line) in buffer.part(part).chunks_mut(LINE).enumerate() {
                 let value = index as u64 | 0x0101_0101_0101_0101;
                 match line.first_chunk_mut() {
@@ -172,7 +182,7 @@ impl Buffer {
 
     /// Makes every page be there, by the calling thread: none is first touched while time is taken.
     pub fn touch(&mut self) -> Result<(), ProbeError> {
-        self.take(|buffer, part| {
+        self.populate_parts(|buffer, part| {
             let bytes = buffer.part(part);
             bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = 1);
             // Steps begin within a page, and may end before the last one.
@@ -181,7 +191,7 @@ impl Buffer {
     }
 
     /// Takes the pages from the node, and has each part written while it is at it.
-    fn take(&mut self, write: impl Fn(&mut Self, Range<usize>)) -> Result<(), ProbeError> {
+    fn populate_parts(&mut self, write: impl Fn(&mut Self, Range<usize>)) -> Result<(), ProbeError> {
         let (pages, page) = self.pages();
         let step = TOUCH_BYTES.next_multiple_of(page);
         for start in pages.clone().step_by(step) {
@@ -259,7 +269,7 @@ fn bind(map: &Range<usize>, node: NodeId) -> io::Result<()> {
 }
 
 /// Whether the kernel has no memory policies, or a sandbox keeps them from us.
-fn not_offered(error: &io::Error) -> bool {
+fn policy_unavailable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
 
@@ -297,27 +307,27 @@ fn populate(part: Range<usize>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::residency::{look, merge};
+    use crate::memory::residency::{locate_pages, merge};
     use crate::Root;
     use numaio_machine::sysfs::SysfsExt;
 
     /// A buffer that is read and one that is written, for each of some threads.
-    fn some(threads: usize, pages: Pages, bytes: u64) -> Vec<Buffer> {
+    fn sample_buffers(threads: usize, pages: Pages, bytes: u64) -> Vec<Buffer> {
         let root = Root::live().expect("/");
         let status = root.text("/proc/self/status").expect("a status");
         let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).unwrap_or("0");
         let node = list.trim().split([',', '-']).next().and_then(|id| id.parse().ok()).map(NodeId);
         let node = node.expect("a node");
-        let wanted = |offset_lines| Wanted { node, bytes, offset_lines };
-        let wanted: Vec<Wanted> =
-            (0..threads).flat_map(|thread| [wanted(0), wanted(written_at(thread))]).collect();
-        buffers(&Room::new(&root, None), pages, &wanted).expect("buffers")
+        let wanted = |offset_lines| BufferRequest { node, bytes, offset_lines };
+        let wanted: Vec<BufferRequest> =
+            (0..threads).flat_map(|thread| [wanted(0), wanted(write_offset_lines(thread))]).collect();
+        map_buffers(&FreeMemory::new(&root, None), pages, &wanted).expect("buffers")
     }
 
     #[test]
     fn source_and_sink_are_never_alike_modulo_a_page() {
         for pages in [Pages::Base, Pages::Transparent] {
-            for pair in some(17, pages, 100).chunks(2) {
+            for pair in sample_buffers(17, pages, 100).chunks(2) {
                 let (source, sink) = (pair[0].start().addr(), pair[1].start().addr());
                 assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
                 let lines = sink.wrapping_sub(source) % 4096 / LINE;
@@ -330,15 +340,16 @@ mod tests {
     fn pages_are_there_after_filling_and_touching_and_not_before() {
         for pages in [Pages::Base, Pages::Transparent] {
             for bytes in [1, 4096, 300_000, 5 << 20] {
-                let Ok([mut source, mut sink]) = <[Buffer; 2]>::try_from(some(1, pages, bytes)) else {
+                let Ok([mut source, mut sink]) = <[Buffer; 2]>::try_from(sample_buffers(1, pages, bytes))
+                else {
                     unreachable!("two buffers")
                 };
-                for before in [look(&source), look(&sink)].map(|seen| merge([seen], 0)) {
+                for before in [locate_pages(&source), locate_pages(&sink)].map(|seen| merge([seen], 0)) {
                     assert_eq!(before.pages_misplaced, before.pages_checked.unwrap_or(0), "nothing is there");
                 }
                 source.fill().expect("filled");
                 sink.touch().expect("touched");
-                let after = merge([look(&source), look(&sink)], 0);
+                let after = merge([locate_pages(&source), locate_pages(&sink)], 0);
                 assert_eq!((after.pages_misplaced, after.found_on), (0, None));
                 let whole = source.start..source.start + source.bytes;
                 assert!(source.part(whole).chunks(LINE).all(|line| line[0] != 0), "no zeroes to be shared");

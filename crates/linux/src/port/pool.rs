@@ -1,6 +1,6 @@
 //! Buffers that are made once and used for ever.
 
-use crate::memory::{buffers, Buffer, Room, Wanted};
+use crate::memory::{map_buffers, Buffer, BufferRequest, FreeMemory};
 use crate::Root;
 use numaio_machine::ids::NodeId;
 use numaio_machine::port::BLOCK;
@@ -70,9 +70,9 @@ impl Pool {
         node: NodeId,
         count: usize,
     ) -> Result<Arc<Self>, ProbeError> {
-        let room = Room::new(root, limit_bytes);
-        let wanted = Wanted { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
-        let mut made = buffers(&room, Pages::Transparent, &[wanted])?;
+        let room = FreeMemory::new(root, limit_bytes);
+        let wanted = BufferRequest { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
+        let mut made = map_buffers(&room, Pages::Transparent, &[wanted])?;
         let refused = || ProbeError::Refused { what: "map buffers".to_owned(), why: "none came".to_owned() };
         Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), count))
     }

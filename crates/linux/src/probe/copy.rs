@@ -1,8 +1,8 @@
 //! Threads that copy from one node to another.
 
-use super::work::{Task, Work};
+use super::passes::{BufferPass, PassTask};
 use crate::copy::{c_library, Copier};
-use crate::memory::{self, Buffer, Room, Wanted};
+use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
 use crate::Root;
 use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
 use numaio_machine::workload::{CopyLoop, CopyWorkload};
@@ -25,17 +25,18 @@ pub fn copy(
     let what = format!("{} loop", workload.copy_loop);
     let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { what })?;
     let CopyWorkload { placement, pages, sampling, .. } = workload;
-    let task = Task { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
-    task.within_limits()?;
+    let task = PassTask { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    task.check_limits()?;
     if workload.bytes_per_thread == 0 {
         return super::refused("copy", "no bytes to copy");
     }
-    let mut works = works(&Room::new(root, limit_bytes), copier, workload)?;
-    let ran = task.run(root, &mut works)?;
-    drop(works);
-    let sample = |stretch: super::work::Stretch| CopySample { bytes_copied: stretch.bytes, ns: stretch.ns };
+    let mut passes = build_passes(&FreeMemory::new(root, limit_bytes), copier, workload)?;
+    let ran = task.run(root, &mut passes)?;
+    drop(passes);
+    let sample =
+        |stretch: super::passes::Interval| CopySample { bytes_copied: stretch.bytes, ns: stretch.ns };
     Ok(CopyOutcome {
-        samples: ran.stretches.into_iter().map(sample).collect(),
+        samples: ran.intervals.into_iter().map(sample).collect(),
         elapsed_ns: super::nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         residency: ran.residency,
@@ -43,22 +44,33 @@ pub fn copy(
     })
 }
 
-fn works(room: &Room, copier: Copier, workload: &CopyWorkload) -> Result<Vec<Copying>, ProbeError> {
+fn build_passes(
+    free_memory: &FreeMemory,
+    copier: Copier,
+    workload: &CopyWorkload,
+) -> Result<Vec<Copying>, ProbeError> {
     let bytes = workload.bytes_per_thread;
     let pair = |thread| {
-        let source = Wanted { node: workload.flow.source, bytes, offset_lines: 0 };
-        [source, Wanted { node: workload.flow.sink, bytes, offset_lines: memory::written_at(thread) }]
+        let source = BufferRequest { node: workload.flow.source, bytes, offset_lines: 0 };
+        [
+            source,
+            BufferRequest {
+                node: workload.flow.sink,
+                bytes,
+                offset_lines: memory::write_offset_lines(thread),
+            },
+        ]
     };
-    let wanted: Vec<Wanted> = (0..workload.placement.cpus.len()).flat_map(pair).collect();
-    let mut buffers = memory::buffers(room, workload.pages, &wanted)?.into_iter();
-    let mut works = Vec::new();
+    let wanted: Vec<BufferRequest> = (0..workload.placement.cpus.len()).flat_map(pair).collect();
+    let mut buffers = memory::map_buffers(free_memory, workload.pages, &wanted)?.into_iter();
+    let mut passes = Vec::new();
     while let (Some(source), Some(sink)) = (buffers.next(), buffers.next()) {
-        works.push(Copying { copier, source, sink });
+        passes.push(Copying { copier, source, sink });
     }
-    Ok(works)
+    Ok(passes)
 }
 
-impl Work for Copying {
+impl BufferPass for Copying {
     fn prepare(&mut self) -> Result<(), ProbeError> {
         self.source.fill()?;
         self.sink.touch()
@@ -72,8 +84,8 @@ impl Work for Copying {
         self.source.bytes().min(self.sink.bytes())
     }
 
-    fn longest_part(&self) -> usize {
-        self.copier.longest_call()
+    fn max_part_bytes(&self) -> usize {
+        self.copier.max_call_len()
     }
 
     fn part(&mut self, at: usize, bytes: usize) {

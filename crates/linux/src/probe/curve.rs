@@ -2,7 +2,7 @@
 
 /// A moment and what was done until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
+pub struct ProgressPoint {
     /// Nanoseconds since the team was made.
     pub ns: u64,
     /// Bytes, or whatever is counted, until then.
@@ -11,25 +11,25 @@ pub struct Point {
 
 /// Points of one thread, ascending in time, never more than it was made for.
 #[derive(Debug)]
-pub struct Curve {
+pub struct ProgressCurve {
     /// Room made and touched beforehand: the thread at work never allocates.
-    points: Vec<Point>,
+    points: Vec<ProgressPoint>,
     used: usize,
     /// Time between two points, at least.
     spacing_ns: u64,
 }
 
-impl Curve {
+impl ProgressCurve {
     /// A curve that begins at `ns` with nothing done; of at least two points.
     pub fn new(capacity: usize, spacing_ns: u64) -> Self {
         // Not zero: memory of zeroes comes untouched, and would be touched while time is taken.
-        let points = vec![Point { ns: u64::MAX, done: u64::MAX }; capacity.max(2)];
+        let points = vec![ProgressPoint { ns: u64::MAX, done: u64::MAX }; capacity.max(2)];
         Self { points, used: 0, spacing_ns }
     }
 
     /// Adds a point if it is far enough from the one before. When there is no room, every second point goes,
     /// and from then on they are twice as far apart: a thread may be at work long before the others start.
-    pub fn add(&mut self, point: Point) {
+    pub fn add(&mut self, point: ProgressPoint) {
         let last = self.used.checked_sub(1).map(|last| self.points[last]);
         if last.is_some_and(|last| point.ns < last.ns.saturating_add(self.spacing_ns)) {
             return;
@@ -42,7 +42,7 @@ impl Curve {
     }
 
     /// Adds the last point, however near.
-    pub fn end(&mut self, point: Point) {
+    pub fn end(&mut self, point: ProgressPoint) {
         if self.used == self.points.len() {
             self.thin_out();
         }
@@ -77,25 +77,25 @@ impl Curve {
 mod tests {
     use super::*;
 
-    fn point(ns: u64, done: u64) -> Point {
-        Point { ns, done }
+    fn point(ns: u64, done: u64) -> ProgressPoint {
+        ProgressPoint { ns, done }
     }
 
     #[test]
     fn what_is_done_between_two_points_is_even() {
-        let mut curve = Curve::new(8, 1);
+        let mut curve = ProgressCurve::new(8, 1);
         for (ns, done) in [(100, 0), (200, 1000), (400, 1000), (500, 5000)] {
             curve.add(point(ns, done));
         }
         for (ns, done) in [(0, 0.0), (100, 0.0), (150, 500.0), (300, 1000.0), (475, 4000.0), (900, 5000.0)] {
             assert_eq!(curve.at(ns), done, "at {ns}");
         }
-        assert_eq!(Curve::new(0, 1).at(7), 0.0);
+        assert_eq!(ProgressCurve::new(0, 1).at(7), 0.0);
     }
 
     #[test]
     fn a_full_curve_thins_out_and_stays_true() {
-        let mut curve = Curve::new(16, 10);
+        let mut curve = ProgressCurve::new(16, 10);
         for ns in 0..10_000 {
             curve.add(point(ns, ns * 3));
         }

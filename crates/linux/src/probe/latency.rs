@@ -1,13 +1,13 @@
 //! One thread that follows pointers, and threads that load the memory meanwhile.
 
 use super::chain::Chain;
-use super::curve::{Curve, Point};
-use super::team::{self, Leave, Team};
-use super::window::Plan;
-use super::{refused, work};
+use super::curve::{ProgressCurve, ProgressPoint};
+use super::team::{self, EarlyExit, ThreadTeam};
+use super::window::SlicePlan;
+use super::{passes, refused};
 use crate::interrupt::interrupted;
 use crate::loads::{Reader, LINE};
-use crate::memory::{self, Buffer, Room, Seen, Wanted};
+use crate::memory::{self, Buffer, BufferRequest, FreeMemory, PageLocations};
 use crate::Root;
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError, Residency};
@@ -20,7 +20,7 @@ use std::time::Instant;
 const CLOCK_EVERY_NS: u64 = 20_000;
 
 /// Bytes that a thread under full load reads between two looks at the clock.
-const READ_AT_ONCE: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 
 /// Points of time that a loading thread keeps, and the time between two at first.
 const POINTS: usize = 4096;
@@ -35,18 +35,18 @@ enum Role<'a> {
 }
 
 /// What a thread brings back.
-enum Log {
+enum MemberLog {
     /// The chain's thread.
-    Chase(Chased),
+    Chase(ChainSamples),
     /// What a loading thread had read, over time.
-    Load(Curve),
+    Load(ProgressCurve),
 }
 
 /// A thread's log, and where its buffer lay before and after.
-type Brought = (Log, [Seen; 2]);
+type MemberResult = (MemberLog, [PageLocations; 2]);
 
 /// What the chain gave, and when.
-struct Chased {
+struct ChainSamples {
     samples: Vec<LatencySample>,
     from_ns: u64,
     to_ns: u64,
@@ -59,27 +59,27 @@ pub fn latency(
     workload: &LatencyWorkload,
 ) -> Result<LatencyOutcome, ProbeError> {
     let began = Instant::now();
-    within_limits(workload)?;
-    let room = Room::new(root, limit_bytes);
-    room.check_limit(workload.memory, laying_bytes(workload))?;
-    let mut buffers = memory::buffers(&room, workload.pages, &wanted(workload))?;
-    let work = |team: &Team, role| member(team, workload, role);
-    let brought = team::together("latency", members(workload, &mut buffers), work)?;
+    check_limits(workload)?;
+    let free_memory = FreeMemory::new(root, limit_bytes);
+    free_memory.check_limit(workload.memory, build_bytes(workload))?;
+    let mut buffers = memory::map_buffers(&free_memory, workload.pages, &wanted(workload))?;
+    let work = |team: &ThreadTeam, role| member(team, workload, role);
+    let results = team::run_pinned("latency", members(workload, &mut buffers), work)?;
     // The chain's is the first of all.
     let residency = |which: Range<usize>| {
-        let looks = brought[which.clone()].iter().flat_map(|(_, seen)| *seen);
+        let looks = results[which.clone()].iter().flat_map(|(_, seen)| *seen);
         let of: Vec<&Buffer> = buffers[which].iter().collect();
         memory::merge(looks, memory::huge_bytes(root, workload.pages, &of))
     };
     let of_chain = residency(0..1);
     let of_load = workload.load.as_ref().map(|_| residency(1..buffers.len()));
     drop(buffers);
-    outcome(brought.into_iter().map(|(log, _)| log), of_chain, of_load, began)
+    outcome(results.into_iter().map(|(log, _)| log), of_chain, of_load, began)
 }
 
 /// Refuses what would give no sample, or fill our own memory.
-fn within_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
-    work::within_window(workload.milliseconds, workload.slices)?;
+fn check_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
+    passes::check_window(workload.milliseconds, workload.slices)?;
     let stride = workload.stride_bytes as usize;
     if stride == 0 || !stride.is_multiple_of(LINE) {
         return refused("latency", format!("places {stride} bytes apart; whole lines of {LINE} can be had"));
@@ -99,7 +99,7 @@ fn within_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
 
 /// Bytes that the control group must allow while a chain is laid: its order, and the chain itself where its pages
 /// count there.
-fn laying_bytes(workload: &LatencyWorkload) -> u64 {
+fn build_bytes(workload: &LatencyWorkload) -> u64 {
     let order = workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64;
     if workload.pages == Pages::Huge {
         order
@@ -108,10 +108,10 @@ fn laying_bytes(workload: &LatencyWorkload) -> u64 {
     }
 }
 
-fn wanted(workload: &LatencyWorkload) -> Vec<Wanted> {
-    let chain = Wanted { node: workload.memory, bytes: workload.bytes, offset_lines: 0 };
+fn wanted(workload: &LatencyWorkload) -> Vec<BufferRequest> {
+    let chain = BufferRequest { node: workload.memory, bytes: workload.bytes, offset_lines: 0 };
     let of_load = |load: &LoadWorkload| {
-        let one = Wanted { node: load.memory, bytes: load.bytes_per_thread, offset_lines: 0 };
+        let one = BufferRequest { node: load.memory, bytes: load.bytes_per_thread, offset_lines: 0 };
         vec![one; load.placement.cpus.len()]
     };
     let loads = workload.load.as_ref().map(of_load).unwrap_or_default();
@@ -127,44 +127,44 @@ fn members<'a>(workload: &LatencyWorkload, buffers: &'a mut [Buffer]) -> Vec<(Cp
 }
 
 /// What each thread does.
-fn member(team: &Team, workload: &LatencyWorkload, role: Role) -> Result<Brought, Leave> {
+fn member(team: &ThreadTeam, workload: &LatencyWorkload, role: Role) -> Result<MemberResult, EarlyExit> {
     match role {
         Role::Chase(buffer) => {
             buffer.touch()?;
-            let mut chain = Chain::lay(buffer, workload.stride_bytes as usize)?;
-            let before = memory::look(chain.buffer());
-            team.meet()?;
-            let chased = chase(team, &mut chain, Plan::new(workload.milliseconds, workload.slices))?;
+            let mut chain = Chain::build(buffer, workload.stride_bytes as usize)?;
+            let before = memory::locate_pages(chain.buffer());
+            team.wait_until_prepared()?;
+            let chased = chase(team, &mut chain, SlicePlan::new(workload.milliseconds, workload.slices))?;
             team.stop();
-            Ok((Log::Chase(chased), [before, memory::look(chain.buffer())]))
+            Ok((MemberLog::Chase(chased), [before, memory::locate_pages(chain.buffer())]))
         }
         Role::Load(buffer) => {
             buffer.fill()?;
-            let before = memory::look(buffer);
-            team.meet()?;
+            let before = memory::locate_pages(buffer);
+            team.wait_until_prepared()?;
             let gap_ns = workload.load.as_ref().map_or(0, |load| load.gap_ns);
             let curve = load(team, buffer, u64::from(gap_ns))?;
-            Ok((Log::Load(curve), [before, memory::look(buffer)]))
+            Ok((MemberLog::Load(curve), [before, memory::locate_pages(buffer)]))
         }
     }
 }
 
 /// Follows the chain while all others load the memory.
-fn chase(team: &Team, chain: &mut Chain, plan: Plan) -> Result<Chased, Leave> {
+fn chase(team: &ThreadTeam, chain: &mut Chain, plan: SlicePlan) -> Result<ChainSamples, EarlyExit> {
     let mut samples = vec![LatencySample { loads: u64::MAX, ns: u64::MAX }; plan.slices as usize];
-    team.line_up()?;
-    team.note_start(team.now());
-    let turns = warm_up(team, chain, plan)?;
+    team.wait_at_barrier()?;
+    team.record_start(team.now());
+    let iterations = warm_up(team, chain, plan)?;
     let from_ns = team.now();
     let (mut start, mut until) = (from_ns, from_ns);
     for sample in &mut samples {
         until += plan.slice_ns;
         let mut loads = 0;
         let end = loop {
-            loads += chain.follow(turns);
+            loads += chain.follow(iterations);
             let now = team.now();
             if interrupted() {
-                return Err(Leave::Failed(ProbeError::Interrupted));
+                return Err(EarlyExit::Failed(ProbeError::Interrupted));
             }
             if now >= until {
                 break now;
@@ -173,58 +173,58 @@ fn chase(team: &Team, chain: &mut Chain, plan: Plan) -> Result<Chased, Leave> {
         *sample = LatencySample { loads, ns: (end - start).max(1) };
         start = end;
     }
-    Ok(Chased { samples, from_ns, to_ns: start })
+    Ok(ChainSamples { samples, from_ns, to_ns: start })
 }
 
 /// Follows the chain once, but for no longer than the run itself, and until all others load the memory. Gives
-/// the turns that take long enough for reading the clock to cost nothing beside them.
-fn warm_up(team: &Team, chain: &mut Chain, plan: Plan) -> Result<usize, Leave> {
+/// the iterations that take long enough for reading the clock to cost nothing beside them.
+fn warm_up(team: &ThreadTeam, chain: &mut Chain, plan: SlicePlan) -> Result<usize, EarlyExit> {
     let enough_ns = CLOCK_EVERY_NS.min(plan.slice_ns / 8);
     let until = team.now() + plan.slice_ns.saturating_mul(u64::from(plan.slices));
-    let (mut turns, mut loads) = (1, 0);
+    let (mut iterations, mut loads) = (1, 0);
     loop {
         let began = team.now();
-        loads += chain.follow(turns);
+        loads += chain.follow(iterations);
         let now = team.now();
         if interrupted() {
-            return Err(Leave::Failed(ProbeError::Interrupted));
+            return Err(EarlyExit::Failed(ProbeError::Interrupted));
         }
-        let warm = loads >= chain.places() as u64 || now >= until;
+        let warm = loads >= chain.slots() as u64 || now >= until;
         if now - began < enough_ns {
-            turns *= 2;
+            iterations *= 2;
         } else if warm && team.latest_start().is_some() {
-            return Ok(turns);
+            return Ok(iterations);
         }
-        team.goes_on()?;
+        team.is_running()?;
     }
 }
 
 /// Reads a buffer over and over, with a gap after each piece, until the chain's thread is done.
-fn load(team: &Team, buffer: &Buffer, gap_ns: u64) -> Result<Curve, Leave> {
+fn load(team: &ThreadTeam, buffer: &Buffer, gap_ns: u64) -> Result<ProgressCurve, EarlyExit> {
     let reader = Reader::new();
-    let mut curve = Curve::new(POINTS, POINT_EVERY_NS);
-    let piece = if gap_ns == 0 { READ_AT_ONCE } else { LoadWorkload::PIECE_BYTES as usize };
+    let mut curve = ProgressCurve::new(POINTS, POINT_EVERY_NS);
+    let piece = if gap_ns == 0 { READ_BYTES } else { LoadWorkload::PIECE_BYTES as usize };
     let (mut at, mut done) = (0, 0u64);
-    team.line_up()?;
+    team.wait_at_barrier()?;
     let start_ns = team.now();
-    team.note_start(start_ns);
-    curve.add(Point { ns: start_ns, done });
-    while team.goes_on()? {
+    team.record_start(start_ns);
+    curve.add(ProgressPoint { ns: start_ns, done });
+    while team.is_running()? {
         let bytes = piece.min(buffer.bytes() - at);
         // SAFETY: the range lies in the buffer's mapping.
         unsafe { reader.read(buffer.start().add(at), bytes) };
         done += bytes as u64;
         at = if at + bytes == buffer.bytes() { 0 } else { at + bytes };
         let read_ns = team.now();
-        curve.add(Point { ns: read_ns, done });
-        while team.now() < read_ns.saturating_add(gap_ns) && team.goes_on()? {}
+        curve.add(ProgressPoint { ns: read_ns, done });
+        while team.now() < read_ns.saturating_add(gap_ns) && team.is_running()? {}
     }
-    curve.end(Point { ns: team.now(), done });
+    curve.end(ProgressPoint { ns: team.now(), done });
     Ok(curve)
 }
 
 fn outcome(
-    logs: impl Iterator<Item = Log>,
+    logs: impl Iterator<Item = MemberLog>,
     residency: Residency,
     of_load: Option<Residency>,
     began: Instant,
@@ -232,11 +232,11 @@ fn outcome(
     let (mut chased, mut curves) = (None, Vec::new());
     for log in logs {
         match log {
-            Log::Chase(of_chain) => chased = Some(of_chain),
-            Log::Load(curve) => curves.push(curve),
+            MemberLog::Chase(of_chain) => chased = Some(of_chain),
+            MemberLog::Load(curve) => curves.push(curve),
         }
     }
-    let Some(Chased { samples, from_ns, to_ns }) = chased else {
+    let Some(ChainSamples { samples, from_ns, to_ns }) = chased else {
         return refused("latency", "no thread followed the chain");
     };
     let load = of_load.map(|residency| {

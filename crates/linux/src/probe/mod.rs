@@ -4,11 +4,11 @@ mod chain;
 mod copy;
 pub(crate) mod curve;
 mod latency;
+mod passes;
 mod repetitions;
 mod stream;
 pub(crate) mod team;
 pub(crate) mod window;
-mod work;
 
 pub use copy::copy;
 pub use latency::latency;

@@ -1,7 +1,7 @@
 //! Threads that run an operation of STREAM.
 
-use super::work::{Stretch, Task, Work};
-use crate::memory::{self, Buffer, Room, Wanted};
+use super::passes::{BufferPass, Interval, PassTask};
+use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
 use crate::stream::Streamer;
 use crate::Root;
 use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
@@ -31,40 +31,44 @@ pub fn stream(
     let streamer =
         Streamer::new(workload.stream_loop, workload.op).ok_or(ProbeError::Unsupported { what })?;
     let StreamWorkload { placement, pages, sampling, .. } = workload;
-    let task = Task { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
-    task.within_limits()?;
+    let task = PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    task.check_limits()?;
     if workload.bytes_per_array < size_of::<f64>() as u64 {
         return super::refused("stream", format!("no double fits into {} bytes", workload.bytes_per_array));
     }
-    let mut works = works(&Room::new(root, limit_bytes), streamer, workload)?;
-    let ran = task.run(root, &mut works)?;
-    drop(works);
+    let mut passes = build_passes(&FreeMemory::new(root, limit_bytes), streamer, workload)?;
+    let ran = task.run(root, &mut passes)?;
+    drop(passes);
     let arrays = u64::from(workload.op.arrays());
-    let sample = |stretch: Stretch| StreamSample { bytes: stretch.bytes * arrays, ns: stretch.ns };
+    let sample = |stretch: Interval| StreamSample { bytes: stretch.bytes * arrays, ns: stretch.ns };
     Ok(StreamOutcome {
-        samples: ran.stretches.into_iter().map(sample).collect(),
+        samples: ran.intervals.into_iter().map(sample).collect(),
         elapsed_ns: super::nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         residency: ran.residency,
     })
 }
 
-fn works(room: &Room, streamer: Streamer, workload: &StreamWorkload) -> Result<Vec<Streaming>, ProbeError> {
+fn build_passes(
+    free_memory: &FreeMemory,
+    streamer: Streamer,
+    workload: &StreamWorkload,
+) -> Result<Vec<Streaming>, ProbeError> {
     let arrays = workload.op.arrays() as usize;
-    let offsets = |thread| [memory::written_at(thread), 0, SECOND_READ_AT].into_iter().take(arrays);
+    let offsets = |thread| [memory::write_offset_lines(thread), 0, SECOND_READ_AT].into_iter().take(arrays);
     let array =
-        |offset_lines| Wanted { node: workload.memory, bytes: workload.bytes_per_array, offset_lines };
-    let wanted: Vec<Wanted> =
+        |offset_lines| BufferRequest { node: workload.memory, bytes: workload.bytes_per_array, offset_lines };
+    let wanted: Vec<BufferRequest> =
         (0..workload.placement.cpus.len()).flat_map(|thread| offsets(thread).map(array)).collect();
-    let mut buffers = memory::buffers(room, workload.pages, &wanted)?.into_iter();
-    let mut works = Vec::new();
+    let mut buffers = memory::map_buffers(free_memory, workload.pages, &wanted)?.into_iter();
+    let mut passes = Vec::new();
     while let Some(written) = buffers.next() {
-        works.push(Streaming { streamer, written, read: buffers.by_ref().take(arrays - 1).collect() });
+        passes.push(Streaming { streamer, written, read: buffers.by_ref().take(arrays - 1).collect() });
     }
-    Ok(works)
+    Ok(passes)
 }
 
-impl Work for Streaming {
+impl BufferPass for Streaming {
     fn prepare(&mut self) -> Result<(), ProbeError> {
         self.read.iter_mut().try_for_each(Buffer::fill)?;
         self.written.touch()
@@ -79,8 +83,8 @@ impl Work for Streaming {
         shortest / size_of::<f64>() * size_of::<f64>()
     }
 
-    fn longest_part(&self) -> usize {
-        self.streamer.longest_call() * size_of::<f64>()
+    fn max_part_bytes(&self) -> usize {
+        self.streamer.max_call_len() * size_of::<f64>()
     }
 
     fn part(&mut self, at: usize, bytes: usize) {

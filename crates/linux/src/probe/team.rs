@@ -10,20 +10,20 @@ use std::time::Instant;
 
 /// Turns of a waiting loop before the CPU is offered to others: where a virtual machine has fewer CPUs than
 /// it shows, the one waited for may need this one.
-const TURNS_BEFORE_YIELDING: u32 = 10_000;
+const SPINS_BEFORE_YIELD: u32 = 10_000;
 
 /// Stack of a thread. It needs little; a signal with AVX-512 state on it needs 4 KiB more.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Why a thread ends early.
-pub enum Leave {
+pub enum EarlyExit {
     /// It failed by itself.
     Failed(ProbeError),
     /// Another one did.
     Abandoned,
 }
 
-impl From<ProbeError> for Leave {
+impl From<ProbeError> for EarlyExit {
     fn from(error: ProbeError) -> Self {
         Self::Failed(error)
     }
@@ -31,32 +31,32 @@ impl From<ProbeError> for Leave {
 
 /// Runs `work` on a thread for each member, pinned to its CPU; gives what all of them brought, or why one of
 /// them failed.
-pub fn together<M: Send, B: Send>(
+pub fn run_pinned<M: Send, B: Send>(
     name: &str,
     members: Vec<(CpuId, M)>,
-    work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
+    work: impl Fn(&ThreadTeam, M) -> Result<B, EarlyExit> + Sync,
 ) -> Result<Vec<B>, ProbeError> {
-    together_at(name, members, |cpu| affinity::pin(*cpu), work)
+    run_bound(name, members, |cpu| affinity::pin(*cpu), work)
 }
 
 /// The same with threads that are bound to their places by `bind`.
-pub fn together_at<P: Send, M: Send, B: Send>(
+pub fn run_bound<P: Send, M: Send, B: Send>(
     name: &str,
     members: Vec<(P, M)>,
     bind: impl Fn(&P) -> Result<(), ProbeError> + Sync,
-    work: impl Fn(&Team, M) -> Result<B, Leave> + Sync,
+    work: impl Fn(&ThreadTeam, M) -> Result<B, EarlyExit> + Sync,
 ) -> Result<Vec<B>, ProbeError> {
-    let (team, work, bind) = (&Team::new(members.len()), &work, &bind);
-    let results: Vec<Result<B, Leave>> = thread::scope(|scope| {
+    let (team, work, bind) = (&ThreadTeam::new(members.len()), &work, &bind);
+    let results: Vec<Result<B, EarlyExit>> = thread::scope(|scope| {
         let mut threads = Vec::new();
         for (index, (place, member)) in members.into_iter().enumerate() {
             let run = move || {
                 // Whatever ends this thread early, a panic too, the others do not wait for it.
-                let presence = team.presence();
+                let guard = team.guard();
                 bind(&place)?;
-                let brought = work(team, member)?;
-                presence.done();
-                Ok(brought)
+                let results = work(team, member)?;
+                guard.done();
+                Ok(results)
             };
             let builder = thread::Builder::new().name(format!("{name}-{index}")).stack_size(STACK_BYTES);
             match builder.spawn_scoped(scope, run) {
@@ -64,19 +64,20 @@ pub fn together_at<P: Send, M: Send, B: Send>(
                 Err(error) => {
                     team.abandon();
                     let what = format!("start thread {index} of {name}");
-                    threads.push(Err(Leave::Failed(ProbeError::Refused { what, why: error.to_string() })));
+                    threads
+                        .push(Err(EarlyExit::Failed(ProbeError::Refused { what, why: error.to_string() })));
                     break;
                 }
             }
         }
-        let joined = threads.into_iter().map(|thread| thread?.join().unwrap_or(Err(Leave::Abandoned)));
+        let joined = threads.into_iter().map(|thread| thread?.join().unwrap_or(Err(EarlyExit::Abandoned)));
         joined.collect()
     });
     let failure = results.iter().find_map(|result| match result {
-        Err(Leave::Failed(error)) => Some(error.clone()),
+        Err(EarlyExit::Failed(error)) => Some(error.clone()),
         _ => None,
     });
-    let all: Result<Vec<B>, Leave> = results.into_iter().collect();
+    let all: Result<Vec<B>, EarlyExit> = results.into_iter().collect();
     all.map_err(|_| {
         let why = || ProbeError::Refused {
             what: name.to_owned(),
@@ -87,7 +88,7 @@ pub fn together_at<P: Send, M: Send, B: Send>(
 }
 
 /// Threads that work together.
-pub struct Team {
+pub struct ThreadTeam {
     size: usize,
     /// What all times are counted from.
     epoch: Instant,
@@ -101,10 +102,10 @@ pub struct Team {
     stopped: AtomicBool,
 }
 
-/// A thread's promise to the team: dropped before [`Presence::done`], it sets the others free.
-pub struct Presence<'a>(Option<&'a Team>);
+/// A thread's promise to the team: dropped before [`AbandonGuard::done`], it sets the others free.
+pub struct AbandonGuard<'a>(Option<&'a ThreadTeam>);
 
-impl Team {
+impl ThreadTeam {
     /// A team of that many threads.
     pub fn new(size: usize) -> Self {
         Self {
@@ -127,8 +128,8 @@ impl Team {
     }
 
     /// The calling thread's promise.
-    pub fn presence(&self) -> Presence<'_> {
-        Presence(Some(self))
+    pub fn guard(&self) -> AbandonGuard<'_> {
+        AbandonGuard(Some(self))
     }
 
     /// Sets all free who wait or will wait.
@@ -140,7 +141,7 @@ impl Team {
     }
 
     /// Sleeps until all threads are prepared, which may take long.
-    pub fn meet(&self) -> Result<(), Leave> {
+    pub fn wait_until_prepared(&self) -> Result<(), EarlyExit> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         *ready += 1;
         if *ready == self.size {
@@ -150,26 +151,26 @@ impl Team {
             ready = self.all_ready.wait(ready).unwrap_or_else(PoisonError::into_inner);
         }
         if *ready < self.size {
-            return Err(Leave::Abandoned);
+            return Err(EarlyExit::Abandoned);
         }
         Ok(())
     }
 
     /// Waits, busy, until all threads are here: they go on within well under a microsecond.
-    pub fn line_up(&self) -> Result<(), Leave> {
+    pub fn wait_at_barrier(&self) -> Result<(), EarlyExit> {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
             self.arrived.store(0, Ordering::Relaxed);
             self.round.store(round.wrapping_add(1), Ordering::Release);
             return Ok(());
         }
-        let mut turns = 0u32;
+        let mut iterations = 0u32;
         while self.round.load(Ordering::Acquire) == round {
             if self.abandoned.load(Ordering::Acquire) {
-                return Err(Leave::Abandoned);
+                return Err(EarlyExit::Abandoned);
             }
-            turns = turns.saturating_add(1);
-            if turns > TURNS_BEFORE_YIELDING {
+            iterations = iterations.saturating_add(1);
+            if iterations > SPINS_BEFORE_YIELD {
                 thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -179,7 +180,7 @@ impl Team {
     }
 
     /// Notes that a thread starts its work now.
-    pub fn note_start(&self, ns: u64) {
+    pub fn record_start(&self, ns: u64) {
         self.latest_start.fetch_max(ns, Ordering::AcqRel);
         self.started.fetch_add(1, Ordering::AcqRel);
     }
@@ -190,9 +191,9 @@ impl Team {
     }
 
     /// Whether the work that the caller accompanies goes on.
-    pub fn goes_on(&self) -> Result<bool, Leave> {
+    pub fn is_running(&self) -> Result<bool, EarlyExit> {
         if self.abandoned.load(Ordering::Relaxed) {
-            return Err(Leave::Abandoned);
+            return Err(EarlyExit::Abandoned);
         }
         Ok(!self.stopped.load(Ordering::Relaxed))
     }
@@ -203,14 +204,14 @@ impl Team {
     }
 }
 
-impl Presence<'_> {
+impl AbandonGuard<'_> {
     /// The thread has done all that others wait for.
     pub fn done(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Presence<'_> {
+impl Drop for AbandonGuard<'_> {
     fn drop(&mut self) {
         if let Some(team) = self.0 {
             team.abandon();
@@ -226,20 +227,20 @@ mod tests {
     #[test]
     fn nobody_goes_on_before_all_are_there() {
         const ROUNDS: usize = 200;
-        let team = &Team::new(4);
+        let team = &ThreadTeam::new(4);
         let count = &AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(move || {
-                    let presence = team.presence();
-                    assert!(team.meet().is_ok());
+                    let guard = team.guard();
+                    assert!(team.wait_until_prepared().is_ok());
                     for round in 1..=ROUNDS {
                         count.fetch_add(1, Ordering::Relaxed);
-                        assert!(team.line_up().is_ok());
+                        assert!(team.wait_at_barrier().is_ok());
                         assert!(count.load(Ordering::Relaxed) >= round * 4);
-                        assert!(team.line_up().is_ok());
+                        assert!(team.wait_at_barrier().is_ok());
                     }
-                    presence.done();
+                    guard.done();
                 });
             }
         });
@@ -249,14 +250,15 @@ mod tests {
     #[test]
     fn one_that_fails_leaves_nobody_waiting() {
         for waits_asleep in [true, false] {
-            let team = &Team::new(3);
+            let team = &ThreadTeam::new(3);
             let left = thread::scope(|scope| {
-                let wait = move || if waits_asleep { team.meet() } else { team.line_up() };
+                let wait =
+                    move || if waits_asleep { team.wait_until_prepared() } else { team.wait_at_barrier() };
                 let waiting = [scope.spawn(wait), scope.spawn(wait)];
-                scope.spawn(move || drop(team.presence()));
+                scope.spawn(move || drop(team.guard()));
                 waiting.map(|thread| thread.join().expect("no panic"))
             });
-            assert!(left.iter().all(|result| matches!(result, Err(Leave::Abandoned))), "{waits_asleep}");
+            assert!(left.iter().all(|result| matches!(result, Err(EarlyExit::Abandoned))), "{waits_asleep}");
         }
     }
 }

@@ -15,10 +15,10 @@ use std::path::Path;
 const READ_BYTES: usize = 4 << 10;
 
 /// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
-const TRIES: usize = 16;
+const RETRIES: usize = 16;
 
 /// Room for a path at first; longer ones take another try.
-const USUAL_PATH: usize = 256;
+const INITIAL_PATH_BYTES: usize = 256;
 
 /// A directory below which files are read, as if it were `/`.
 ///
@@ -30,7 +30,7 @@ pub struct Root {
     /// Where /proc tells the paths of this process's open files.
     files: Option<OwnedFd>,
     /// Path of the root in this process's view, if /proc tells it; without a slash at its end.
-    place: Option<String>,
+    path: Option<String>,
     openat2: bool,
 }
 
@@ -52,9 +52,9 @@ impl Root {
         let dir = rustix::fs::openat(CWD, dir, flags, Mode::empty())?;
         let openat2 = rustix::fs::openat2(&dir, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT).is_ok();
         let files = rustix::fs::openat(CWD, "/proc/self/fd", flags, Mode::empty()).ok();
-        let place = files.as_ref().and_then(|files| place_of(files, &dir));
-        let place = place.map(|place| place.trim_end_matches('/').to_owned());
-        Ok(Self { dir, files, place, openat2 })
+        let path = files.as_ref().and_then(|files| path_of(files, &dir));
+        let path = path.map(|path| path.trim_end_matches('/').to_owned());
+        Ok(Self { dir, files, path, openat2 })
     }
 
     /// The same root, walked without openat2(2).
@@ -73,8 +73,8 @@ impl Root {
         if path.contains('\0') {
             return Err(Errno::NOENT);
         }
-        let below = below(path);
-        for _ in 0..TRIES {
+        let below = relative(path);
+        for _ in 0..RETRIES {
             match rustix::fs::openat2(&self.dir, below, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 result => return result,
@@ -83,14 +83,14 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// The canonical path by /proc/self/fd; none if /proc is absent or speaks of another place.
+    /// The canonical path by /proc/self/fd; none if /proc is absent or speaks of another path.
     fn resolve_by_proc(&self, path: &str) -> Result<Option<String>, Errno> {
-        let (Some(files), Some(root), true) = (&self.files, &self.place, self.openat2) else {
+        let (Some(files), Some(root), true) = (&self.files, &self.path, self.openat2) else {
             return Ok(None);
         };
         let found = self.open_file(path, OFlags::PATH)?;
-        let place = place_of(files, &found).filter(|place| !place.ends_with(" (deleted)"));
-        let below = place.as_deref().and_then(|place| place.strip_prefix(root.as_str()));
+        let path = path_of(files, &found).filter(|path| !path.ends_with(" (deleted)"));
+        let below = path.as_deref().and_then(|path| path.strip_prefix(root.as_str()));
         Ok(match below {
             Some("") => Some("/".to_owned()),
             Some(below) if below.starts_with('/') => Some(below.to_owned()),
@@ -100,18 +100,18 @@ impl Root {
 
     fn content(&self, path: &str) -> Result<Vec<u8>, WhyUnread> {
         // Without NONBLOCK a pipe that someone left in a recorded tree would hold us forever.
-        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(why)?;
+        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
         // An attribute of sysfs is read by one call, which is most of a topology's work: what is short is whole.
-        let whole_if_short = path.starts_with("/sys/");
-        read_whole(&file, whole_if_short)
+        let short_read_is_end = path.starts_with("/sys/");
+        read_to_end(&file, short_read_is_end)
     }
 
     fn names(&self, path: &str) -> Result<Vec<String>, WhyUnread> {
         // Not O_DIRECTORY: it would make a file in the midst of the path and one at its end look alike.
-        let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(why)?;
+        let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
         let mut names = Vec::new();
-        for entry in Dir::new(dir).map_err(why_not_listed)? {
-            let entry = entry.map_err(why_not_listed)?;
+        for entry in Dir::new(dir).map_err(list_error)? {
+            let entry = entry.map_err(list_error)?;
             let name = entry.file_name().to_string_lossy();
             if name != "." && name != ".." {
                 names.push(name.into_owned());
@@ -137,12 +137,12 @@ impl Sysfs for Root {
             Ok(None) => walk::walk(self.dir.as_fd(), path).map(|found| found.canonical()),
             Err(errno) => Err(errno),
         };
-        found.map_err(|errno| ReadError::new(path, why(errno)))
+        found.map_err(|errno| ReadError::new(path, read_error(errno)))
     }
 }
 
 /// `path` as openat2 wants it relative to the root.
-fn below(path: &str) -> &str {
+fn relative(path: &str) -> &str {
     match path.trim_start_matches('/') {
         "" => ".",
         below => below,
@@ -150,29 +150,29 @@ fn below(path: &str) -> &str {
 }
 
 /// Path of an open file in this process's view, by /proc/self/fd (proc_pid_fd(5)), which `files` is.
-fn place_of(files: &OwnedFd, file: &OwnedFd) -> Option<String> {
+fn path_of(files: &OwnedFd, file: &OwnedFd) -> Option<String> {
     let number = DecInt::from_fd(file);
-    let place = rustix::fs::readlinkat(files, number, Vec::with_capacity(USUAL_PATH)).ok()?;
-    place.into_string().ok().filter(|place| place.starts_with('/'))
+    let path = rustix::fs::readlinkat(files, number, Vec::with_capacity(INITIAL_PATH_BYTES)).ok()?;
+    path.into_string().ok().filter(|path| path.starts_with('/'))
 }
 
 /// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0. Elsewhere than in sysfs a
 /// short read is not yet the end.
-fn read_whole(file: &OwnedFd, whole_if_short: bool) -> Result<Vec<u8>, WhyUnread> {
+fn read_to_end(file: &OwnedFd, short_read_is_end: bool) -> Result<Vec<u8>, WhyUnread> {
     // Most files end here, and take no more memory than they hold.
     let mut first = [0; READ_BYTES];
-    let count = retry_on_intr(|| rustix::io::read(file, &mut first)).map_err(why)?;
+    let count = retry_on_intr(|| rustix::io::read(file, &mut first)).map_err(read_error)?;
     // Nothing at all, or very much: as a pipe or a device may give that someone left in a tree.
     if (count == 0 || count == READ_BYTES) && !is_file(file)? {
         return Err(WhyUnread::WrongKind);
     }
     let mut content = first[..count].to_vec();
-    if count == 0 || (count < READ_BYTES && whole_if_short) {
+    if count == 0 || (count < READ_BYTES && short_read_is_end) {
         return Ok(content);
     }
     loop {
         content.reserve(READ_BYTES);
-        match retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut content))).map_err(why)? {
+        match retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut content))).map_err(read_error)? {
             0 => return Ok(content),
             _ if content.len() > LONGEST_FILE => return Err(WhyUnread::TooLong),
             _ => {}
@@ -181,11 +181,11 @@ fn read_whole(file: &OwnedFd, whole_if_short: bool) -> Result<Vec<u8>, WhyUnread
 }
 
 fn is_file(file: &OwnedFd) -> Result<bool, WhyUnread> {
-    let state = rustix::fs::fstat(file).map_err(why)?;
+    let state = rustix::fs::fstat(file).map_err(read_error)?;
     Ok(FileType::from_raw_mode(state.st_mode) == FileType::RegularFile)
 }
 
-fn why(errno: Errno) -> WhyUnread {
+fn read_error(errno: Errno) -> WhyUnread {
     match errno {
         // A file in the midst of a path: what is asked for cannot exist.
         Errno::NOENT | Errno::NOTDIR => WhyUnread::Absent,
@@ -196,10 +196,10 @@ fn why(errno: Errno) -> WhyUnread {
     }
 }
 
-fn why_not_listed(errno: Errno) -> WhyUnread {
+fn list_error(errno: Errno) -> WhyUnread {
     match errno {
         Errno::NOTDIR => WhyUnread::WrongKind,
-        _ => why(errno),
+        _ => read_error(errno),
     }
 }
 
@@ -213,9 +213,9 @@ mod tests {
     use std::path::PathBuf;
 
     /// A directory of its own for each test, removed at the end.
-    struct Folder(PathBuf);
+    struct TempDir(PathBuf);
 
-    impl Folder {
+    impl TempDir {
         fn new(name: &str) -> Self {
             let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
             fs::create_dir_all(&path).expect("a temporary directory");
@@ -223,27 +223,27 @@ mod tests {
         }
 
         fn at(&self, path: &str) -> PathBuf {
-            let place = self.0.join(path.trim_start_matches('/'));
-            fs::create_dir_all(place.parent().expect("a parent")).expect("directories");
-            place
+            let path = self.0.join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            path
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for TempDir {
         fn drop(&mut self) {
             drop(fs::remove_dir_all(&self.0));
         }
     }
 
-    fn filled(name: &str) -> Folder {
-        let folder = Folder::new(name);
+    fn filled(name: &str) -> TempDir {
+        let folder = TempDir::new(name);
         conformance::fill(|path, content| fs::write(folder.at(path), content).expect("a file"));
         conformance::fill_links(|path, target| symlink(target, folder.at(path)).expect("a link"));
         folder
     }
 
     /// Every rule is checked by openat2 and by walking.
-    fn both(folder: &Folder, check: impl Fn(&Root)) {
+    fn with_both_resolvers(folder: &TempDir, check: impl Fn(&Root)) {
         let root = Root::open(&folder.0).expect("a root");
         check(&root);
         check(&root.without_openat2());
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_root_keeps_the_rules_of_the_seam() {
-        both(&filled("seam"), |root| conformance::sysfs(root));
+        with_both_resolvers(&filled("seam"), |root| conformance::sysfs(root));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let folder = filled("below");
         symlink("/proc/version", folder.at("/sys/absolute")).expect("a link");
         symlink("/etc", folder.at("/sys/etc")).expect("a link");
-        both(&folder, |root| {
+        with_both_resolvers(&folder, |root| {
             assert_eq!(root.text("/sys/absolute").expect("below the root"), "Linux");
             assert_eq!(root.resolve("/sys/absolute").expect("below the root"), "/proc/version");
             assert_eq!(root.read("/sys/etc/passwd").expect_err("outside").why, WhyUnread::Absent);
@@ -276,7 +276,7 @@ mod tests {
     fn what_is_no_plain_file_is_said_so_and_never_waited_for() {
         let folder = filled("kinds");
         rustix::fs::mkfifoat(CWD, folder.at("/sys/pipe"), Mode::RWXU).expect("a pipe");
-        both(&folder, |root| {
+        with_both_resolvers(&folder, |root| {
             assert_eq!(root.read("/sys/pipe").expect_err("a pipe").why, WhyUnread::WrongKind);
             assert_eq!(root.read("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
             assert_eq!(root.list("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
@@ -287,12 +287,14 @@ mod tests {
 
     #[test]
     fn a_file_beyond_the_limit_is_refused() {
-        let folder = Folder::new("long");
+        let folder = TempDir::new("long");
         let file = fs::File::create(folder.at("/long")).expect("a file");
         file.set_len(LONGEST_FILE as u64).expect("a hole");
-        both(&folder, |root| assert_eq!(root.read("/long").expect("at the limit").len(), LONGEST_FILE));
+        with_both_resolvers(&folder, |root| {
+            assert_eq!(root.read("/long").expect("at the limit").len(), LONGEST_FILE)
+        });
         file.set_len(LONGEST_FILE as u64 + 1).expect("a hole");
-        both(&folder, |root| {
+        with_both_resolvers(&folder, |root| {
             assert_eq!(root.read("/long").expect_err("too long").why, WhyUnread::TooLong);
         });
     }

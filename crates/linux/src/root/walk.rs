@@ -5,20 +5,20 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Symbolic links followed before a path counts as a loop, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Components a path may have in all: each costs an open file while the walk lasts.
-const MOST_COMPONENTS: usize = 256;
+const MAX_COMPONENTS: usize = 256;
 
 /// Where a path led: the files from the root down, none of them a link.
-pub struct Found<'a> {
+pub struct WalkedPath<'a> {
     root: BorrowedFd<'a>,
     steps: Vec<(String, OwnedFd)>,
 }
 
 /// Follows a path and every link in it; `..` in the root is the root, and an absolute link begins there.
-pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<Found<'a>, Errno> {
-    let mut found = Found { root, steps: Vec::new() };
+pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<WalkedPath<'a>, Errno> {
+    let mut found = WalkedPath { root, steps: Vec::new() };
     let mut rest = Vec::new();
     push(&mut rest, path)?;
     let mut links = 0;
@@ -34,7 +34,7 @@ pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<Found<'a>, Errno> {
             continue;
         }
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_LINKS {
             return Err(Errno::LOOP);
         }
         // An empty path means the link that is open itself (readlink(2), since Linux 2.6.39).
@@ -54,14 +54,14 @@ fn push(rest: &mut Vec<String>, path: &str) -> Result<(), Errno> {
         return Err(Errno::NOENT);
     }
     let components = path.split('/').filter(|part| !part.is_empty() && *part != ".");
-    rest.extend(components.rev().take(MOST_COMPONENTS + 1).map(str::to_owned));
-    if rest.len() > MOST_COMPONENTS {
+    rest.extend(components.rev().take(MAX_COMPONENTS + 1).map(str::to_owned));
+    if rest.len() > MAX_COMPONENTS {
         return Err(Errno::NAMETOOLONG);
     }
     Ok(())
 }
 
-impl Found<'_> {
+impl WalkedPath<'_> {
     /// The path from the root, without links.
     pub fn canonical(&self) -> String {
         if self.steps.is_empty() {

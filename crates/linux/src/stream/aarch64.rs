@@ -1,12 +1,12 @@
 //! Loops of STREAM on aarch64, with pairs of 16-byte vectors.
 
-use super::{Turns, SCALAR};
+use super::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
 /// The loop of an operation; none if this CPU cannot run it.
-pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
-    let all: &[Turns; 4] = match stream_loop {
+pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
+    let all: &[IterationFn; 4] = match stream_loop {
         StreamLoop::Ordinary => &ORDINARY,
         StreamLoop::Stnp => &STNP,
         StreamLoop::Avx512 | StreamLoop::Avx2 => return None,
@@ -16,11 +16,11 @@ pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Tur
 
 /// A loop: its steps at the offsets of the pairs in a turn, `\at` (Arm ARM, C7.2: `LDP`, `STNP`, `FMUL (by
 /// element)`, `FADD (vector)`).
-macro_rules! turns {
+macro_rules! iterations {
     ($name:ident, $($step:expr),+) => {
         /// # Safety
-        /// As [`Turns`].
-        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+        /// As [`IterationFn`].
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, iterations: usize) {
             // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for.
             // Every aarch64 CPU that runs Linux in user space has these registers.
             unsafe {
@@ -32,12 +32,12 @@ macro_rules! turns {
                     "add {x}, {x}, #256",
                     "add {y}, {y}, #256",
                     "add {to}, {to}, #256",
-                    "subs {turns}, {turns}, #1",
+                    "subs {iterations}, {iterations}, #1",
                     "b.ne 2b",
                     to = inout(reg) to => _,
                     x = inout(reg) x => _,
                     y = inout(reg) y => _,
-                    turns = inout(reg) turns => _,
+                    iterations = inout(reg) iterations => _,
                     inout("v0") SCALAR => _,
                     out("v1") _, out("v2") _, out("v3") _, out("v4") _,
                     options(nostack)
@@ -50,16 +50,16 @@ macro_rules! turns {
 /// The four operations with one kind of store, in the order of [`StreamOp`].
 macro_rules! operations {
     ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $store:literal) => {
-        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
-        turns!($copy, "ldp q1, q2, [{x}, #\\at]", concat!($store, " q1, q2, [{to}, #\\at]"));
-        turns!(
+        static $all: [IterationFn; 4] = [$copy, $scale, $add, $triad];
+        iterations!($copy, "ldp q1, q2, [{x}, #\\at]", concat!($store, " q1, q2, [{to}, #\\at]"));
+        iterations!(
             $scale,
             "ldp q1, q2, [{x}, #\\at]",
             "fmul v1.2d, v1.2d, v0.d[0]",
             "fmul v2.2d, v2.2d, v0.d[0]",
             concat!($store, " q1, q2, [{to}, #\\at]")
         );
-        turns!(
+        iterations!(
             $add,
             "ldp q1, q2, [{x}, #\\at]",
             "ldp q3, q4, [{y}, #\\at]",
@@ -67,7 +67,7 @@ macro_rules! operations {
             "fadd v2.2d, v2.2d, v4.2d",
             concat!($store, " q1, q2, [{to}, #\\at]")
         );
-        turns!(
+        iterations!(
             $triad,
             "ldp q1, q2, [{x}, #\\at]",
             "ldp q3, q4, [{y}, #\\at]",

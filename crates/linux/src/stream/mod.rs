@@ -14,23 +14,23 @@ pub const SCALAR: f64 = 3.0;
 const LINE: usize = 64;
 
 /// Doubles that one turn of a loop writes.
-const TURN: usize = 4 * LINE / size_of::<f64>();
+const ITERATION_DOUBLES: usize = 4 * LINE / size_of::<f64>();
 
 /// Doubles of each array that a call gets at most, so that between two calls time can be taken and an interrupt
 /// noticed: long enough that the fence at its end costs nothing.
-const CALL: usize = (1 << 20) / size_of::<f64>();
+const MAX_CALL: usize = (1 << 20) / size_of::<f64>();
 
-/// Writes `TURN` doubles to the first array in each turn, from those of the other two.
+/// Writes `ITERATION_DOUBLES` doubles to the first array in each turn, from those of the other two.
 ///
 /// # Safety
-/// As [`Streamer::run_raw`], for that many turns, and the first array begins with a cache line.
-type Turns = unsafe fn(*mut f64, *const f64, *const f64, usize);
+/// As [`Streamer::run_raw`], for that many iterations, and the first array begins with a cache line.
+type IterationFn = unsafe fn(*mut f64, *const f64, *const f64, usize);
 
 /// A loop that this CPU can run.
 #[derive(Debug, Clone, Copy)]
 pub struct Streamer {
     op: StreamOp,
-    turns: Turns,
+    iterations: IterationFn,
 }
 
 /// Whether this CPU can run a loop.
@@ -41,12 +41,12 @@ pub fn available(stream_loop: StreamLoop) -> bool {
 impl Streamer {
     /// The loop; none if this CPU cannot run it.
     pub fn new(stream_loop: StreamLoop, op: StreamOp) -> Option<Self> {
-        Some(Self { op, turns: of_this_architecture(stream_loop, op)? })
+        Some(Self { op, iterations: select_loop(stream_loop, op)? })
     }
 
     /// Doubles of each array that one call should get at most.
-    pub(crate) fn longest_call(&self) -> usize {
-        CALL
+    pub(crate) fn max_call_len(&self) -> usize {
+        MAX_CALL
     }
 
     /// Writes as many doubles as all slices have: from `x`, or from `x` and `y`. When it returns, they are on
@@ -67,16 +67,16 @@ impl Streamer {
     /// first meanwhile.
     pub(crate) unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
         let head = to.align_offset(LINE).min(count);
-        let turns = (count - head) / TURN;
-        let tail = head + turns * TURN;
-        // SAFETY: head, whole turns and tail lie within the arrays that the caller vouches for; after the head
+        let iterations = (count - head) / ITERATION_DOUBLES;
+        let tail = head + iterations * ITERATION_DOUBLES;
+        // SAFETY: head, whole iterations and tail lie within the arrays that the caller vouches for; after the head
         // the first one begins with a line. `new` has made sure of the CPU.
         unsafe {
-            self.one_by_one(to, x, y, 0..head);
-            if turns > 0 {
-                (self.turns)(to.add(head), x.add(head), y.add(head), turns);
+            self.run_scalar(to, x, y, 0..head);
+            if iterations > 0 {
+                (self.iterations)(to.add(head), x.add(head), y.add(head), iterations);
             }
-            self.one_by_one(to, x, y, tail..count);
+            self.run_scalar(to, x, y, tail..count);
         }
         fence();
     }
@@ -85,7 +85,7 @@ impl Streamer {
     ///
     /// # Safety
     /// As [`Streamer::run_raw`].
-    unsafe fn one_by_one(&self, to: *mut f64, x: *const f64, y: *const f64, places: std::ops::Range<usize>) {
+    unsafe fn run_scalar(&self, to: *mut f64, x: *const f64, y: *const f64, places: std::ops::Range<usize>) {
         for place in places {
             // SAFETY: the caller's promise.
             unsafe {
@@ -116,13 +116,13 @@ fn fence() {
 }
 
 #[cfg(target_arch = "x86_64")]
-use x86::of_this_architecture;
+use x86::select_loop;
 
 #[cfg(target_arch = "aarch64")]
-use aarch64::of_this_architecture;
+use aarch64::select_loop;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn of_this_architecture(_: StreamLoop, _: StreamOp) -> Option<Turns> {
+fn select_loop(_: StreamLoop, _: StreamOp) -> Option<IterationFn> {
     None
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::expect;
+use crate::test_support::expect_instructions;
 
 /// Doubles that differ at every place, as many below zero as above.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
@@ -23,7 +23,7 @@ fn loops(op: StreamOp) -> Vec<(String, Streamer)> {
     });
     #[cfg(target_arch = "x86_64")]
     let inner =
-        x86::ordinary().map(|(name, all)| (name.to_owned(), Streamer { op, turns: all[op as usize] }));
+        x86::ordinary().map(|(name, all)| (name.to_owned(), Streamer { op, iterations: all[op as usize] }));
     #[cfg(not(target_arch = "x86_64"))]
     let inner = std::iter::empty();
     public.chain(inner).collect()
@@ -76,7 +76,7 @@ fn an_ordinary_loop_is_available_and_none_of_another_architecture() {
 #[test]
 fn the_loops_consist_of_the_instructions_they_are_named_for() {
     if cfg!(target_arch = "x86_64") {
-        expect(
+        expect_instructions(
             "stream::x86::",
             &[
                 ("avx512_copy", &["vmovupd", "vmovntpd", "zmm"]),
@@ -94,7 +94,7 @@ fn the_loops_consist_of_the_instructions_they_are_named_for() {
             ],
         );
     } else {
-        expect(
+        expect_instructions(
             "stream::aarch64::",
             &[
                 ("stnp_copy", &["ldp", "stnp"]),

@@ -3,13 +3,13 @@
 //! One line after the other is read, computed and written, four lines a turn. Multiplication and addition stay
 //! apart, as the definition has them; memory is slower than both.
 
-use super::{Turns, SCALAR};
+use super::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
 /// The loop of an operation; none if this CPU cannot run it.
-pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Turns> {
-    let all: &[Turns; 4] = match stream_loop {
+pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
+    let all: &[IterationFn; 4] = match stream_loop {
         StreamLoop::Avx512 if is_x86_feature_detected!("avx512f") => &AVX512,
         StreamLoop::Avx2 if is_x86_feature_detected!("avx2") => &AVX2,
         StreamLoop::Ordinary => ordinary().next()?.1,
@@ -19,7 +19,7 @@ pub fn of_this_architecture(stream_loop: StreamLoop, op: StreamOp) -> Option<Tur
 }
 
 /// The loops with ordinary stores that this CPU can run, the widest vectors first.
-pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [Turns; 4])> {
+pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [IterationFn; 4])> {
     let avx512 = is_x86_feature_detected!("avx512f").then_some(("avx512", &ORDINARY_AVX512));
     let avx2 = is_x86_feature_detected!("avx2").then_some(("avx2", &ORDINARY_AVX2));
     [avx512, avx2, Some(("sse2", &ORDINARY_SSE2))].into_iter().flatten()
@@ -27,12 +27,12 @@ pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [Turns; 4])> {
 
 /// A loop: what it does before the first turn and after the last one, the offsets of the vectors in a turn, and
 /// the steps at each of these, `\at`.
-macro_rules! turns {
+macro_rules! iterations {
     ($name:ident, $feature:literal, $before:expr, $after:literal, $at:literal, $($step:expr),+) => {
         /// # Safety
-        /// As [`Turns`]; the CPU has what the loop is named for.
+        /// As [`IterationFn`]; the CPU has what the loop is named for.
         #[target_feature(enable = $feature)]
-        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, turns: usize) {
+        unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, iterations: usize) {
             // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for, and
             // what is written begins with a line, as these stores demand.
             unsafe {
@@ -46,13 +46,13 @@ macro_rules! turns {
                     "add {x}, 256",
                     "add {y}, 256",
                     "add {to}, 256",
-                    "dec {turns}",
+                    "dec {iterations}",
                     "jnz 2b",
                     $after,
                     to = inout(reg) to => _,
                     x = inout(reg) x => _,
                     y = inout(reg) y => _,
-                    turns = inout(reg) turns => _,
+                    iterations = inout(reg) iterations => _,
                     inout("xmm0") SCALAR => _,
                     out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
                     out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _,
@@ -68,8 +68,8 @@ macro_rules! turns {
 macro_rules! operations {
     ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $feature:literal, $v:literal, $at:literal,
         $store:literal) => {
-        static $all: [Turns; 4] = [$copy, $scale, $add, $triad];
-        turns!(
+        static $all: [IterationFn; 4] = [$copy, $scale, $add, $triad];
+        iterations!(
             $copy,
             $feature,
             "",
@@ -78,7 +78,7 @@ macro_rules! operations {
             concat!("vmovupd ", $v, "1, [{x} + \\at]"),
             concat!($store, " [{to} + \\at], ", $v, "1")
         );
-        turns!(
+        iterations!(
             $scale,
             $feature,
             concat!("vbroadcastsd ", $v, "0, xmm0"),
@@ -87,7 +87,7 @@ macro_rules! operations {
             concat!("vmulpd ", $v, "1, ", $v, "0, [{x} + \\at]"),
             concat!($store, " [{to} + \\at], ", $v, "1")
         );
-        turns!(
+        iterations!(
             $add,
             $feature,
             "",
@@ -97,7 +97,7 @@ macro_rules! operations {
             concat!("vaddpd ", $v, "1, ", $v, "1, [{y} + \\at]"),
             concat!($store, " [{to} + \\at], ", $v, "1")
         );
-        turns!(
+        iterations!(
             $triad,
             $feature,
             concat!("vbroadcastsd ", $v, "0, xmm0"),
@@ -140,13 +140,13 @@ operations!(
     "vmovapd"
 );
 
-static ORDINARY_SSE2: [Turns; 4] =
+static ORDINARY_SSE2: [IterationFn; 4] =
     [ordinary_sse2_copy, ordinary_sse2_scale, ordinary_sse2_add, ordinary_sse2_triad];
 
 /// A loop with 16-byte vectors, which every x86-64 CPU has.
 macro_rules! sse2 {
     ($name:ident, $($step:literal),+) => {
-        turns!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",
+        iterations!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",
             $($step,)+ "movapd [{to} + \\at], xmm1");
     };
 }

@@ -114,8 +114,8 @@ fn only_nodes_that_both_know_count() {
     assert_eq!(agreement(&stated(&[1.0]), &other).nodes, NodeSet::new());
 }
 
-fn about() -> About {
-    About {
+fn about() -> ComparisonContext {
+    ComparisonContext {
         numaio: "0".to_owned(),
         machine: Identity::default(),
         measured_at: 1,

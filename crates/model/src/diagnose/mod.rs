@@ -6,10 +6,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::model_that_counts;
-use crate::newest::{name_missing, of_target};
+use crate::model_selection::{format_nodes, of_target};
+use crate::select_model;
 use crate::views::{copy_views, io_views};
-use crate::Subject;
+use crate::ViewSubject;
 use numaio_machine::checkup::{Effect, Symptom};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -19,14 +19,14 @@ use numaio_schema::{Cost, Diagnosed, IoRecord, Loss, Model, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of a class's best by which its members may lie below it, where views are cut; costs do not depend on it.
-const LEVEL: f64 = 0.1;
+const CLASS_LEVEL: f64 = 0.1;
 
 /// Less than this share of a bandwidth is no loss that a measurement could tell.
-const NOTHING: f64 = 0.01;
+const NEGLIGIBLE: f64 = 0.01;
 
 /// What is known of a machine.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct MachineEvidence<'a> {
     /// The machine.
     pub topology: &'a Topology,
     /// Models of it, newest first.
@@ -36,7 +36,7 @@ pub struct Known<'a> {
 }
 
 /// Bandwidth by node toward a target in one direction.
-struct Measured {
+struct MeasuredDirection {
     direction: Direction,
     by_node: BTreeMap<NodeId, f64>,
     title: String,
@@ -44,11 +44,11 @@ struct Measured {
 
 /// Symptoms with what they cost, the dearest first. Of those whose cost is not known the gravest come first, and what costs
 /// nothing comes last.
-pub fn diagnose(known: &Known, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
+pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
     let mut found: Vec<Diagnosed> = symptoms
         .into_iter()
         .map(|symptom| Diagnosed {
-            cost: cost(known, &symptom),
+            cost: cost(evidence, &symptom),
             finding: symptom.finding,
             mend: symptom.mend,
         })
@@ -69,7 +69,7 @@ pub fn diagnose(known: &Known, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
     found
 }
 
-fn cost(known: &Known, symptom: &Symptom) -> Cost {
+fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
     match &symptom.effect {
         Effect::Nothing => Cost::Nothing,
         Effect::FindOut(find_out) => Cost::Unknown { find_out: find_out.clone() },
@@ -79,23 +79,30 @@ fn cost(known: &Known, symptom: &Symptom) -> Cost {
             basis: "the speed and width of the link".to_owned(),
         },
         Effect::AnyOf { nodes, direction, share } => {
-            let wanted = |measured: &&Measured| direction.is_none_or(|only| only == measured.direction);
-            modelled(known, symptom, &|measured| {
-                Some(measured).filter(wanted).and_then(|measured| any_of(measured, nodes, *share))
+            let wanted =
+                |measured: &&MeasuredDirection| direction.is_none_or(|only| only == measured.direction);
+            modelled_cost(evidence, symptom, &|measured| {
+                Some(measured).filter(wanted).and_then(|measured| loss_on_any(measured, nodes, *share))
             })
         }
-        Effect::Shares(shares) => modelled(known, symptom, &|measured| together(measured, shares)),
+        Effect::Shares(shares) => {
+            modelled_cost(evidence, symptom, &|measured| loss_by_shares(measured, shares))
+        }
     }
 }
 
 /// The worst that any of the targets loses; unknown if none of them was measured.
-fn modelled(known: &Known, symptom: &Symptom, lost: &dyn Fn(&Measured) -> Option<Loss>) -> Cost {
+fn modelled_cost(
+    evidence: &MachineEvidence,
+    symptom: &Symptom,
+    lost: &dyn Fn(&MeasuredDirection) -> Option<Loss>,
+) -> Cost {
     let targets: NodeSet = match symptom.target {
         Some(target) => NodeSet::one(target),
-        None => known.topology.device_nodes(),
+        None => evidence.topology.device_nodes(),
     };
     let of_target = |target: NodeId| {
-        let measured = measured(known, target, symptom.device);
+        let measured = measured(evidence, target, symptom.device);
         let mut losses: Vec<Loss> = measured.iter().filter_map(lost).collect();
         losses.sort_by(|a, b| b.most.total_cmp(&a.most));
         let titles: BTreeSet<&str> = measured.iter().map(|measured| measured.title.as_str()).collect();
@@ -106,20 +113,20 @@ fn modelled(known: &Known, symptom: &Symptom, lost: &dyn Fn(&Measured) -> Option
     let costs = targets.iter().filter_map(of_target);
     let worst = costs.max_by(|a, b| a.most().unwrap_or(0.0).total_cmp(&b.most().unwrap_or(0.0)));
     match worst {
-        Some(cost) if cost.most().is_some_and(|most| most < NOTHING) => Cost::Nothing,
+        Some(cost) if cost.most().is_some_and(|most| most < NEGLIGIBLE) => Cost::Nothing,
         Some(cost) => cost,
-        None => unmeasured(known, &targets),
+        None => unmeasured_cost(evidence, &targets),
     }
 }
 
 /// Where nothing was measured: what would measure it.
-fn unmeasured(known: &Known, targets: &NodeSet) -> Cost {
-    if known.topology.memory_nodes().len() < 2 {
+fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
+    if evidence.topology.memory_nodes().len() < 2 {
         // Buffers cannot lie anywhere else.
         return Cost::Nothing;
     }
     // The nodes of devices are modelled without being asked for.
-    let of_devices = known.topology.device_nodes();
+    let of_devices = evidence.topology.device_nodes();
     let find_out = match targets.iter().all(|node| of_devices.contains(node)) {
         true => "run numaio model",
         false => "run numaio model --all",
@@ -129,10 +136,11 @@ fn unmeasured(known: &Known, targets: &NodeSet) -> Cost {
 
 /// Both directions, each by measured I/O of the device if there is some, else by the copy model. Of several the newest
 /// counts, but what was interrupted only where nothing else is known.
-fn measured(known: &Known, target: NodeId, device: Option<usize>) -> Vec<Measured> {
-    let subject = Subject { machine: &known.topology.identity.fingerprint, target, level: LEVEL };
-    let device = device.and_then(|index| known.topology.devices.get(index));
-    let of_device = known
+fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -> Vec<MeasuredDirection> {
+    let subject =
+        ViewSubject { machine: &evidence.topology.identity.fingerprint, target, level: CLASS_LEVEL };
+    let device = device.and_then(|index| evidence.topology.devices.get(index));
+    let of_device = evidence
         .io
         .iter()
         .filter(|record| device.is_some_and(|device| device.answers_to(&record.device.name)))
@@ -142,36 +150,43 @@ fn measured(known: &Known, target: NodeId, device: Option<usize>) -> Vec<Measure
     of_device.sort_by_key(|view| view.incomplete);
     let first = |direction: Direction| {
         let view = of_device.iter().find(|view| view.direction == Some(direction));
-        let by_io =
-            view.map(|view| Measured { direction, by_node: by_node(view), title: view.title.clone() });
-        by_io.or_else(|| of_model(known, &subject, direction))
+        let by_io = view.map(|view| MeasuredDirection {
+            direction,
+            by_node: by_node(view),
+            title: view.title.clone(),
+        });
+        by_io.or_else(|| of_model(evidence, &subject, direction))
     };
     [Direction::Write, Direction::Read].into_iter().filter_map(first).collect()
 }
 
 /// What the copy model that counts tells of a direction; nothing if it is of one node.
-fn of_model(known: &Known, subject: &Subject, direction: Direction) -> Option<Measured> {
-    let model = model_that_counts(known.models, subject.target, &[direction])?;
+fn of_model(
+    evidence: &MachineEvidence,
+    subject: &ViewSubject,
+    direction: Direction,
+) -> Option<MeasuredDirection> {
+    let model = select_model(evidence.models, subject.target, &[direction])?;
     let views = copy_views(model, subject).into_iter();
     let view = views.filter(|view| view.nodes.len() > 1).find(|view| view.direction == Some(direction))?;
     let missing = of_target(model, subject.target).find(|one| one.direction == direction)?.missing.clone();
     let title = match missing.is_empty() {
         true => "the copy model".to_owned(),
-        false => format!("the copy model, which is incomplete (no figure of {})", name_missing(&missing)),
+        false => format!("the copy model, which is incomplete (no figure of {})", format_nodes(&missing)),
     };
-    Some(Measured { direction, by_node: by_node(&view), title })
+    Some(MeasuredDirection { direction, by_node: by_node(&view), title })
 }
 
 fn by_node(view: &View) -> BTreeMap<NodeId, f64> {
     view.nodes.iter().map(|value| (value.node, value.value)).collect()
 }
 
-fn best(measured: &Measured) -> Option<f64> {
+fn best(measured: &MeasuredDirection) -> Option<f64> {
     measured.by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)
 }
 
 /// The range over nodes of which nobody knows which one it is; the rest of the buffers loses nothing (Equation 1 again).
-fn any_of(measured: &Measured, nodes: &NodeSet, share: f64) -> Option<Loss> {
+fn loss_on_any(measured: &MeasuredDirection, nodes: &NodeSet, share: f64) -> Option<Loss> {
     let best = best(measured)?;
     let lost =
         nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| share * (1.0 - value / best));
@@ -182,7 +197,7 @@ fn any_of(measured: &Measured, nodes: &NodeSet, share: f64) -> Option<Loss> {
 
 /// Bandwidths add up by the shares of buffers on each node (Li et al., Equation 1); none if a node with a share was not
 /// measured.
-fn together(measured: &Measured, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
+fn loss_by_shares(measured: &MeasuredDirection, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
     let best = best(measured)?;
     let parts = shares.iter().filter(|(_, share)| **share > 0.0);
     let values: Option<Vec<f64>> =
@@ -192,7 +207,7 @@ fn together(measured: &Measured, shares: &BTreeMap<NodeId, f64>) -> Option<Loss>
 }
 
 /// Of several devices that were asked for: symptoms of others are left out, those of the whole machine stay.
-pub fn about_devices(symptoms: Vec<Symptom>, topology: &Topology, devices: &[usize]) -> Vec<Symptom> {
+pub fn filter_by_devices(symptoms: Vec<Symptom>, topology: &Topology, devices: &[usize]) -> Vec<Symptom> {
     let nodes: NodeSet =
         devices.iter().filter_map(|index| topology.devices.get(*index)?.locality.node).collect();
     let concerns = |symptom: &Symptom| match (symptom.device, symptom.target) {

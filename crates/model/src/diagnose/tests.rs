@@ -49,8 +49,8 @@ fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) 
 /// The cost of one effect on the drive of a node, with the paper's model.
 fn cost_of(target: Option<u32>, effect: Effect, io: &[IoRecord]) -> Cost {
     let (topology, models) = (topology(), [paper()]);
-    let known = Known { topology: &topology, models: &models, io };
-    diagnose(&known, vec![symptom("r", Severity::Warning, target, effect)]).remove(0).cost
+    let evidence = MachineEvidence { topology: &topology, models: &models, io };
+    diagnose(&evidence, vec![symptom("r", Severity::Warning, target, effect)]).remove(0).cost
 }
 
 /// Losses in percent: direction, least, most.
@@ -86,8 +86,8 @@ fn buffers_on_several_nodes_add_up_by_their_shares() {
     let half = cost_of(Some(7), Effect::Shares(shares), &[]);
     // Equation 1: half of 51.2 and half of 25.0 is 38.1.
     assert_eq!(percents(&half), [(Some(Write), 25.6, 25.6), (Some(Read), 4.2, 4.2)]);
-    let unmeasured = [(NodeId(7), 0.5), (NodeId(99), 0.5)].into_iter().collect();
-    assert!(matches!(cost_of(Some(7), Effect::Shares(unmeasured), &[]), Cost::Unknown { .. }));
+    let unmeasured_cost = [(NodeId(7), 0.5), (NodeId(99), 0.5)].into_iter().collect();
+    assert!(matches!(cost_of(Some(7), Effect::Shares(unmeasured_cost), &[]), Cost::Unknown { .. }));
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn measured_io_of_the_device_goes_before_the_model() {
 fn an_interrupted_measurement_counts_where_nothing_else_is_known() {
     let topology = topology();
     let read = |models: &[Model], io: &[IoRecord]| {
-        let known = Known { topology: &topology, models, io };
+        let evidence = MachineEvidence { topology: &topology, models, io };
         let effect = Effect::AnyOf { nodes: nodes("0"), direction: Some(Read), share: 1.0 };
-        diagnose(&known, vec![symptom("r", Severity::Warning, Some(7), effect)]).remove(0).cost
+        diagnose(&evidence, vec![symptom("r", Severity::Warning, Some(7), effect)]).remove(0).cost
     };
     let whole = read(&[paper()], &[]);
     assert_eq!(read(&[interrupted(), paper()], &[]), whole);
@@ -149,15 +149,15 @@ fn nothing_is_invented() {
         1
     );
     let one = Topology { nodes: machine(1, 2).nodes, ..topology() };
-    let known = Known { topology: &one, models: &[], io: &[] };
+    let evidence = MachineEvidence { topology: &one, models: &[], io: &[] };
     let low = symptom("r", Severity::Warning, Some(0), Effect::any_of(nodes("0")));
-    assert_eq!(diagnose(&known, vec![low]).remove(0).cost, Cost::Nothing);
+    assert_eq!(diagnose(&evidence, vec![low]).remove(0).cost, Cost::Nothing);
 }
 
 #[test]
 fn the_dearest_stand_first_and_what_costs_nothing_last() {
     let (topology, models) = (topology(), [paper()]);
-    let known = Known { topology: &topology, models: &models, io: &[] };
+    let evidence = MachineEvidence { topology: &topology, models: &models, io: &[] };
     let find_out = || Effect::FindOut(String::new());
     let symptoms = vec![
         symptom("nothing", Severity::Problem, None, Effect::Nothing),
@@ -166,7 +166,7 @@ fn the_dearest_stand_first_and_what_costs_nothing_last() {
         symptom("unknown-problem", Severity::Problem, None, find_out()),
         symptom("half", Severity::Warning, Some(7), Effect::any_of(nodes("3"))),
     ];
-    let order: Vec<String> = diagnose(&known, symptoms).into_iter().map(|it| it.finding.rule).collect();
+    let order: Vec<String> = diagnose(&evidence, symptoms).into_iter().map(|it| it.finding.rule).collect();
     assert_eq!(order, ["half", "link", "unknown-problem", "unknown-note", "nothing"]);
 }
 
@@ -183,6 +183,6 @@ fn of_one_device_what_others_suffer_is_left_out() {
         of_node(3),
     ];
     let kept: Vec<String> =
-        about_devices(symptoms, &topology, &[0]).into_iter().map(|it| it.finding.rule).collect();
+        filter_by_devices(symptoms, &topology, &[0]).into_iter().map(|it| it.finding.rule).collect();
     assert_eq!(kept, ["own", "machine", "node"]);
 }

@@ -1,6 +1,6 @@
 //! Where a task's memory should lie.
 
-use super::rank::together;
+use super::rank::combine_targets;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
@@ -9,7 +9,7 @@ use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
 /// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
 /// devices only if one task serves several, bandwidth is what it is for, and that gives more; on all nodes with memory
 /// where weights were asked for.
-pub(super) fn memory_of(
+pub(super) fn task_memory(
     task: &TaskPlace,
     targets: &[PlacementTarget],
     request: &PlacementRequest,
@@ -65,7 +65,7 @@ fn all_memory(topology: &Topology) -> NodeSet {
 
 /// What buffers spread evenly over nodes give of each device's best, on the mean; none if that is not known of all.
 fn mean_over(targets: &[PlacementTarget], nodes: &NodeSet) -> Option<f64> {
-    let seen = together(targets, Hint::Bandwidth);
+    let seen = combine_targets(targets, Hint::Bandwidth);
     let shares: Option<Vec<f64>> =
         nodes.iter().map(|node| seen.iter().find(|ranked| ranked.node == node)?.of_best).collect();
     let shares = shares.filter(|shares| !shares.is_empty())?;

@@ -4,25 +4,25 @@
 //! section VI: spreading over a class beats crowding the local node). Without one: packages and hop distances.
 //! Cores that serve the device's interrupts come last within a class, as the paper found node 6 better than 7.
 
+mod cores;
 mod memory;
 mod rank;
-mod seats;
 mod share;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use memory::memory_of;
+pub(crate) use cores::{FreeCore, FreeCores};
+use memory::task_memory;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
-pub(crate) use seats::{Seat, Seats};
 use std::collections::BTreeMap;
 
 /// A device that tasks are to be near.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Near {
+pub struct TargetDevice {
     /// The handle by which it was asked for.
     pub handle: String,
     /// How the handle led to the device, step by step.
@@ -37,7 +37,7 @@ pub struct Near {
     pub bytes_per_s: Option<f64>,
 }
 
-impl Near {
+impl TargetDevice {
     /// The device in a plan of places: its share of the tasks, and its nodes, best first.
     pub(crate) fn target(&self, share: f64, basis: Basis, nodes: Vec<RankedNode>) -> PlacementTarget {
         PlacementTarget {
@@ -55,7 +55,7 @@ impl Near {
 
 /// What was chosen; the part of a plan that does not depend on who asked and when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Chosen {
+pub struct PlacementChoice {
     /// The devices, with nodes as seen from each.
     pub targets: Vec<PlacementTarget>,
     /// A place for each task.
@@ -70,7 +70,7 @@ pub struct Chosen {
 
 /// Why there is no place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoPlace {
+pub enum PlacementError {
     /// No device was named.
     #[error("no device to be near")]
     NoTarget,
@@ -97,35 +97,35 @@ pub enum NoPlace {
 /// Chooses places. Pure: the same question gives the same answer.
 ///
 /// # Errors
-/// [`NoPlace`].
-pub fn place(
+/// [`PlacementError`].
+pub fn choose_placement(
     topology: &Topology,
-    near: &[Near],
+    near: &[TargetDevice],
     models: &[&Model],
     request: &PlacementRequest,
-) -> Result<Chosen, NoPlace> {
+) -> Result<PlacementChoice, PlacementError> {
     let usable = usable_nodes(topology);
     if near.is_empty() {
-        return Err(NoPlace::NoTarget);
+        return Err(PlacementError::NoTarget);
     }
     if usable.is_empty() {
-        return Err(NoPlace::NoNode);
+        return Err(PlacementError::NoNode);
     }
     let targets = targets(topology, near, models, request, &usable);
-    let mut seats = Seats::new(topology, &usable, &targets);
+    let mut cores = FreeCores::new(topology, &usable, &targets);
     let mut tasks = match request.tasks {
-        Some(tasks) => several(&mut seats, &targets, tasks, request)?,
-        None => vec![whole_program(&seats, &targets, request)],
+        Some(tasks) => place_tasks(&mut cores, &targets, tasks, request)?,
+        None => vec![place_program(&cores, &targets, request)],
     };
     let mut compromises = Vec::new();
     for task in &mut tasks {
-        task.memory = memory_of(task, &targets, request, topology, &usable, &mut compromises);
+        task.memory = task_memory(task, &targets, request, topology, &usable, &mut compromises);
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
     compromises.extend(rank::incomplete(&targets));
-    let (reasons, rejected) = rank::words(&targets, &tasks, &usable, request);
-    Ok(Chosen { targets, tasks, reasons, rejected, compromises })
+    let (reasons, rejected) = rank::explain(&targets, &tasks, &usable, request);
+    Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
 }
 
 /// Nodes that are as good as any for devices on a node, in both directions: the best class of a model, or the node
@@ -144,7 +144,7 @@ pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
 
 fn targets(
     topology: &Topology,
-    near: &[Near],
+    near: &[TargetDevice],
     models: &[&Model],
     request: &PlacementRequest,
     usable: &NodeSet,
@@ -161,21 +161,21 @@ fn targets(
 }
 
 /// A place of its own for each of several tasks, which the devices share by bandwidth.
-fn several(
-    seats: &mut Seats,
+fn place_tasks(
+    cores: &mut FreeCores,
     targets: &[PlacementTarget],
     tasks: u32,
     request: &PlacementRequest,
-) -> Result<Vec<TaskPlace>, NoPlace> {
+) -> Result<Vec<TaskPlace>, PlacementError> {
     let each = request.cores_per_task;
     for (number, what) in [(tasks, "tasks"), (each, "cores")] {
         if number == 0 {
-            return Err(NoPlace::NoTasks(number, what));
+            return Err(PlacementError::NoTasks(number, what));
         }
     }
-    let (wanted, cores) = (u64::from(tasks) * u64::from(each), seats.free());
-    let too_many = NoPlace::TooManyTasks { tasks, each, wanted, cores };
-    if wanted > cores as u64 {
+    let (wanted, available) = (u64::from(tasks) * u64::from(each), cores.free());
+    let too_many = PlacementError::TooManyTasks { tasks, each, wanted, cores: available };
+    if wanted > available as u64 {
         return Err(too_many);
     }
     let weights: Vec<f64> = targets.iter().map(|target| target.share).collect();
@@ -184,11 +184,11 @@ fn several(
     let mut quotas: Vec<BTreeMap<NodeId, u32>> = targets
         .iter()
         .zip(&counts)
-        .map(|(target, count)| seats.quotas(target, *count * each, request.spread))
+        .map(|(target, count)| cores.quotas(target, *count * each, request.spread))
         .collect();
     // In turn, so that no device takes all of the best seats that two devices share.
-    for (place, target) in places.iter_mut().zip(share::in_turn(&counts)) {
-        let taken = seats.take(&targets[target], each, &mut quotas[target]).ok_or(too_many.clone())?;
+    for (place, target) in places.iter_mut().zip(share::interleave(&counts)) {
+        let taken = cores.take(&targets[target], each, &mut quotas[target]).ok_or(too_many.clone())?;
         *place = Some(task_of((targets.len() > 1).then_some(target), &taken));
     }
     let mut places: Vec<TaskPlace> = places.into_iter().flatten().collect();
@@ -197,23 +197,23 @@ fn several(
 }
 
 /// All that is good for a program that makes its threads itself.
-fn whole_program(seats: &Seats, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
-    let nodes = rank::together(targets, request.hint);
+fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
+    let nodes = rank::combine_targets(targets, request.hint);
     let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
     let chosen: NodeSet = match request.spread {
         true => best.iter().map(|node| node.node).collect(),
         false => NodeSet::one(nodes[0].node),
     };
-    let all = seats.of_nodes(&chosen);
-    let quiet: Vec<Seat> = all.iter().filter(|seat| !seat.serves_irqs).cloned().collect();
+    let all = cores.of_nodes(&chosen);
+    let quiet: Vec<FreeCore> = all.iter().filter(|core| !core.serves_irqs).cloned().collect();
     // Cores of interrupts stay free as long as others are left.
     let taken = if quiet.is_empty() { all } else { quiet };
     task_of(None, &taken)
 }
 
-pub(crate) fn task_of(target: Option<usize>, seats: &[Seat]) -> TaskPlace {
-    let cpus = seats.iter().fold(CpuSet::new(), |all, seat| all.union(&seat.cpus));
-    let cpu_nodes: NodeSet = seats.iter().map(|seat| seat.node).collect();
+pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlace {
+    let cpus = cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.cpus));
+    let cpu_nodes: NodeSet = cores.iter().map(|core| core.node).collect();
     let memory = MemoryPlace { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
     TaskPlace { target, cpus, cpu_nodes, memory }
 }

@@ -1,6 +1,6 @@
 //! Nodes as seen from a device, best first.
 
-use crate::newest::{model_that_counts, name_missing, of_target};
+use crate::model_selection::{format_nodes, of_target, select_model};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -19,16 +19,16 @@ pub(super) fn nodes(
     request: &PlacementRequest,
     usable: &NodeSet,
 ) -> (Basis, Vec<RankedNode>) {
-    let modelled = of_models(target, models, request.direction, usable);
+    let modelled = rank_by_models(target, models, request.direction, usable);
     let (basis, mut nodes) = match (request.hint, modelled) {
         (Hint::Bandwidth | Hint::Cpu, Some(known)) => known,
         (_, modelled) => {
-            (Basis::Topology, of_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
+            (Basis::Topology, rank_by_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
         }
     };
-    order(&mut nodes, topology, target);
+    sort_nodes(&mut nodes, topology, target);
     if request.hint == Hint::Cpu {
-        turn_round(&mut nodes);
+        reverse_for_cpu(&mut nodes);
     }
     (basis, nodes)
 }
@@ -39,7 +39,7 @@ pub(super) fn alike(usable: &NodeSet) -> Vec<RankedNode> {
 }
 
 /// By the classes of a model: of both directions, unless one was asked for, the worse class counts.
-fn of_models(
+fn rank_by_models(
     target: NodeId,
     models: &[&Model],
     direction: Option<Direction>,
@@ -51,13 +51,14 @@ fn of_models(
     };
     let mut found: Vec<(&Model, &DirectionModel)> = Vec::new();
     for direction in wanted {
-        let counts = model_that_counts(models.iter().copied(), target, &[direction])?;
+        let counts = select_model(models.iter().copied(), target, &[direction])?;
         let model = of_target(counts, target).find(|model| model.direction == direction)?;
         found.push((counts, model));
     }
     let measured_at = found.iter().map(|(model, _)| model.record.provenance.measured_at).min()?;
     let nodes = usable.iter().map(|node| {
-        let seen: Option<Vec<(u32, f64)>> = found.iter().map(|(_, model)| in_model(model, node)).collect();
+        let seen: Option<Vec<(u32, f64)>> =
+            found.iter().map(|(_, model)| class_in_model(model, node)).collect();
         let worst = |seen: Vec<(u32, f64)>| {
             let rank = seen.iter().map(|(rank, _)| *rank).max();
             (rank.unwrap_or(u32::MAX), seen.into_iter().map(|(_, share)| share).fold(f64::INFINITY, f64::min))
@@ -72,7 +73,7 @@ fn of_models(
 }
 
 /// A node's class and its bandwidth relative to the best node's.
-fn in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
+fn class_in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
     let class = level(model, node)?;
     let best = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
     let own = model.nodes.iter().find(|one| one.node == node)?.bytes_copied_per_s;
@@ -89,7 +90,7 @@ fn level(model: &DirectionModel, node: NodeId) -> Option<u32> {
 }
 
 /// Without a model, or for short ways: the target, then its package, then by hop distance.
-fn of_topology(
+fn rank_by_topology(
     topology: &Topology,
     target: NodeId,
     usable: &NodeSet,
@@ -122,7 +123,7 @@ fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
 }
 
 /// Best first: by rank, by bandwidth, the target itself, by distance, by id.
-fn order(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
+fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
     nodes.sort_by(|one, other| {
         let better = other.of_best.unwrap_or(0.0).total_cmp(&one.of_best.unwrap_or(0.0));
@@ -134,7 +135,7 @@ fn order(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
 
 /// For tasks that only compute: the nodes that are worst for the device are left over by all others. Those that a model has no
 /// figure of stay last, as nobody knows what they are to the device; by topology alone none has one.
-fn turn_round(nodes: &mut [RankedNode]) {
+fn reverse_for_cpu(nodes: &mut [RankedNode]) {
     let measured = nodes.iter().filter(|node| node.of_best.is_some()).count();
     let turned = if measured == 0 { nodes } else { &mut nodes[..measured] };
     let last = turned.iter().map(|node| node.rank).max().unwrap_or(0);
@@ -145,7 +146,7 @@ fn turn_round(nodes: &mut [RankedNode]) {
 /// Nodes as seen from several devices together: by the mean of the bandwidths that each device gives relative to its
 /// best, weighted by the devices' shares, which for tasks that only compute is to be little; by the mean rank where one has no figures,
 /// or the way counts.
-pub(super) fn together(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNode> {
+pub(super) fn combine_targets(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNode> {
     let [first, rest @ ..] = targets else { return Vec::new() };
     if rest.iter().all(|target| target.nodes == first.nodes) {
         return first.nodes.clone();
@@ -188,7 +189,7 @@ pub(super) fn together(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNod
 const SAME_LEVEL: f64 = 0.02;
 
 /// Why nodes were chosen, and why others were not.
-pub(super) fn words(
+pub(super) fn explain(
     targets: &[PlacementTarget],
     tasks: &[TaskPlace],
     usable: &NodeSet,
@@ -196,10 +197,10 @@ pub(super) fn words(
 ) -> (Vec<String>, Vec<RejectedNode>) {
     let used = tasks.iter().fold(NodeSet::new(), |all, task| all.union(&task.cpu_nodes));
     let reasons = targets.iter().map(|target| reason(target, request)).collect();
-    let together = together(targets, request.hint);
+    let combine_targets = combine_targets(targets, request.hint);
     let rejected = usable.difference(&used);
     let why = |node: NodeId| {
-        let ranked = together.iter().find(|ranked| ranked.node == node);
+        let ranked = combine_targets.iter().find(|ranked| ranked.node == node);
         match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
             _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
                 "not measured by the model".to_owned()
@@ -237,7 +238,7 @@ pub(super) fn incomplete(targets: &[PlacementTarget]) -> Vec<String> {
                 "{}: the model of its node is incomplete: it has no figure of {}, ranked last; numaio model --node {node} \
                  measures all",
                 target.device,
-                name_missing(&unmeasured)
+                format_nodes(&unmeasured)
             )
         })
     };

@@ -1,9 +1,9 @@
 //! Dividing whole things in proportion.
 
-use super::Near;
+use super::TargetDevice;
 
 /// Each device's share of the tasks: by bandwidth if that of all devices is known, equal otherwise.
-pub(super) fn of_targets(near: &[Near]) -> Vec<f64> {
+pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {
     let known: Option<Vec<f64>> = near.iter().map(|near| near.bytes_per_s).collect();
     let weights = known
         .filter(|rates| rates.iter().all(|rate| rate.is_finite() && *rate > 0.0))
@@ -30,7 +30,7 @@ pub(super) fn divide(count: u32, weights: &[f64]) -> Vec<u32> {
 }
 
 /// Indices in an order in which each comes as often as its count, evenly mixed.
-pub(super) fn in_turn(counts: &[u32]) -> Vec<usize> {
+pub(super) fn interleave(counts: &[u32]) -> Vec<usize> {
     let of = |(index, count): (usize, &u32)| {
         let count = *count;
         (0..count).map(move |turn| ((f64::from(turn) + 0.5) / f64::from(count), index))
@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn turns_are_mixed() {
-        assert_eq!(in_turn(&[2, 2]), [0, 1, 0, 1]);
-        assert_eq!(in_turn(&[3, 1]), [0, 0, 1, 0]);
-        assert_eq!(in_turn(&[0, 2]), [1, 1]);
+        assert_eq!(interleave(&[2, 2]), [0, 1, 0, 1]);
+        assert_eq!(interleave(&[3, 1]), [0, 0, 1, 0]);
+        assert_eq!(interleave(&[0, 2]), [1, 1]);
     }
 }

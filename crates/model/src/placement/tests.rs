@@ -1,6 +1,6 @@
 use super::*;
 use crate::fit::tests::{cell, record};
-use crate::{fit, Rule};
+use crate::{fit, ClassOptions};
 use numaio_machine::ids::{CpuId, PackageId};
 use numaio_machine::topology::{Cpu, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
@@ -59,7 +59,7 @@ pub(crate) fn paper() -> Model {
             vec![write, read]
         }
     });
-    fit(record(cells.collect()), &machine(8, 4), Rule::default())
+    fit(record(cells.collect()), &machine(8, 4), ClassOptions::default())
 }
 
 /// The same, interrupted: node 7 itself and two others were measured.
@@ -71,11 +71,11 @@ pub(crate) fn interrupted() -> Model {
         }
     }
     record.provenance.complete = false;
-    fit(record, &machine(8, 4), Rule::default())
+    fit(record, &machine(8, 4), ClassOptions::default())
 }
 
-fn near(device: &str, node: Option<u32>) -> Near {
-    Near {
+fn near(device: &str, node: Option<u32>) -> TargetDevice {
+    TargetDevice {
         handle: device.to_owned(),
         chain: Vec::new(),
         device: device.to_owned(),
@@ -89,7 +89,7 @@ fn cpus(list: &str) -> CpuSet {
     CpuSet::parse_list(list).expect("a list")
 }
 
-fn used(chosen: &Chosen) -> Vec<String> {
+fn used(chosen: &PlacementChoice) -> Vec<String> {
     chosen.tasks.iter().map(|task| task.cpu_nodes.to_string()).collect()
 }
 
@@ -101,7 +101,8 @@ fn ask(tasks: u32, direction: Direction) -> PlacementRequest {
 fn the_best_node_is_filled_first_and_then_its_class() {
     let (topology, model) = (machine(8, 4), paper());
     let chosen =
-        place(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(6, Direction::Write)).expect("room");
+        choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(6, Direction::Write))
+            .expect("room");
     assert_eq!(used(&chosen), ["7", "7", "7", "7", "6", "6"]);
     assert_eq!(chosen.tasks[0].memory.policy, MemoryPolicy::Preferred);
     assert_eq!(chosen.tasks[5].memory.nodes, NodeSet::one(NodeId(6)));
@@ -114,17 +115,20 @@ fn the_best_node_is_filled_first_and_then_its_class() {
 /// The paper found node 6 better than 7, whose cores serve the interrupts.
 #[test]
 fn cores_of_interrupts_stay_free_while_their_class_has_others() {
-    let (topology, model) =
-        (machine(8, 4), crate::refit(paper(), Rule { classes: ClassRule::Paper, ..Rule::default() }));
-    let busy = Near { irq_cpus: cpus("28-31"), ..near("eth0", Some(7)) };
+    let (topology, model) = (
+        machine(8, 4),
+        crate::refit(paper(), ClassOptions { classes: ClassRule::Paper, ..ClassOptions::default() }),
+    );
+    let busy = TargetDevice { irq_cpus: cpus("28-31"), ..near("eth0", Some(7)) };
     let chosen = |tasks| {
-        place(&topology, std::slice::from_ref(&busy), &[&model], &ask(tasks, Direction::Write)).expect("room")
+        choose_placement(&topology, std::slice::from_ref(&busy), &[&model], &ask(tasks, Direction::Write))
+            .expect("room")
     };
     assert_eq!(chosen(1).tasks[0].cpu_nodes, NodeSet::one(NodeId(6)));
     // Class 1 is 6 and 7: better a core of interrupts than a worse class.
     assert_eq!(used(&chosen(5)), ["6", "6", "6", "6", "7"]);
     let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
-    let whole = place(&topology, &[busy], &[&model], &whole).expect("room");
+    let whole = choose_placement(&topology, &[busy], &[&model], &whole).expect("room");
     assert_eq!(used(&whole), ["7"], "no core of it is without interrupts");
 }
 
@@ -132,7 +136,7 @@ fn cores_of_interrupts_stay_free_while_their_class_has_others() {
 fn a_class_is_used_whole_when_tasks_are_spread() {
     let (topology, model) = (machine(8, 4), paper());
     let spread = PlacementRequest { spread: true, ..ask(8, Direction::Read) };
-    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &spread).expect("room");
+    let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &spread).expect("room");
     let classes = &model.targets[0].directions[1].classes;
     let best = &classes[0].nodes;
     assert!(best.len() > 1 && best.contains(NodeId(2)), "{classes:?}");
@@ -142,7 +146,7 @@ fn a_class_is_used_whole_when_tasks_are_spread() {
         assert!((here as f64 - share).abs() < 1.0, "{here} of 8 tasks on node {node} of {best}");
     }
     let whole = PlacementRequest { tasks: None, ..spread };
-    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &whole).expect("room");
+    let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &whole).expect("room");
     assert_eq!((&chosen.tasks[0].cpu_nodes, &chosen.tasks[0].memory.nodes), (best, best));
 }
 
@@ -150,7 +154,7 @@ fn a_class_is_used_whole_when_tasks_are_spread() {
 fn without_a_direction_the_worse_one_counts() {
     let (topology, model) = (machine(8, 4), paper());
     let both = PlacementRequest { tasks: Some(32), ..PlacementRequest::default() };
-    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &both).expect("room");
+    let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &both).expect("room");
     let last: Vec<u32> = chosen.targets[0].nodes.iter().rev().take(3).map(|node| node.node.0).collect();
     // 2 and 3 are worst for writing, 4 for reading.
     assert!([2, 3].iter().all(|node| last.contains(node)), "{:?}", chosen.targets[0].nodes);
@@ -160,11 +164,13 @@ fn without_a_direction_the_worse_one_counts() {
 #[test]
 fn without_a_model_topology_decides_and_says_so() {
     let topology = machine(4, 2);
-    let chosen = place(&topology, &[near("eth0", Some(2))], &[], &ask(8, Direction::Write)).expect("room");
+    let chosen =
+        choose_placement(&topology, &[near("eth0", Some(2))], &[], &ask(8, Direction::Write)).expect("room");
     assert_eq!(used(&chosen), ["2", "2", "3", "3", "0", "0", "1", "1"]);
     assert_eq!(chosen.targets[0].basis, Basis::Topology);
     assert!(chosen.reasons[0].contains("guess"), "{:?}", chosen.reasons);
-    let unknown = place(&topology, &[near("eth0", None)], &[], &ask(1, Direction::Write)).expect("room");
+    let unknown =
+        choose_placement(&topology, &[near("eth0", None)], &[], &ask(1, Direction::Write)).expect("room");
     assert!(unknown.compromises[0].contains("not known"), "{:?}", unknown.compromises);
 }
 
@@ -174,7 +180,7 @@ fn an_interrupted_model_replaces_no_whole_one_and_is_told_alone() {
     newer.record.provenance.measured_at = whole.record.provenance.measured_at + 1;
     let chosen = |models: &[&Model]| {
         let spread = PlacementRequest { spread: true, ..ask(4, Direction::Write) };
-        place(&topology, &[near("nvme0n1", Some(7))], models, &spread).expect("room")
+        choose_placement(&topology, &[near("nvme0n1", Some(7))], models, &spread).expect("room")
     };
     assert_eq!(chosen(&[&newer, &whole]), chosen(&[&whole]));
     let alone = chosen(&[&newer]);
@@ -196,8 +202,8 @@ fn hints_choose_otherwise() {
     let (topology, model) = (machine(8, 4), paper());
     let with = |hint| {
         let request = PlacementRequest { hint, ..ask(1, Direction::Read) };
-        let busy = Near { irq_cpus: cpus("28-31"), ..near("nvme0n1", Some(7)) };
-        used(&place(&topology, &[busy], &[&model], &request).expect("room"))
+        let busy = TargetDevice { irq_cpus: cpus("28-31"), ..near("nvme0n1", Some(7)) };
+        used(&choose_placement(&topology, &[busy], &[&model], &request).expect("room"))
     };
     assert_eq!(with(Hint::Cpu), ["4"], "the worst for reading is what a device can best spare");
     assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
@@ -207,12 +213,13 @@ fn hints_choose_otherwise() {
 #[test]
 fn what_several_devices_need_is_not_for_tasks_that_only_compute() {
     let (topology, model) = (machine(8, 4), paper());
-    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(1, Direction::Write));
+    let chosen =
+        choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(1, Direction::Write));
     let one = chosen.expect("room").targets.swap_remove(0);
     let mut other = one.clone();
     other.nodes.iter_mut().filter(|node| node.node.0 < 2).for_each(|node| node.of_best = Some(0.1));
     let both = [one, other].map(|target| PlacementTarget { share: 0.5, ..target });
-    let first = |hint| rank::together(&both, hint)[0].node.0;
+    let first = |hint| rank::combine_targets(&both, hint)[0].node.0;
     let worst = both[0].nodes.iter().zip(&both[1].nodes).min_by(|one, other| {
         let sum =
             |pair: &(&RankedNode, &RankedNode)| pair.0.of_best.unwrap_or(9.0) + pair.1.of_best.unwrap_or(9.0);
@@ -230,20 +237,20 @@ fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
     let devices = [near("eth0", Some(0)), near("eth2", Some(2))];
     let chosen = |hint| {
         let request = PlacementRequest { tasks: None, hint, ..ask(1, Direction::Write) };
-        let mut chosen = place(&topology, &devices, &[&model], &request).expect("room");
+        let mut chosen = choose_placement(&topology, &devices, &[&model], &request).expect("room");
         (chosen.tasks.remove(0), chosen)
     };
     let words = ["node 0 is the best", "node 0 is the best", "node 3 is what all together can best spare"];
     for (hint, words) in [Hint::Bandwidth, Hint::Latency, Hint::Cpu].into_iter().zip(words) {
-        let (task, Chosen { compromises, .. }) = chosen(hint);
+        let (task, PlacementChoice { compromises, .. }) = chosen(hint);
         assert_eq!(task.memory, MemoryPlace { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
         assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
     }
     // Where no better cores are left.
-    let (bad, Chosen { targets, .. }) = chosen(Hint::Cpu);
+    let (bad, PlacementChoice { targets, .. }) = chosen(Hint::Cpu);
     let policy = |hint| {
         let request = PlacementRequest { hint, ..PlacementRequest::default() };
-        memory_of(&bad, &targets, &request, &topology, &usable_nodes(&topology), &mut Vec::new()).policy
+        task_memory(&bad, &targets, &request, &topology, &usable_nodes(&topology), &mut Vec::new()).policy
     };
     let [preferred, turns] = [MemoryPolicy::Preferred, MemoryPolicy::Interleave];
     assert_eq!([Hint::Bandwidth, Hint::Latency, Hint::Cpu].map(policy), [turns, preferred, preferred]);
@@ -254,7 +261,7 @@ fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
 fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
     let (topology, model) = (machine(8, 4), interrupted());
     let request = PlacementRequest { hint: Hint::Cpu, ..ask(1, Direction::Write) };
-    let chosen = place(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room");
+    let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room");
     assert!(chosen.compromises[0].contains("nodes 2-6, ranked last"), "{:?}", chosen.compromises);
     let ranked = &chosen.targets[0].nodes;
     let order: Vec<u32> = ranked.iter().map(|node| node.node.0).collect();
@@ -275,7 +282,7 @@ fn weights_spread_pages_over_all_memory() {
     topology.nodes[5].cpus = CpuSet::new();
     let chosen = |weights| {
         let request = PlacementRequest { weights, ..ask(2, Direction::Write) };
-        place(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room")
+        choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room")
     };
     let (with, without) = (chosen(true), chosen(false));
     assert_eq!(used(&with), used(&without));
@@ -290,18 +297,20 @@ fn devices_share_tasks_by_their_bandwidth() {
     let topology = machine(4, 4);
     let rails = |fast, slow| {
         [(0, fast), (2, slow)]
-            .map(|(node, rate)| Near { bytes_per_s: rate, ..near(&format!("eth{node}"), Some(node)) })
+            .map(|(node, rate)| TargetDevice { bytes_per_s: rate, ..near(&format!("eth{node}"), Some(node)) })
     };
-    let known = place(&topology, &rails(Some(3e9), Some(1e9)), &[], &ask(4, Direction::Write)).expect("room");
+    let known = choose_placement(&topology, &rails(Some(3e9), Some(1e9)), &[], &ask(4, Direction::Write))
+        .expect("room");
     assert_eq!(
         known.tasks.iter().map(|task| task.target).collect::<Vec<_>>(),
         [Some(0), Some(0), Some(0), Some(1)]
     );
     assert_eq!(used(&known), ["0", "0", "0", "2"]);
-    let unknown = place(&topology, &rails(Some(3e9), None), &[], &ask(4, Direction::Write)).expect("room");
+    let unknown =
+        choose_placement(&topology, &rails(Some(3e9), None), &[], &ask(4, Direction::Write)).expect("room");
     assert_eq!(used(&unknown), ["0", "0", "2", "2"]);
     let one = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
-    let one = place(&topology, &rails(None, None), &[], &one).expect("room");
+    let one = choose_placement(&topology, &rails(None, None), &[], &one).expect("room");
     assert_eq!(one.compromises.len(), 1, "{:?}", one.compromises);
 }
 
@@ -310,18 +319,24 @@ fn what_cannot_be_is_refused() {
     let topology = machine(2, 2);
     let at = |tasks, cores_per_task| {
         let request = PlacementRequest { cores_per_task, ..ask(tasks, Direction::Write) };
-        place(&topology, &[near("eth0", Some(0))], &[], &request).map(|chosen| chosen.tasks.len())
+        choose_placement(&topology, &[near("eth0", Some(0))], &[], &request).map(|chosen| chosen.tasks.len())
     };
     assert_eq!(at(4, 1), Ok(4));
-    assert_eq!(at(5, 1), Err(NoPlace::TooManyTasks { tasks: 5, each: 1, wanted: 5, cores: 4 }));
-    assert_eq!((at(0, 1), at(1, 0)), (Err(NoPlace::NoTasks(0, "tasks")), Err(NoPlace::NoTasks(0, "cores"))));
-    assert_eq!(place(&topology, &[], &[], &ask(1, Direction::Write)), Err(NoPlace::NoTarget));
-    let bare = place(&Topology::default(), &[near("eth0", None)], &[], &ask(1, Direction::Write));
-    assert_eq!(bare, Err(NoPlace::NoNode));
+    assert_eq!(at(5, 1), Err(PlacementError::TooManyTasks { tasks: 5, each: 1, wanted: 5, cores: 4 }));
+    assert_eq!(
+        (at(0, 1), at(1, 0)),
+        (Err(PlacementError::NoTasks(0, "tasks")), Err(PlacementError::NoTasks(0, "cores")))
+    );
+    assert_eq!(
+        choose_placement(&topology, &[], &[], &ask(1, Direction::Write)),
+        Err(PlacementError::NoTarget)
+    );
+    let bare = choose_placement(&Topology::default(), &[near("eth0", None)], &[], &ask(1, Direction::Write));
+    assert_eq!(bare, Err(PlacementError::NoNode));
 }
 
 /// A machine, of which some CPUs are forbidden, with one to three devices and a question.
-fn question() -> impl Strategy<Value = (Topology, Vec<Near>, Option<Model>, PlacementRequest)> {
+fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Model>, PlacementRequest)> {
     (1u32..6, 1u32..6).prop_flat_map(|(nodes, cores)| {
         let forbidden = prop::collection::btree_set(0..2 * nodes * cores, 0..(nodes * cores) as usize);
         let devices =
@@ -337,11 +352,12 @@ fn question() -> impl Strategy<Value = (Topology, Vec<Near>, Option<Model>, Plac
                     cpu.allowed = !forbidden.contains(&cpu.id.0);
                 }
                 let irq_cpus: CpuSet = irqs.into_iter().map(CpuId).collect();
-                let devices = devices.into_iter().enumerate().map(|(index, (node, bytes_per_s))| Near {
-                    irq_cpus: irq_cpus.clone(),
-                    bytes_per_s,
-                    ..near(&format!("dev{index}"), node)
-                });
+                let devices =
+                    devices.into_iter().enumerate().map(|(index, (node, bytes_per_s))| TargetDevice {
+                        irq_cpus: irq_cpus.clone(),
+                        bytes_per_s,
+                        ..near(&format!("dev{index}"), node)
+                    });
                 let model = figures.map(|figures| model_of(&topology, nodes, &figures));
                 let (tasks, cores_per_task, (spread, strict), hint) = request;
                 let request = PlacementRequest {
@@ -368,7 +384,7 @@ fn model_of(topology: &Topology, nodes: u32, figures: &[f64]) -> Model {
         let read = (node != target).then(|| cell(target, node, target, value));
         read.into_iter().chain([cell(node, target, target, value)])
     });
-    fit(record(cells.collect()), topology, Rule::default())
+    fit(record(cells.collect()), topology, ClassOptions::default())
 }
 
 proptest! {
@@ -380,13 +396,13 @@ proptest! {
     ) {
         let models: Vec<&Model> = model.iter().collect();
         let usable = topology.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.id).collect::<CpuSet>();
-        let chosen = match place(&topology, &near, &models, &request) {
+        let chosen = match choose_placement(&topology, &near, &models, &request) {
             Ok(chosen) => chosen,
-            Err(NoPlace::TooManyTasks { wanted, cores, .. }) => {
+            Err(PlacementError::TooManyTasks { wanted, cores, .. }) => {
                 prop_assert!(wanted > cores as u64);
                 return Ok(());
             }
-            Err(NoPlace::NoNode) => {
+            Err(PlacementError::NoNode) => {
                 prop_assert!(usable.is_empty());
                 return Ok(());
             }
@@ -411,7 +427,7 @@ proptest! {
             let better = free.iter().filter_map(rank).min();
             prop_assert!(better.is_none() || worst <= better, "{:?} while {} had room", task, free);
         }
-        let again = place(&topology, &near, &models, &request).expect("as before");
+        let again = choose_placement(&topology, &near, &models, &request).expect("as before");
         prop_assert_eq!(chosen, again, "the same question gives the same answer");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Why ways are no plan of a problem: the constraint that does not hold.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the plan does not hold: {0}")]
-pub struct NotFeasible(pub String);
+pub struct InfeasiblePlan(pub String);
 
 /// What ways of a problem take, in seconds, by both objectives.
 ///
@@ -19,13 +19,13 @@ pub fn evaluate(
     problem: &PlanProblem,
     storage_ways: &[PlannedWay],
     network_ways: &[PlannedWay],
-) -> Result<Prediction, NotFeasible> {
-    check_ways("storage", &problem.storage_ways, storage_ways)?;
-    check_ways("network", &problem.network_ways, network_ways)?;
+) -> Result<Prediction, InfeasiblePlan> {
+    check_paths("storage", &problem.storage_ways, storage_ways)?;
+    check_paths("network", &problem.network_ways, network_ways)?;
     check_bytes(problem, storage_ways, network_ways)?;
     check_threads(problem, storage_ways, network_ways)?;
-    let mut stages = way_stages(&problem.storage_ways, storage_ways, Stage::StorageWay);
-    stages.extend(way_stages(&problem.network_ways, network_ways, Stage::NetworkWay));
+    let mut stages = path_stages(&problem.storage_ways, storage_ways, Stage::StorageWay);
+    stages.extend(path_stages(&problem.network_ways, network_ways, Stage::NetworkWay));
     stages.extend(device_stages(problem, network_ways));
     stages.extend(limit_stages(problem, storage_ways, network_ways));
     stages.sort_by(|a, b| b.busy_s.total_cmp(&a.busy_s).then_with(|| a.stage.cmp(&b.stage)));
@@ -40,34 +40,36 @@ pub fn evaluate(
 }
 
 /// Threads beyond which a way gains nothing: ⌈Bmax / B0⌉.
-pub(crate) fn useful_threads(way: &WayRates) -> u32 {
+pub(crate) fn useful_threads(path: &WayRates) -> u32 {
     // A multiple that rounding has lifted is still that multiple.
-    (way.most_bytes_per_s / way.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
+    (path.most_bytes_per_s / path.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
 }
 
 /// Bytes per second of so many threads on a way.
-pub(crate) fn rate(way: &WayRates, threads: u32) -> f64 {
-    (way.thread_bytes_per_s * f64::from(threads)).min(way.most_bytes_per_s)
+pub(crate) fn rate(path: &WayRates, threads: u32) -> f64 {
+    (path.thread_bytes_per_s * f64::from(threads)).min(path.most_bytes_per_s)
 }
 
-pub(crate) fn find(ways: &[WayRates], id: WayId) -> Option<&WayRates> {
-    ways.iter().find(|way| way.id() == id)
+pub(crate) fn find(paths: &[WayRates], id: WayId) -> Option<&WayRates> {
+    paths.iter().find(|path| path.id() == id)
 }
 
-fn check_ways(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<(), NotFeasible> {
+fn check_paths(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<(), InfeasiblePlan> {
     let mut seen = BTreeSet::new();
-    for way in used {
-        let name =
-            format!("the {kind} way of device node {} and memory node {}", way.device_node, way.memory_node);
-        let Some(rates) = find(known, way.id()) else {
-            return Err(NotFeasible(format!("{name} is not in the problem")));
+    for path in used {
+        let name = format!(
+            "the {kind} way of device node {} and memory node {}",
+            path.device_node, path.memory_node
+        );
+        let Some(rates) = find(known, path.id()) else {
+            return Err(InfeasiblePlan(format!("{name} is not in the problem")));
         };
-        if !seen.insert(way.id()) {
-            return Err(NotFeasible(format!("{name} is used twice")));
+        if !seen.insert(path.id()) {
+            return Err(InfeasiblePlan(format!("{name} is used twice")));
         }
-        if way.threads == 0 || way.bytes == 0 || way.threads > useful_threads(rates) {
-            let (threads, bytes, most) = (way.threads, way.bytes, useful_threads(rates));
-            return Err(NotFeasible(format!(
+        if path.threads == 0 || path.bytes == 0 || path.threads > useful_threads(rates) {
+            let (threads, bytes, most) = (path.threads, path.bytes, useful_threads(rates));
+            return Err(InfeasiblePlan(format!(
                 "{name} has {threads} of 1 to {most} threads, and {bytes} bytes"
             )));
         }
@@ -75,36 +77,40 @@ fn check_ways(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<(),
     Ok(())
 }
 
-fn bytes_by(ways: &[PlannedWay], key: impl Fn(&PlannedWay) -> NodeId) -> BTreeMap<NodeId, u64> {
+fn bytes_by(paths: &[PlannedWay], key: impl Fn(&PlannedWay) -> NodeId) -> BTreeMap<NodeId, u64> {
     let mut bytes = BTreeMap::new();
-    for way in ways {
-        let sum = bytes.entry(key(way)).or_insert(0u64);
-        *sum = sum.saturating_add(way.bytes);
+    for path in paths {
+        let sum = bytes.entry(key(path)).or_insert(0u64);
+        *sum = sum.saturating_add(path.bytes);
     }
     bytes
 }
 
-fn check_bytes(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> Result<(), NotFeasible> {
+fn check_bytes(
+    problem: &PlanProblem,
+    reads: &[PlannedWay],
+    sends: &[PlannedWay],
+) -> Result<(), InfeasiblePlan> {
     let mut wanted: BTreeMap<NodeId, u64> = BTreeMap::new();
     for storage in problem.storage.iter().filter(|storage| storage.bytes > 0) {
         let sum = wanted.entry(storage.node).or_insert(0);
         *sum = sum.saturating_add(storage.bytes);
     }
-    let planned = bytes_by(reads, |way| way.device_node);
+    let planned = bytes_by(reads, |path| path.device_node);
     if planned != wanted {
-        return Err(NotFeasible(format!(
+        return Err(InfeasiblePlan(format!(
             "storage nodes have bytes {wanted:?}, and the ways carry {planned:?}"
         )));
     }
-    let (comes, goes) = (bytes_by(reads, |way| way.memory_node), bytes_by(sends, |way| way.memory_node));
+    let (comes, goes) = (bytes_by(reads, |path| path.memory_node), bytes_by(sends, |path| path.memory_node));
     if comes != goes {
-        return Err(NotFeasible(format!(
+        return Err(InfeasiblePlan(format!(
             "memory nodes get bytes {comes:?} of storage, and {goes:?} of the network"
         )));
     }
     let nics: BTreeSet<NodeId> = problem.nics.iter().map(|nic| nic.node).collect();
-    match sends.iter().find(|way| !nics.contains(&way.device_node)) {
-        Some(way) => Err(NotFeasible(format!("node {} has no NIC", way.device_node))),
+    match sends.iter().find(|path| !nics.contains(&path.device_node)) {
+        Some(path) => Err(InfeasiblePlan(format!("node {} has no NIC", path.device_node))),
         None => Ok(()),
     }
 }
@@ -113,15 +119,15 @@ fn check_threads(
     problem: &PlanProblem,
     reads: &[PlannedWay],
     sends: &[PlannedWay],
-) -> Result<(), NotFeasible> {
+) -> Result<(), InfeasiblePlan> {
     for node in &problem.nodes {
-        let own = reads.iter().chain(sends).filter(|way| way.memory_node == node.node);
-        let used: u64 = own.map(|way| u64::from(way.threads)).sum();
+        let own = reads.iter().chain(sends).filter(|path| path.memory_node == node.node);
+        let used: u64 = own.map(|path| u64::from(path.threads)).sum();
         let pinned = problem.no_threads_on.contains(&node.node);
         let all = if pinned { 0 } else { node.threads.unwrap_or(problem.threads_per_node) };
         let most = all.saturating_sub(node.reserved);
         if used > u64::from(most) {
-            return Err(NotFeasible(format!(
+            return Err(InfeasiblePlan(format!(
                 "node {} runs {used} threads, and it may run {most}",
                 node.node
             )));
@@ -130,12 +136,12 @@ fn check_threads(
     Ok(())
 }
 
-fn way_stages(known: &[WayRates], used: &[PlannedWay], stage: fn(WayId) -> Stage) -> Vec<StageTime> {
-    let of_way = |way: &PlannedWay| {
-        let rates = find(known, way.id())?;
-        Some(StageTime { stage: stage(way.id()), busy_s: way.bytes as f64 / rate(rates, way.threads) })
+fn path_stages(known: &[WayRates], used: &[PlannedWay], stage: fn(WayId) -> Stage) -> Vec<StageTime> {
+    let of_path = |path: &PlannedWay| {
+        let rates = find(known, path.id())?;
+        Some(StageTime { stage: stage(path.id()), busy_s: path.bytes as f64 / rate(rates, path.threads) })
     };
-    used.iter().filter_map(of_way).collect()
+    used.iter().filter_map(of_path).collect()
 }
 
 fn device_stages(problem: &PlanProblem, sends: &[PlannedWay]) -> Vec<StageTime> {
@@ -143,7 +149,7 @@ fn device_stages(problem: &PlanProblem, sends: &[PlannedWay]) -> Vec<StageTime> 
         let busy_s = storage.bytes as f64 / storage.bytes_per_s?;
         Some(StageTime { stage: Stage::Storage(storage.device.clone()), busy_s })
     });
-    let nics = bytes_by(sends, |way| way.device_node).into_iter().filter_map(|(node, bytes)| {
+    let nics = bytes_by(sends, |path| path.device_node).into_iter().filter_map(|(node, bytes)| {
         let own = problem.nics.iter().filter(|nic| nic.node == node);
         let rate = own.map(|nic| nic.bytes_per_s).sum::<Option<f64>>()?;
         Some(StageTime { stage: Stage::Nics(node), busy_s: bytes as f64 / rate })
@@ -152,8 +158,8 @@ fn device_stages(problem: &PlanProblem, sends: &[PlannedWay]) -> Vec<StageTime> 
 }
 
 fn limit_stages(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> Vec<StageTime> {
-    let bytes = |ways: &[PlannedWay], ids: &[WayId]| -> f64 {
-        ways.iter().filter(|way| ids.contains(&way.id())).map(|way| way.bytes as f64).sum()
+    let bytes = |paths: &[PlannedWay], ids: &[WayId]| -> f64 {
+        paths.iter().filter(|path| ids.contains(&path.id())).map(|path| path.bytes as f64).sum()
     };
     let of_limit = |limit: &numaio_schema::PlanLimit| {
         let bytes = bytes(reads, &limit.storage_ways) + bytes(sends, &limit.network_ways);
@@ -166,9 +172,9 @@ fn limit_stages(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay
 /// Σ over used (u,v,w) of max(βd(u,v) / (γd(u,v) Bd0(u,v)), βn(v,w) / (γn(v,w) Bn0(v,w))), as printed: threads
 /// bring B0 each, whatever Bmax is.
 fn printed_sum(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> f64 {
-    let time = |known: &[WayRates], way: &PlannedWay| {
-        let one = find(known, way.id()).map_or(f64::INFINITY, |rates| rates.thread_bytes_per_s);
-        way.bytes as f64 / (f64::from(way.threads) * one)
+    let time = |known: &[WayRates], path: &PlannedWay| {
+        let one = find(known, path.id()).map_or(f64::INFINITY, |rates| rates.thread_bytes_per_s);
+        path.bytes as f64 / (f64::from(path.threads) * one)
     };
     let of_read = |read: &PlannedWay| -> f64 {
         let own = time(&problem.storage_ways, read);

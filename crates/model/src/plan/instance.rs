@@ -23,7 +23,7 @@ pub(crate) struct Instance {
     pub vias: Vec<(NodeId, u32)>,
     /// Ways between storage and memory, by source, then via; then ways between memory and network, by via, then
     /// sink.
-    pub ways: Vec<Way>,
+    pub paths: Vec<TransferPath>,
     /// Number of ways between storage and memory.
     pub reads: usize,
     /// What several ways share: NICs of a node, limits. Only with [`Objective::Time`].
@@ -34,7 +34,7 @@ pub(crate) struct Instance {
 
 /// A way that can be used.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Way {
+pub(crate) struct TransferPath {
     /// Which.
     pub id: WayId,
     /// Its source or its sink.
@@ -55,10 +55,10 @@ pub(crate) struct Limit {
     /// The rate.
     pub rate: f64,
     /// Numbers of the ways.
-    pub ways: Vec<usize>,
+    pub paths: Vec<usize>,
 }
 
-/// Threads and amounts of each way, in the order of [`Instance::ways`].
+/// Threads and amounts of each way, in the order of [`Instance::paths`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Assignment {
     /// γ.
@@ -67,7 +67,7 @@ pub(crate) struct Assignment {
     pub amounts: Vec<f64>,
 }
 
-impl Way {
+impl TransferPath {
     /// Rate of so many threads.
     pub fn rate(&self, threads: u32) -> f64 {
         (self.unit * f64::from(threads)).min(self.most)
@@ -91,12 +91,12 @@ impl Way {
 impl Instance {
     /// Numbers of the ways between storage and the memory of a via.
     pub fn reads_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.reads).filter(move |way| self.ways[*way].via == via)
+        (0..self.reads).filter(move |path| self.paths[*path].via == via)
     }
 
     /// Numbers of the ways between the memory of a via and the network.
     pub fn sends_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
-        (self.reads..self.ways.len()).filter(move |way| self.ways[*way].via == via)
+        (self.reads..self.paths.len()).filter(move |path| self.paths[*path].via == via)
     }
 
     /// Seconds of a time in the instance's units.
@@ -113,28 +113,29 @@ impl Instance {
     }
 
     /// Time of each way.
-    pub fn way_times(&self, assignment: &Assignment) -> Vec<f64> {
-        let time = |(way, (threads, amount)): (&Way, (&u32, &f64))| {
+    pub fn path_times(&self, assignment: &Assignment) -> Vec<f64> {
+        let time = |(path, (threads, amount)): (&TransferPath, (&u32, &f64))| {
             if *amount > 0.0 {
-                amount / way.rate(*threads)
+                amount / path.rate(*threads)
             } else {
                 0.0
             }
         };
-        self.ways.iter().zip(assignment.threads.iter().zip(&assignment.amounts)).map(time).collect()
+        self.paths.iter().zip(assignment.threads.iter().zip(&assignment.amounts)).map(time).collect()
     }
 
     fn slowest(&self, assignment: &Assignment) -> f64 {
-        let of_limit =
-            |limit: &Limit| limit.ways.iter().map(|way| assignment.amounts[*way]).sum::<f64>() / limit.rate;
-        let times = self.way_times(assignment).into_iter().chain(self.limits.iter().map(of_limit));
+        let of_limit = |limit: &Limit| {
+            limit.paths.iter().map(|path| assignment.amounts[*path]).sum::<f64>() / limit.rate
+        };
+        let times = self.path_times(assignment).into_iter().chain(self.limits.iter().map(of_limit));
         times.fold(self.floor, f64::max)
     }
 
     fn sum(&self, assignment: &Assignment) -> f64 {
-        let times = self.way_times(assignment);
+        let times = self.path_times(assignment);
         let of_via = |via: usize| -> f64 {
-            let used = |way: &usize| assignment.amounts[*way] > 0.0;
+            let used = |path: &usize| assignment.amounts[*path] > 0.0;
             let reads = self.reads_at(via).filter(used);
             let of_read = |read: usize| -> f64 {
                 self.sends_at(via).filter(used).map(|send| times[read].max(times[send])).sum()
@@ -150,33 +151,35 @@ impl Instance {
             return assignment.clone();
         }
         let time = self.value(assignment);
-        let needed =
-            |(way, (threads, amount)): (&Way, (&u32, &f64))| way.threads_for(amount / time).min(*threads);
-        let ways = self.ways.iter().zip(assignment.threads.iter().zip(&assignment.amounts));
-        Assignment { threads: ways.map(needed).collect(), amounts: assignment.amounts.clone() }
+        let needed = |(path, (threads, amount)): (&TransferPath, (&u32, &f64))| {
+            path.threads_for(amount / time).min(*threads)
+        };
+        let paths = self.paths.iter().zip(assignment.threads.iter().zip(&assignment.amounts));
+        Assignment { threads: paths.map(needed).collect(), amounts: assignment.amounts.clone() }
     }
 
     /// The assignment with these threads and these rates: amounts go by rates, all data of each source and what
     /// comes in at each via goes out of it. None if some data has no way.
     pub fn assignment(&self, threads: Vec<u32>, rates: &[f64]) -> Option<Assignment> {
-        let flows = |way: usize| threads[way] > 0 && rates[way] > NO_RATE;
+        let flows = |path: usize| threads[path] > 0 && rates[path] > NO_RATE;
         let leaves: Vec<bool> = (0..self.vias.len()).map(|via| self.sends_at(via).any(flows)).collect();
-        let weight = |way: &usize| if flows(*way) && leaves[self.ways[*way].via] { rates[*way] } else { 0.0 };
-        let mut amounts = vec![0.0; self.ways.len()];
-        let mut spread = |comes: f64, ways: &[usize]| {
-            let all: f64 = ways.iter().map(weight).sum();
-            for way in ways.iter().filter(|_| comes > 0.0) {
-                amounts[*way] = comes * weight(way) / all;
+        let weight =
+            |path: &usize| if flows(*path) && leaves[self.paths[*path].via] { rates[*path] } else { 0.0 };
+        let mut amounts = vec![0.0; self.paths.len()];
+        let mut spread = |comes: f64, paths: &[usize]| {
+            let all: f64 = paths.iter().map(weight).sum();
+            for path in paths.iter().filter(|_| comes > 0.0) {
+                amounts[*path] = comes * weight(path) / all;
             }
             (comes == 0.0 || all > 0.0).then_some(())
         };
         let mut reached = vec![0.0; self.vias.len()];
         for (source, (_, amount)) in self.sources.iter().enumerate() {
-            let ways: Vec<usize> = (0..self.reads).filter(|way| self.ways[*way].end == source).collect();
-            spread(*amount, &ways)?;
-            let all: f64 = ways.iter().map(weight).sum();
-            for way in ways {
-                reached[self.ways[way].via] += amount * weight(&way) / all;
+            let paths: Vec<usize> = (0..self.reads).filter(|path| self.paths[*path].end == source).collect();
+            spread(*amount, &paths)?;
+            let all: f64 = paths.iter().map(weight).sum();
+            for path in paths {
+                reached[self.paths[path].via] += amount * weight(&path) / all;
             }
         }
         for (via, comes) in reached.into_iter().enumerate() {

@@ -1,29 +1,29 @@
 //! Plans: how many threads and bytes on each way between storage, memory and network. See docs/planning.md.
 
-mod answer;
+mod baseline;
+mod branch_and_bound;
 mod check;
-mod divide;
 mod evaluate;
-mod fewer;
-mod inputs;
+mod fewer_nodes;
 mod instance;
-mod mixed;
-mod places;
-mod problem;
+mod mixed_integer;
+mod plan_document;
+mod plan_placement;
+mod plan_problem;
 mod ranges;
 mod rebalance;
 mod search;
-mod simple;
 mod simplex;
-mod sum;
-mod time;
+mod sum_relaxation;
+mod time_relaxation;
+mod validation;
 
 pub use check::check_plan;
-pub use evaluate::{evaluate, NotFeasible};
-pub use inputs::{plan_problem, NoProblem, PlanRequest, THREAD_BYTES_PER_S};
-pub use places::{place_plan, NotHere};
-pub use problem::Refused;
+pub use evaluate::{evaluate, InfeasiblePlan};
+pub use plan_placement::{place_plan, PlanPlacementError};
+pub use plan_problem::{plan_problem, PlanProblemError, PlanRequest, THREAD_BYTES_PER_S};
 pub use rebalance::{rebalance, Handover, Helper, Pool};
+pub use validation::PlanError;
 
 use numaio_schema::{Plan, PlanMethod, PlanProblem};
 use search::Effort;
@@ -50,14 +50,14 @@ impl Default for PlanOptions {
 /// The best plan of a problem, certified: it can be carried out, and its bound and its value are reckoned anew.
 ///
 /// # Errors
-/// [`Refused`] names the constraint of the problem that cannot hold.
-pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, Refused> {
-    let instance = problem::instance(problem)?;
+/// [`PlanError`] names the constraint of the problem that cannot hold.
+pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, PlanError> {
+    let instance = validation::instance(problem)?;
     let until = options.time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let effort = Effort { until, workers: options.workers.max(1) };
     let solution = match options.method {
-        PlanMethod::Divide => divide::divide(&instance, effort)?,
-        PlanMethod::Mixed => mixed::mixed(&instance, effort)?,
+        PlanMethod::Divide => branch_and_bound::divide(&instance, effort)?,
+        PlanMethod::Mixed => mixed_integer::mixed(&instance, effort)?,
     };
-    answer::answer(problem, &instance, &fewer::fewer(&instance, solution), options.method)
+    plan_document::answer(problem, &instance, &fewer_nodes::fewer(&instance, solution), options.method)
 }

@@ -7,7 +7,7 @@ use super::instance::Instance;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ranges {
     /// Of each way.
-    pub ways: Vec<(u32, u32)>,
+    pub paths: Vec<(u32, u32)>,
     /// Of all ways between storage and the memory of each via together. What it leaves of the via's threads is for
     /// the network.
     pub split: Vec<(u32, u32)>,
@@ -26,7 +26,7 @@ impl Ranges {
     /// Everything that the instance allows.
     pub fn all(instance: &Instance) -> Self {
         Self {
-            ways: instance.ways.iter().map(|way| (0, way.most_threads)).collect(),
+            paths: instance.paths.iter().map(|path| (0, path.most_threads)).collect(),
             // A via without a thread for the network passes nothing on.
             split: instance.vias.iter().map(|(_, threads)| (0, threads - 1)).collect(),
         }
@@ -37,7 +37,7 @@ impl Ranges {
         let half = |upper: bool| {
             let mut half = self.clone();
             let (range, at, via) = match cut {
-                Cut::Way(way, at) => (&mut half.ways[way], at, instance.ways[way].via),
+                Cut::Way(path, at) => (&mut half.paths[path], at, instance.paths[path].via),
                 Cut::Split(via, at) => (&mut half.split[via], at, via),
             };
             *range = if upper { (range.0.max(at + 1), range.1) } else { (range.0, range.1.min(at)) };
@@ -53,7 +53,7 @@ impl Ranges {
         let sends: Vec<usize> = instance.sends_at(via).collect();
         loop {
             let before = self.split[via];
-            let least = |ways: &[usize]| ways.iter().map(|way| self.ways[*way].0).sum::<u32>();
+            let least = |paths: &[usize]| paths.iter().map(|path| self.paths[*path].0).sum::<u32>();
             let (least_reads, least_sends) = (least(&reads), least(&sends));
             if least_reads + least_sends > threads {
                 return false;
@@ -63,13 +63,13 @@ impl Ranges {
             if split.0 > split.1 {
                 return false;
             }
-            for (ways, most, least) in
+            for (paths, most, least) in
                 [(&reads, split.1, least_reads), (&sends, threads - split.0, least_sends)]
             {
-                for way in ways {
-                    let (low, high) = self.ways[*way];
+                for path in paths {
+                    let (low, high) = self.paths[*path];
                     let high = high.min(most - (least - low));
-                    self.ways[*way].1 = high;
+                    self.paths[*path].1 = high;
                     if low > high {
                         return false;
                     }
@@ -84,10 +84,10 @@ impl Ranges {
     /// Number of ways whose range is no longer all that the instance allows.
     pub fn cuts(&self, instance: &Instance) -> usize {
         let cut = self
-            .ways
+            .paths
             .iter()
-            .zip(&instance.ways)
-            .filter(|((low, high), way)| *low > 0 || *high < way.most_threads);
+            .zip(&instance.paths)
+            .filter(|((low, high), path)| *low > 0 || *high < path.most_threads);
         cut.count()
     }
 
@@ -102,15 +102,15 @@ impl Ranges {
     }
 
     /// The best rate of some ways together with 0, 1, 2... threads; 0 where they are too few for the ranges.
-    fn best_rates(&self, ways: impl Iterator<Item = usize>, threads: u32, instance: &Instance) -> Vec<f64> {
+    fn best_rates(&self, paths: impl Iterator<Item = usize>, threads: u32, instance: &Instance) -> Vec<f64> {
         let mut rate = 0.0;
         let mut least = 0;
         // Rates grow ever more slowly by each thread, so the best next thread is always right.
         let mut steps = Vec::new();
-        for (way, (low, high)) in ways.map(|way| (&instance.ways[way], self.ways[way])) {
-            rate += way.rate(low);
+        for (path, (low, high)) in paths.map(|path| (&instance.paths[path], self.paths[path])) {
+            rate += path.rate(low);
             least += low;
-            steps.extend((low..high).map(|threads| way.rate(threads + 1) - way.rate(threads)));
+            steps.extend((low..high).map(|threads| path.rate(threads + 1) - path.rate(threads)));
         }
         steps.sort_by(|a, b| b.total_cmp(a));
         let mut rates = vec![0.0; least as usize];

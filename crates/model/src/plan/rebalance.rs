@@ -177,14 +177,14 @@ mod tests {
         #[test]
         fn handing_over_never_makes_it_later(
             queues in prop::collection::vec((0u64..1_000_000, 0.0f64..1000.0), 1..6),
-            ways in prop::collection::vec((0usize..6, 0usize..6, 0.0f64..1000.0), 0..20),
+            paths in prop::collection::vec((0usize..6, 0usize..6, 0.0f64..1000.0), 0..20),
             chunk in 1u64..5000,
         ) {
             let pools: Vec<Pool> = queues.iter().map(|(bytes, rate)| pool(*bytes, *rate)).collect();
-            let mut ways = ways;
-            ways.sort_by_key(|(from, to, _)| (*from, *to));
-            ways.dedup_by_key(|(from, to, _)| (*from, *to));
-            let helpers: Vec<Helper> = ways.iter().map(|(from, to, rate)| helper(*from, *to, *rate)).collect();
+            let mut paths = paths;
+            paths.sort_by_key(|(from, to, _)| (*from, *to));
+            paths.dedup_by_key(|(from, to, _)| (*from, *to));
+            let helpers: Vec<Helper> = paths.iter().map(|(from, to, rate)| helper(*from, *to, *rate)).collect();
             let given = rebalance(&pools, &helpers, chunk);
             let mut end: Vec<f64> = pools.iter().map(|pool| seconds(pool.waiting_bytes, pool.bytes_per_s)).collect();
             let before = end.iter().copied().fold(0.0, f64::max);

@@ -1,6 +1,6 @@
 //! The two predictors.
 
-use super::{curve, CannotPredict, MOST_STREAMS};
+use super::{curve, PredictError, MOST_STREAMS};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     Capacities, Estimate, FlowPrediction, HeldBy, MixMeasured, MixPrediction, NodeCapacity, NodeStreams,
@@ -19,17 +19,17 @@ const SAME: f64 = 1e-9;
 /// times what that mix gave over Equation 1.
 ///
 /// # Errors
-/// [`CannotPredict`] if there are no streams or too many, or a node of which nothing is known.
-pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPrediction, CannotPredict> {
+/// [`PredictError`] if there are no streams or too many, or a node of which nothing is known.
+pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPrediction, PredictError> {
     let streams = merged(mix);
     let nodes = known(capacities, &streams)?;
     let alone: Vec<Estimate> =
         nodes.iter().zip(&streams).map(|(node, flow)| curve::at(node, flow.streams)).collect();
-    let by_end = |end: End| {
+    let by_end = |end: EstimatePart| {
         let alone: Vec<f64> = alone.iter().map(|alone| end.of(*alone)).collect();
         rates(capacities, &nodes, &streams, &alone, end)
     };
-    let [low, middle, high] = [End::Low, End::Middle, End::High].map(by_end);
+    let [low, middle, high] = [EstimatePart::Low, EstimatePart::Middle, EstimatePart::High].map(by_end);
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
     let limits = Estimate { bytes_per_s: sum(&middle), low: sum(&low), high: sum(&high) };
     let flow = |((flow, alone), rate): ((&NodeStreams, &Estimate), &f64)| FlowPrediction {
@@ -44,7 +44,7 @@ pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPredic
 }
 
 /// Puts what was measured beside a prediction; unchanged if there is no figure.
-pub fn measured_mix(prediction: MixPrediction, reading: &Reading) -> MixPrediction {
+pub fn with_measurement(prediction: MixPrediction, reading: &Reading) -> MixPrediction {
     let measured = estimate(reading).map(|estimate| MixMeasured {
         estimate,
         equation_1_error: prediction.equation_1.bytes_per_s / estimate.bytes_per_s - 1.0,
@@ -76,17 +76,17 @@ pub(super) fn number(streams: &[NodeStreams]) -> u32 {
 fn known<'a>(
     capacities: &'a Capacities,
     streams: &[NodeStreams],
-) -> Result<Vec<&'a NodeCapacity>, CannotPredict> {
+) -> Result<Vec<&'a NodeCapacity>, PredictError> {
     match number(streams) {
-        0 => return Err(CannotPredict::NoStreams),
+        0 => return Err(PredictError::NoStreams),
         streams if streams > MOST_STREAMS => {
-            return Err(CannotPredict::TooMany { streams, most: MOST_STREAMS })
+            return Err(PredictError::TooMany { streams, most: MOST_STREAMS })
         }
         _ => {}
     }
     let of = |flow: &NodeStreams| {
         let found = capacities.nodes.iter().find(|node| node.node == flow.node);
-        found.ok_or_else(|| CannotPredict::NotMeasured {
+        found.ok_or_else(|| PredictError::NotMeasured {
             node: flow.node,
             known: capacities.nodes.iter().map(|node| node.node).collect(),
         })
@@ -120,19 +120,24 @@ fn class_bandwidth(capacities: &Capacities, node: &NodeCapacity, streams: u32) -
     if members.is_empty() {
         return curve::at(node, streams);
     }
-    let mean = |end: End| members.iter().map(|member| end.of(*member)).sum::<f64>() / members.len() as f64;
-    Estimate { bytes_per_s: mean(End::Middle), low: mean(End::Low), high: mean(End::High) }
+    let mean =
+        |end: EstimatePart| members.iter().map(|member| end.of(*member)).sum::<f64>() / members.len() as f64;
+    Estimate {
+        bytes_per_s: mean(EstimatePart::Middle),
+        low: mean(EstimatePart::Low),
+        high: mean(EstimatePart::High),
+    }
 }
 
 /// One of the three numbers of an estimate.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum EstimatePart {
     Low,
     Middle,
     High,
 }
 
-impl End {
+impl EstimatePart {
     fn of(self, estimate: Estimate) -> f64 {
         match self {
             Self::Low => estimate.low,
@@ -148,7 +153,7 @@ fn rates(
     nodes: &[&NodeCapacity],
     streams: &[NodeStreams],
     alone: &[f64],
-    end: End,
+    end: EstimatePart,
 ) -> Vec<f64> {
     let cap = end.of(capacities.cap).min(capacities.link_bytes_per_s.unwrap_or(f64::INFINITY));
     let cap = match capacities.sharing {
@@ -166,7 +171,7 @@ fn rates(
 
 /// The mean of what the nodes get alone with all streams of the mix, weighted by their share of streams, and the
 /// greatest of it.
-fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: End) -> (f64, f64) {
+fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: EstimatePart) -> (f64, f64) {
     let all = number(streams);
     let with_all = |node: &NodeCapacity| end.of(curve::at(node, all));
     let parts = nodes.iter().zip(streams).map(|(node, flow)| f64::from(flow.streams) * with_all(node));
@@ -180,8 +185,8 @@ pub(super) fn mean_of_streams(
     streams: &[NodeStreams],
 ) -> Option<(Estimate, Estimate)> {
     let nodes = known(capacities, streams).ok()?;
-    let [low, middle, high] =
-        [End::Low, End::Middle, End::High].map(|end| mean_and_best(&nodes, streams, end));
+    let [low, middle, high] = [EstimatePart::Low, EstimatePart::Middle, EstimatePart::High]
+        .map(|end| mean_and_best(&nodes, streams, end));
     let of = |part: fn((f64, f64)) -> f64| Estimate {
         bytes_per_s: part(middle),
         low: part(low),

@@ -7,14 +7,14 @@
 //! The interval of a prediction is the prediction from the lower ends of all readings at once, and from the upper ends.
 //! Both predictors rise with every reading, so it holds whatever the readings are within their own intervals.
 
-mod best;
+mod best_mix;
+mod capacities;
 mod curve;
-mod fit;
 mod mix;
 
-pub use best::best_mix;
-pub use fit::{capacities, saved_mix, telling_mix, Basis};
-pub use mix::{measured_mix, predict};
+pub use best_mix::best_mix;
+pub use capacities::{capacities, find_measured_mix, saturating_mix, CapacityInputs};
+pub use mix::{predict, with_measurement};
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -23,11 +23,11 @@ use numaio_machine::workload::Direction;
 /// Most streams of a mix.
 pub const MOST_STREAMS: u32 = 4096;
 /// Most streams whose best distribution is looked for.
-pub const MOST_TO_DISTRIBUTE: u32 = 128;
+pub const MAX_DISTRIBUTED_STREAMS: u32 = 128;
 
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CannotPredict {
+pub enum PredictError {
     /// Nothing is known of the device in this direction.
     #[error("no {} of the device was measured", .direction.name())]
     NothingMeasured {

@@ -10,7 +10,8 @@ fn mix(parts: &[(u32, u32)]) -> Vec<NodeStreams> {
 
 fn fitted(record: &IoRecord, direction: Direction, but: &[(u32, u32)]) -> Capacities {
     let records = [record];
-    let basis = Basis { records: &records, model: None, link_bytes_per_s: None, direction, operation: None };
+    let basis =
+        CapacityInputs { records: &records, model: None, link_bytes_per_s: None, direction, operation: None };
     capacities(&basis, &mix(but)).expect("something was measured")
 }
 
@@ -34,7 +35,7 @@ fn the_papers_example() {
     let found = predict(&capacities, &mix(&[(2, 2), (0, 2)])).expect("a prediction");
     assert_eq!(format!("{:.3}", gbit(found.equation_1.bytes_per_s)), "20.017");
     let measured = cell(Read, &[(2, 2), (0, 2)], 19.415);
-    let beside = measured_mix(found, &measured.bytes_per_s).measured.expect("measured");
+    let beside = with_measurement(found, &measured.bytes_per_s).measured.expect("measured");
     assert_eq!(format!("{:.1}", beside.equation_1_error * 100.0), "3.1");
 }
 
@@ -124,7 +125,8 @@ fn a_link_is_never_exceeded() {
     let record = record(0, vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
     let records = [&record];
     let link_bytes_per_s = Some(9e9 / 8.0);
-    let basis = Basis { records: &records, model: None, link_bytes_per_s, direction: Read, operation: None };
+    let basis =
+        CapacityInputs { records: &records, model: None, link_bytes_per_s, direction: Read, operation: None };
     let capacities = capacities(&basis, &[]).expect("capacities");
     let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 9.0);
@@ -175,12 +177,17 @@ fn what_cannot_be_predicted_is_said() {
     assert_eq!(why(&[]), "there are no streams in it");
     assert_eq!(why(&[(0, 0)]), "there are no streams in it");
     assert_eq!(why(&[(0, 4000), (3, 97)]), "4097 streams are too many; 4096 are allowed");
-    assert_eq!(best_mix(&capacities, 0), Err(CannotPredict::NoStreams));
-    assert!(matches!(best_mix(&capacities, 129), Err(CannotPredict::TooMany { most: 128, .. })));
+    assert_eq!(best_mix(&capacities, 0), Err(PredictError::NoStreams));
+    assert!(matches!(best_mix(&capacities, 129), Err(PredictError::TooMany { most: 128, .. })));
     let record = record(0, vec![cell(Write, &[(0, 1)], 10.0)]);
     let records = [&record];
-    let basis =
-        Basis { records: &records, model: None, link_bytes_per_s: None, direction: Read, operation: None };
+    let basis = CapacityInputs {
+        records: &records,
+        model: None,
+        link_bytes_per_s: None,
+        direction: Read,
+        operation: None,
+    };
     let error = super::capacities(&basis, &[]).expect_err("nothing").to_string();
     assert_eq!(error, "no device read of the device was measured");
 }
@@ -195,8 +202,8 @@ fn the_telling_mix_keeps_every_node_busy() {
     ];
     let nodes = |list: &str| NodeSet::parse_list(list).expect("nodes");
     let capacities = fit_of(cells);
-    assert_eq!(telling_mix(&capacities, &nodes("0-7")), mix(&[(0, 4), (1, 1)]));
-    assert!(telling_mix(&capacities, &nodes("1-7")).is_empty());
+    assert_eq!(saturating_mix(&capacities, &nodes("0-7")), mix(&[(0, 4), (1, 1)]));
+    assert!(saturating_mix(&capacities, &nodes("1-7")).is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fit::tests as fits;
 use crate::testing::{cell, record};
-use crate::{fit, io_views, Rule};
+use crate::{fit, io_views, ClassOptions};
 use numaio_machine::topology::Topology;
 use numaio_schema::{Class, Represented, VIEW_SCHEMA};
 use Direction::{Read, Write};
@@ -14,8 +14,8 @@ const READ: [(u32, f64); 8] =
 const SSD_WRITE: [f64; 8] = [28.5, 28.5, 18.0, 18.0, 28.5, 28.5, 28.8, 28.8];
 const SSD_READ: [f64; 8] = [30.1, 30.1, 33.1, 33.1, 18.5, 30.1, 34.7, 34.7];
 
-fn subject() -> Subject<'static> {
-    Subject { machine: "m", target: NodeId(7), level: 0.1 }
+fn subject() -> ViewSubject<'static> {
+    ViewSubject { machine: "m", target: NodeId(7), level: 0.1 }
 }
 
 fn set(list: &str) -> NodeSet {
@@ -31,7 +31,7 @@ fn model(write: &[&str], read: &[&str]) -> Model {
     for (node, gbit) in READ.iter().filter(|(node, _)| *node != 7) {
         cells.push(fits::cell(7, *node, 7, Some(gbit * 1e9 / 8.0)));
     }
-    let mut model = fit(fits::record(cells), &Topology::default(), Rule::default());
+    let mut model = fit(fits::record(cells), &Topology::default(), ClassOptions::default());
     let class = |(rank, nodes): (u32, &&str)| Class {
         rank,
         nodes: set(nodes),
@@ -189,7 +189,7 @@ fn rivals_are_judged_by_the_same_measurement() {
 #[test]
 fn what_was_not_measured_is_not_validated() {
     assert!(validate(&papers_model(), &subject(), &[], &[]).is_empty());
-    let other = Subject { target: NodeId(3), ..subject() };
+    let other = ViewSubject { target: NodeId(3), ..subject() };
     assert!(validate(&papers_model(), &other, &measured(Write, &SSD_WRITE), &[]).is_empty());
     let unclassed = model(&[], &[]);
     let found = one(&unclassed, Write, &SSD_WRITE);

@@ -1,7 +1,7 @@
 //! Measured I/O as views of the device's node.
 
-use super::measured::{seen, Seen};
-use super::{Kind, Subject};
+use super::measured::{measured_view, NodeReadings};
+use super::{Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord, Quantity, View};
@@ -21,16 +21,19 @@ struct Series<'a> {
 /// Of several block sizes and numbers of streams the view has those of which most nodes have a figure, and of those the ones that
 /// reach the greatest mean: what the device gives when it is kept busy. Nothing of a record of
 /// a device that hangs on another node, or on none that is known; nothing of the null engine, which moves nothing.
-pub fn io_views(record: &IoRecord, subject: &Subject) -> Vec<View> {
+pub fn io_views(record: &IoRecord, subject: &ViewSubject) -> Vec<View> {
     if record.device.node != Some(subject.target) || record.method.engine == numaio_schema::IoEngine::Null {
         return Vec::new();
     }
     let complete = record.provenance.complete;
     let busiest = busiest(series(record));
     let views = busiest.iter().filter_map(|series| {
-        let readings: Vec<(NodeId, Seen)> =
-            series.cells.iter().map(|(node, cell)| (*node, Seen::of_reading(&cell.bytes_per_s))).collect();
-        seen(subject, kind(record, series), &readings, complete)
+        let readings: Vec<(NodeId, NodeReadings)> = series
+            .cells
+            .iter()
+            .map(|(node, cell)| (*node, NodeReadings::of_reading(&cell.bytes_per_s)))
+            .collect();
+        measured_view(subject, kind(record, series), &readings, complete)
     });
     views.collect()
 }
@@ -114,8 +117,8 @@ mod tests {
     use numaio_schema::IoEngine;
     use Direction::{Read, Write};
 
-    fn subject(target: u32) -> Subject<'static> {
-        Subject { machine: "m", target: NodeId(target), level: 0.1 }
+    fn subject(target: u32) -> ViewSubject<'static> {
+        ViewSubject { machine: "m", target: NodeId(target), level: 0.1 }
     }
 
     fn values(view: &View) -> Vec<(u32, f64)> {

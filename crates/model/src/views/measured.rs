@@ -1,6 +1,6 @@
 //! What was measured: latency, STREAM, the copy model.
 
-use super::{view, Kind, Subject};
+use super::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{
@@ -61,17 +61,17 @@ fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<V
 
 /// Latency from the target's CPUs to every memory node (CPU-centric), and from every CPU node to the target's
 /// memory (memory-centric), both idle.
-pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
+pub fn latency_views(record: &LatencyRecord, subject: &ViewSubject) -> Vec<View> {
     let complete = record.provenance.complete;
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |centre: &&Centre| centre.is_around(subject.target, pairs.clone());
     let views = Centre::ALL.iter().filter(around).filter_map(|centre| {
-        let readings: Vec<(NodeId, Seen)> = record
+        let readings: Vec<(NodeId, NodeReadings)> = record
             .cells
             .iter()
             .filter_map(|cell| {
                 let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
-                Some((node, Seen::of_reading(&cell.ns_per_load)))
+                Some((node, NodeReadings::of_reading(&cell.ns_per_load)))
             })
             .collect();
         let kind = Kind {
@@ -80,7 +80,7 @@ pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
             direction: None,
             quantity: Quantity::NsPerLoad,
         };
-        seen(subject, kind, &readings, complete)
+        measured_view(subject, kind, &readings, complete)
     });
     measured(views, &record.provenance)
 }
@@ -90,7 +90,7 @@ pub fn latency_views(record: &LatencyRecord, subject: &Subject) -> Vec<View> {
 ///
 /// Nothing of a record of single cores: one core fills no path between nodes, so its bandwidth tells of the
 /// core's loads in flight.
-pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
+pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
     let threads = match record.method.scope {
         StreamScope::Core => return Vec::new(),
         StreamScope::Node { threads: None } => String::new(),
@@ -102,13 +102,13 @@ pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |(_, centre): &(StreamOp, Centre)| centre.is_around(subject.target, pairs.clone());
     let views = kinds.filter(around).filter_map(|(op, centre)| {
-        let readings: Vec<(NodeId, Seen)> = record
+        let readings: Vec<(NodeId, NodeReadings)> = record
             .cells
             .iter()
             .filter(|cell| cell.op == op)
             .filter_map(|cell| {
                 let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
-                Some((node, Seen::of_reading(&cell.bytes_per_s)))
+                Some((node, NodeReadings::of_reading(&cell.bytes_per_s)))
             })
             .collect();
         let kind = Kind {
@@ -117,13 +117,13 @@ pub fn stream_views(record: &StreamRecord, subject: &Subject) -> Vec<View> {
             direction: None,
             quantity: Quantity::BytesPerS,
         };
-        seen(subject, kind, &readings, complete)
+        measured_view(subject, kind, &readings, complete)
     });
     measured(views, &record.provenance)
 }
 
 /// The copy model's device write and device read, whatever rule the model's own classes follow.
-pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
+pub fn copy_views(model: &Model, subject: &ViewSubject) -> Vec<View> {
     let complete = model.record.provenance.complete;
     let target = subject.target;
     let Some(of_target) = model.targets.iter().find(|model| model.target == target) else {
@@ -132,10 +132,10 @@ pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
     let views = of_target.directions.iter().filter_map(|of_direction| {
         let direction = of_direction.direction;
         let known = of_direction.nodes.iter().map(|value| value.node).chain(of_direction.missing.iter());
-        let readings: Vec<(NodeId, Seen)> = known
+        let readings: Vec<(NodeId, NodeReadings)> = known
             .filter_map(|node| {
                 let cell = model.record.cell(target, Flow::of(direction, target, node))?;
-                Some((node, Seen::of_cell(cell)))
+                Some((node, NodeReadings::of_cell(cell)))
             })
             .collect();
         let name = match direction {
@@ -148,20 +148,20 @@ pub fn copy_views(model: &Model, subject: &Subject) -> Vec<View> {
             direction: Some(direction),
             quantity: Quantity::BytesPerS,
         };
-        seen(subject, kind, &readings, complete)
+        measured_view(subject, kind, &readings, complete)
     });
     measured(views, &model.record.provenance)
 }
 
 /// What repeated measurements of one pair of nodes gave, in whichever document.
-pub(super) struct Seen<'a> {
+pub(super) struct NodeReadings<'a> {
     summary: Option<&'a Summary>,
     /// Median, least and greatest sample of each visit that counts.
     visits: Vec<(f64, f64, f64)>,
     settled: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> NodeReadings<'a> {
     pub(super) fn of_reading(reading: &'a Reading) -> Self {
         let counted = reading.visits.iter().filter(|visit| visit.set_aside.is_none());
         Self {
@@ -186,10 +186,10 @@ impl<'a> Seen<'a> {
 
 /// A view of what was seen of each node. It is incomplete if its measurement is, and one of its own figures is
 /// missing or not settled.
-pub(super) fn seen(
-    subject: &Subject,
+pub(super) fn measured_view(
+    subject: &ViewSubject,
     kind: Kind,
-    readings: &[(NodeId, Seen)],
+    readings: &[(NodeId, NodeReadings)],
     complete: bool,
 ) -> Option<View> {
     let mut nodes: Vec<NodeId> = readings.iter().map(|(node, _)| *node).collect();
@@ -198,7 +198,7 @@ pub(super) fn seen(
     let values: Vec<NodeValue> = nodes
         .iter()
         .filter_map(|node| {
-            let of_node: Vec<&Seen> =
+            let of_node: Vec<&NodeReadings> =
                 readings.iter().filter(|(other, _)| other == node).map(|(_, seen)| seen).collect();
             value(*node, &of_node)
         })
@@ -208,7 +208,7 @@ pub(super) fn seen(
 }
 
 /// One node's value. Several cells of it, as of several CPUs, are summed up together.
-fn value(node: NodeId, seen: &[&Seen]) -> Option<NodeValue> {
+fn value(node: NodeId, seen: &[&NodeReadings]) -> Option<NodeValue> {
     let together;
     let summary = match seen {
         [one] => one.summary?,

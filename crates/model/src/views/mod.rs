@@ -1,12 +1,12 @@
 //! Views of a target: what each method says of every node, in one form.
 
+mod firmware;
 mod io;
 mod measured;
-mod stated;
 
+pub use firmware::{hmat_views, slit_views};
 pub use io::io_views;
 pub use measured::{copy_views, latency_views, stream_views};
-pub use stated::{hmat_views, slit_views};
 
 use crate::classes::{classify, Point};
 use numaio_machine::ids::NodeId;
@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 
 /// Of which machine and target views are made, and how their classes are cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Subject<'a> {
+pub struct ViewSubject<'a> {
     /// Fingerprint of the machine.
     pub machine: &'a str,
     /// The target.
@@ -35,7 +35,7 @@ struct Kind {
 }
 
 /// A view of these values; none without a value.
-fn view(subject: &Subject, kind: Kind, nodes: Vec<NodeValue>, incomplete: bool) -> Option<View> {
+fn view(subject: &ViewSubject, kind: Kind, nodes: Vec<NodeValue>, incomplete: bool) -> Option<View> {
     let view = View {
         schema: VIEW_SCHEMA.to_owned(),
         name: kind.name,
@@ -71,7 +71,7 @@ pub fn derived(mut view: View) -> View {
 
 /// What makes a view from a file no view of a subject. Each names the field.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum NotThisView {
+pub enum ViewMismatch {
     /// Of another machine.
     #[error("field `machine`: it is of machine {found}, and {wanted} is compared")]
     OtherMachine {
@@ -99,21 +99,21 @@ pub enum NotThisView {
 }
 
 /// Nodes that Linux can have.
-const MOST_NODES: usize = 1024;
+const MAX_NODES: usize = 1024;
 
 /// Whether a view, from whatever tool, can be compared with others of the subject.
 ///
 /// # Errors
-/// [`NotThisView`], for the first field that is wrong.
-pub fn check(view: &View, subject: &Subject) -> Result<(), NotThisView> {
+/// [`ViewMismatch`], for the first field that is wrong.
+pub fn check(view: &View, subject: &ViewSubject) -> Result<(), ViewMismatch> {
     if view.machine != subject.machine {
         let [found, wanted] = [view.machine.as_str(), subject.machine].map(str::to_owned);
-        return Err(NotThisView::OtherMachine { found, wanted });
+        return Err(ViewMismatch::OtherMachine { found, wanted });
     }
     if view.target != subject.target {
-        return Err(NotThisView::OtherTarget { found: view.target, wanted: subject.target });
+        return Err(ViewMismatch::OtherTarget { found: view.target, wanted: subject.target });
     }
-    let wrong = |field: String, why| Err(NotThisView::Field { field, why });
+    let wrong = |field: String, why| Err(ViewMismatch::Field { field, why });
     if view.name.is_empty() {
         return wrong("name".to_owned(), "a view needs a name");
     }
@@ -123,7 +123,7 @@ pub fn check(view: &View, subject: &Subject) -> Result<(), NotThisView> {
     if view.nodes.is_empty() {
         return wrong("nodes".to_owned(), "there is no value");
     }
-    if view.nodes.len() > MOST_NODES {
+    if view.nodes.len() > MAX_NODES {
         return wrong("nodes".to_owned(), "no machine has so many");
     }
     for (index, value) in view.nodes.iter().enumerate() {
@@ -152,7 +152,7 @@ fn range(value: &NodeValue) -> (f64, f64) {
 /// That is stricter than a test of the difference of two nodes at 5 %, so a small difference that is real may be
 /// told as none. It is also no equivalence: of three nodes the middle one may be told from neither, and the
 /// outer two from each other. Of a node with two levels the interval is that of its larger level.
-pub(crate) fn told_apart(quantity: Quantity, node: &NodeValue, other: &NodeValue) -> Ordering {
+pub(crate) fn compare_nodes(quantity: Quantity, node: &NodeValue, other: &NodeValue) -> Ordering {
     let ((low, high), (other_low, other_high)) = (range(node), range(other));
     let by_value = match () {
         () if low > other_high => Ordering::Greater,

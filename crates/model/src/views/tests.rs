@@ -9,8 +9,8 @@ use numaio_schema::{
     LATENCY_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
 };
 
-fn subject(target: u32) -> Subject<'static> {
-    Subject { machine: "0123456789abcdef", target: NodeId(target), level: 0.1 }
+fn subject(target: u32) -> ViewSubject<'static> {
+    ViewSubject { machine: "0123456789abcdef", target: NodeId(target), level: 0.1 }
 }
 
 fn values(view: &View) -> Vec<(u32, f64)> {
@@ -195,7 +195,7 @@ fn noise_joins_latencies_that_it_may_explain() {
 fn a_value_measured_once_is_as_wide_as_its_samples() {
     let views = latency_views(&latency(&[(0, 0, &[100.0]), (0, 1, &[105.0])], false), &subject(0));
     assert_eq!((views[0].nodes[0].n, views[0].nodes[0].interval), (1, Some((90.0, 100.0 * 1.1))));
-    assert_eq!(told_apart(Quantity::NsPerLoad, &views[0].nodes[0], &views[0].nodes[1]), Ordering::Equal);
+    assert_eq!(compare_nodes(Quantity::NsPerLoad, &views[0].nodes[0], &views[0].nodes[1]), Ordering::Equal);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn copies(cells: &[(u32, u32, Option<f64>)]) -> numaio_schema::Model {
     };
     let cells = cells.iter().map(cell).collect();
     let record = Record { schema: RECORD_SCHEMA.to_owned(), provenance: provenance(false), method, cells };
-    let rule = crate::Rule { classes: ClassRule::Paper, level: 0.5 };
+    let rule = crate::ClassOptions { classes: ClassRule::Paper, level: 0.5 };
     crate::fit(record, &Topology::default(), rule)
 }
 
@@ -322,14 +322,14 @@ fn a_view_of_something_else_is_refused_by_field() {
     let good = latency_views(&latency(&[(0, 0, &[100.0; 6]), (0, 1, &[150.0; 6])], true), &subject(0));
     let good = &good[0];
     assert_eq!(check(good, &subject(0)), Ok(()));
-    assert!(matches!(check(good, &subject(1)), Err(NotThisView::OtherTarget { .. })));
-    let other = Subject { machine: "fedcba9876543210", ..subject(0) };
-    assert!(matches!(check(good, &other), Err(NotThisView::OtherMachine { .. })));
+    assert!(matches!(check(good, &subject(1)), Err(ViewMismatch::OtherTarget { .. })));
+    let other = ViewSubject { machine: "fedcba9876543210", ..subject(0) };
+    assert!(matches!(check(good, &other), Err(ViewMismatch::OtherMachine { .. })));
     let wrong = |change: &dyn Fn(&mut View)| {
         let mut view = good.clone();
         change(&mut view);
         match check(&view, &subject(0)) {
-            Err(NotThisView::Field { field, .. }) => field,
+            Err(ViewMismatch::Field { field, .. }) => field,
             other => panic!("{other:?}"),
         }
     };

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
-use numaio_linux::cuda::{self, Absent};
+use numaio_linux::cuda::{self, CudaUnavailable};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
@@ -92,7 +92,7 @@ fn live(
         Err(absent) => absent,
     };
     // A static binary cannot ask the driver, but nvbandwidth can.
-    if absent != Absent::Static || engine == Some(EngineArg::Cuda) {
+    if absent != CudaUnavailable::Static || engine == Some(EngineArg::Cuda) {
         return Err(absent.into());
     }
     let gpus = nvbandwidth::gpus(machine).map_err(|error| match error {

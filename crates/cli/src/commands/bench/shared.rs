@@ -222,7 +222,7 @@ pub fn pages(
     page: impl Fn(&IoRecord, &[Option<u32>], &TextStyle) -> String,
 ) -> String {
     let style = output::style(common);
-    let page = |record: &IoRecord| page(record, &io_ranks(record, numaio_model::Rule::default()), &style);
+    let page = |record: &IoRecord| page(record, &io_ranks(record, numaio_model::ClassOptions::default()), &style);
     let mut pages: Vec<String> = records.iter().map(page).collect();
     if let [one, other] = records {
         pages.push(io_agreement(one, other, &style));

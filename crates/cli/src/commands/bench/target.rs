@@ -5,7 +5,7 @@ use crate::args::Common;
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use numaio_linux::io::{self, Claim, ClaimError, Facts};
+use numaio_linux::io::{self, Claim, ClaimError, DiskFacts};
 use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
@@ -27,7 +27,7 @@ pub struct Target {
 impl Target {
     /// The name by which another program finds it.
     pub fn for_others(&self) -> String {
-        self.claim.as_ref().map_or_else(|| self.path.clone(), Claim::for_others)
+        self.claim.as_ref().map_or_else(|| self.path.clone(), Claim::proc_path)
     }
 }
 
@@ -114,8 +114,8 @@ fn claim(machine: &Machine, path: &str) -> Result<Claim, Failure> {
     Claim::device(machine, path).map_err(of_claim)
 }
 
-fn facts(machine: &Machine, path: &str) -> Result<Facts, Failure> {
-    io::facts(machine, path).map_err(|error| {
+fn facts(machine: &Machine, path: &str) -> Result<DiskFacts, Failure> {
+    io::disk_facts(machine, path).map_err(|error| {
         let failure = Failure::new(format!("{path}: {error}"));
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
@@ -140,7 +140,7 @@ fn of_claim(error: ClaimError) -> Failure {
         }
         ClaimError::NoSpace { .. } => failure.hint("a smaller --area needs less"),
         ClaimError::Interrupted => Failure { code: crate::failure::INTERRUPTED, ..failure },
-        ClaimError::NoDevice { .. } | ClaimError::Refused { .. } => failure,
+        ClaimError::NotBlockDevice { .. } | ClaimError::Refused { .. } => failure,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::documents;
 use crate::failure::Failure;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
-use numaio_model::Subject;
+use numaio_model::ViewSubject;
 use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const ORDER: [&str; 6] = ["slit", "hmat-", "latency-", "stream-", "copy-", "io-"
 /// Views of one target, with where they come from.
 #[derive(Debug)]
 pub struct Collected<'a> {
-    subject: Subject<'a>,
+    subject: ViewSubject<'a>,
     /// Views, in the order in which they were added.
     views: Vec<View>,
     /// What is doubtful in the measurements, and what is missing.
@@ -36,7 +36,7 @@ pub enum Again {
 
 impl<'a> Collected<'a> {
     /// What the machine itself states, if it is at hand.
-    pub fn new(subject: Subject<'a>, topology: Option<&Topology>) -> Self {
+    pub fn new(subject: ViewSubject<'a>, topology: Option<&Topology>) -> Self {
         let stated = topology.into_iter().flat_map(|topology| {
             let slit = numaio_model::slit_views(topology, &subject);
             slit.into_iter().chain(numaio_model::hmat_views(topology, &subject))

@@ -117,7 +117,7 @@ fn measured(
         _ => {
             let options = Options { targets: around, time_limit_s, seed: now, ..Options::default() };
             let record = measuring::measure(common, setting, now, &options)?;
-            let model = numaio_model::fit(record, topology, numaio_model::Rule::default());
+            let model = numaio_model::fit(record, topology, numaio_model::ClassOptions::default());
             Document::Model(Box::new(model))
         }
     })

@@ -17,7 +17,7 @@ use missing::SOURCES;
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::{Identity, Topology};
-use numaio_model::{About, Subject};
+use numaio_model::{ComparisonContext, ViewSubject};
 use numaio_report::TextStyle;
 use numaio_schema::{Comparison, Document};
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     };
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
     let fingerprint = identity.fingerprint.clone();
-    let subject = Subject { machine: &fingerprint, target, level: args.level };
+    let subject = ViewSubject { machine: &fingerprint, target, level: args.level };
     let mut found = Collected::new(subject, topology.as_ref());
     match (args.from.is_empty(), &machine) {
         (false, _) => add_given(&mut found, &from, args.all, target)?,
@@ -111,7 +111,7 @@ pub fn of_documents(
     target: NodeId,
 ) -> Result<Comparison, Failure> {
     let identity = topology.identity.clone();
-    let subject = Subject { machine: &identity.fingerprint, target, level: LEVEL };
+    let subject = ViewSubject { machine: &identity.fingerprint, target, level: LEVEL };
     let mut found = Collected::new(subject, Some(topology));
     for document in documents.iter().filter(|document| !matches!(document, Document::Comparison(_))) {
         found.add(Path::new(""), document, Again::Drop)?;
@@ -229,7 +229,7 @@ fn compared(
     }
     let Collected { warnings, measured_at, .. } = found;
     let numaio = env!("CARGO_PKG_VERSION").to_owned();
-    let about = About { numaio, machine, measured_at, target, devices, warnings };
+    let about = ComparisonContext { numaio, machine, measured_at, target, devices, warnings };
     Ok(numaio_model::compare(about, views))
 }
 

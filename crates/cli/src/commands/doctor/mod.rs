@@ -14,7 +14,7 @@ use numaio_machine::conditions::{self, Conditions};
 use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_model::Known;
+use numaio_model::MachineEvidence;
 use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,9 +60,9 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         symptoms.extend(programs::remote(&machine, &topology, &models, &mut unseen));
     }
     if !devices.is_empty() {
-        symptoms = numaio_model::about_devices(symptoms, &topology, &devices);
+        symptoms = numaio_model::filter_by_devices(symptoms, &topology, &devices);
     }
-    let known = Known { topology: &topology, models: &models, io: &io };
+    let known = MachineEvidence { topology: &topology, models: &models, io: &io };
     let name =
         |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     let diagnosis = Diagnosis {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use crate::store::Kind;
-use numaio_linux::io::{best_method, facts, lockable_bytes, Claim};
+use numaio_linux::io::{best_method, disk_facts, lockable_bytes, Claim};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{Direction, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio};
@@ -93,7 +93,7 @@ fn engine(wanted: &Wanted, path: DiskPath, claim: Option<&Claim>) -> Result<Box<
     match wanted.like.method.engine {
         IoEngine::Disk => Ok(Box::new(Disk { path })),
         IoEngine::Fio => {
-            let name = claim.map_or_else(|| path.path.clone(), Claim::for_others);
+            let name = claim.map_or_else(|| path.path.clone(), Claim::proc_path);
             Ok(Box::new(Fio {
                 path: DiskPath { path: name, ..path },
                 registered: lockable_bytes() == u64::MAX,
@@ -172,7 +172,7 @@ fn place(common: &Common, machine: &Machine, topology: &Topology, wanted: &Wante
         return Ok(Place { path, claim: Some(claim), by_way_of: Some(file.display().to_string()) });
     }
     let is_block = |path: &str| match machine.is_live() {
-        true => facts(machine, path).is_ok_and(|found| found.is_device),
+        true => disk_facts(machine, path).is_ok_and(|found| found.is_device),
         false => path.starts_with("/dev/"),
     };
     let (name, by_way_of) = raw(&wanted.like.device, is_block);
@@ -189,7 +189,7 @@ fn place(common: &Common, machine: &Machine, topology: &Topology, wanted: &Wante
         true => Some(Claim::device(machine, &name).map_err(Failure::new)?),
         false => None,
     };
-    let found = facts(machine, &name).map_err(|error| {
+    let found = disk_facts(machine, &name).map_err(|error| {
         Failure::new(format!("{name}: {error}")).hint("--file PATH measures a file on the disk")
     })?;
     output::remark(

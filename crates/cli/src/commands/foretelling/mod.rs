@@ -120,7 +120,7 @@ impl Known {
 
     /// The model that counts of a target: the newest one that is whole, or else the newest.
     pub fn model_of(&self, target: NodeId) -> Option<&Model> {
-        numaio_model::model_that_counts(&self.models, target, &[Direction::Write, Direction::Read])
+        numaio_model::select_model(&self.models, target, &[Direction::Write, Direction::Read])
     }
 
     /// That no I/O is known, and which command measures it.
@@ -171,7 +171,7 @@ pub fn incomplete(model: &Model, target: NodeId) -> Vec<Warning> {
         what: format!(
             "the copy model is incomplete: for {}s it has no figure of {}; numaio model --node {target} measures all",
             direction.direction.name(),
-            numaio_model::name_missing(&direction.missing)
+            numaio_model::format_nodes(&direction.missing)
         ),
     }
     };

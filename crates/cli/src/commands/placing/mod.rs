@@ -18,7 +18,7 @@ use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, size_for_people};
 use numaio_measure::Options;
-use numaio_model::NoPlace;
+use numaio_model::PlacementError;
 use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
 use std::path::{Path, PathBuf};
 
@@ -110,7 +110,7 @@ pub fn plan(
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
-    let chosen = numaio_model::place(topology, &near, &models, &request).map_err(no_place)?;
+    let chosen = numaio_model::choose_placement(topology, &near, &models, &request).map_err(no_place)?;
     let mut plan = PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -129,13 +129,13 @@ pub fn plan(
     Ok(plan)
 }
 
-fn no_place(why: NoPlace) -> Failure {
+fn no_place(why: PlacementError) -> Failure {
     let failure = Failure::new(&why);
     match why {
-        NoPlace::TooManyTasks { .. } => failure
+        PlacementError::TooManyTasks { .. } => failure
             .hint("ask for fewer --tasks or --cores, or widen the cpuset or container that this runs in"),
-        NoPlace::NoTasks(..) | NoPlace::NoTarget => Failure::usage(&why),
-        NoPlace::NoNode => failure.hint("widen the cpuset or container that this runs in"),
+        PlacementError::NoTasks(..) | PlacementError::NoTarget => Failure::usage(&why),
+        PlacementError::NoNode => failure.hint("widen the cpuset or container that this runs in"),
     }
 }
 
@@ -223,5 +223,5 @@ fn replayed(common: &Common, machine: &Machine, topology: &Topology) -> Option<M
     let asked = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
     let quiet = Common { quiet: true, ..common.clone() };
     let record = measuring::measure(&quiet, setting, now, &asked).ok()?;
-    Some(numaio_model::fit(record, topology, numaio_model::Rule::default()))
+    Some(numaio_model::fit(record, topology, numaio_model::ClassOptions::default()))
 }

@@ -6,13 +6,13 @@ use numaio_machine::devices::{Device, Irq};
 use numaio_machine::near::{resolve, Ground, Handle, NearDevice, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
-use numaio_model::Near;
+use numaio_model::TargetDevice;
 
 /// Interrupts that may go to more CPUs than this, and whose effective CPU is not told, are not counted.
 const MOST_BOUND: usize = 4;
 
 /// Devices behind a handle that carry its I/O.
-pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<Near>, Failure> {
+pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<TargetDevice>, Failure> {
     let found = resolve(Ground { root: machine, locate: machine, topology }, handle);
     let carrying: Vec<(&NearDevice, &Device)> = found
         .devices
@@ -25,7 +25,7 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
     }
     // What all of them carry together, of which each has its share.
     let whole: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
-    let near = carrying.into_iter().map(|(near, device)| Near {
+    let near = carrying.into_iter().map(|(near, device)| TargetDevice {
         handle: found.handle.clone(),
         chain: steps(&found),
         device: device.name(),
@@ -37,9 +37,9 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
 }
 
 /// A device of a plan by its name; none if the machine has none of that name.
-pub fn named(topology: &Topology, name: &str) -> Option<Near> {
+pub fn named(topology: &Topology, name: &str) -> Option<TargetDevice> {
     let device = topology.devices.iter().find(|device| device.answers_to(name))?;
-    Some(Near {
+    Some(TargetDevice {
         handle: name.to_owned(),
         chain: Vec::new(),
         device: name.to_owned(),

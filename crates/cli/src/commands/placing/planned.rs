@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::machine::Machine;
 use numaio_machine::topology::Topology;
-use numaio_model::{Chosen, Near};
+use numaio_model::{PlacementChoice, TargetDevice};
 use numaio_schema::{Document, PlacementPlan, PlacementRequest, Plan, PLACEMENT_SCHEMA};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -85,8 +85,8 @@ fn of_transfer(
     let identity = plan.problem.machine.as_ref().unwrap_or(&topology.identity);
     check_machine(topology, path, &identity.fingerprint)?;
     let names = devices(plan);
-    let near: Vec<Near> = names.iter().filter_map(|name| near::named(topology, name)).collect();
-    let Chosen { targets, tasks, reasons, rejected, mut compromises } =
+    let near: Vec<TargetDevice> = names.iter().filter_map(|name| near::named(topology, name)).collect();
+    let PlacementChoice { targets, tasks, reasons, rejected, mut compromises } =
         numaio_model::place_plan(topology, plan, &near)
             .map_err(|error| Failure::file(path, error).hint(anew))?;
     if plan.problem.machine.is_none() {

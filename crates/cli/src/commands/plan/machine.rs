@@ -10,7 +10,7 @@ use crate::{documents, output};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_model::{Near, NoProblem, PlanRequest};
+use numaio_model::{PlanProblemError, PlanRequest, TargetDevice};
 use numaio_schema::{Document, IoRecord, Model, Objective, PlanNic, PlanProblem, PlanStorage, Transfer};
 use std::path::PathBuf;
 
@@ -38,10 +38,10 @@ pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure>
     numaio_model::plan_problem(&topology, request, &models, &measured).map_err(|why| {
         let failure = Failure::new(&why);
         match why {
-            NoProblem::UnknownBandwidth(device) => failure.hint(format!(
+            PlanProblemError::UnknownBandwidth(device) => failure.hint(format!(
                 "give it by --capacity {device}=SIZE (bytes per second), or measure it by numaio bench"
             )),
-            NoProblem::NoNode { .. } => Failure::usage(why).hint("numaio topology lists the nodes"),
+            PlanProblemError::NoNode { .. } => Failure::usage(why).hint("numaio topology lists the nodes"),
         }
     })
 }
@@ -79,7 +79,7 @@ fn nics(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<P
 }
 
 /// What must be known of a device: its node, and how much it can move.
-fn known(args: &PlanArgs, device: &Near) -> Result<(String, NodeId, Option<f64>), Failure> {
+fn known(args: &PlanArgs, device: &TargetDevice) -> Result<(String, NodeId, Option<f64>), Failure> {
     let node = device.node.ok_or_else(|| {
         Failure::new(format!("the node of {} is not known", device.device))
             .hint("write the problem down (docs/planning.md shows the form), and give it by --file")

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::units::parse_size;
-use numaio_model::{PlanOptions, Refused};
+use numaio_model::{PlanError, PlanOptions};
 use numaio_schema::{Objective, Plan, PlanMethod, PlanProblem};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -182,7 +182,7 @@ fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refused(args: &PlanArgs, why: Refused) -> Failure {
+fn refused(args: &PlanArgs, why: PlanError) -> Failure {
     let failure = match &args.file {
         Some(path) => {
             return Failure::file(path, &why).hint("docs/planning.md tells what a problem must hold to")
@@ -190,14 +190,14 @@ fn refused(args: &PlanArgs, why: Refused) -> Failure {
         None => Failure::new(&why),
     };
     match why {
-        Refused::NoData => failure.hint("give storage with its bytes, as in --data nvme0n1=2TB"),
-        Refused::TooFewThreads(_) | Refused::TooFewThreadsInAll { .. } => {
+        PlanError::NoData => failure.hint("give storage with its bytes, as in --data nvme0n1=2TB"),
+        PlanError::TooFewThreads(_) | PlanError::TooFewThreadsInAll { .. } => {
             failure.hint("allow more by --threads-per-node, or fewer nodes without threads")
         }
-        Refused::NoWay { .. } => {
+        PlanError::NoPath { .. } => {
             failure.hint("name a NIC that these nodes reach by --nic, or allow threads on more nodes")
         }
-        Refused::Contradiction { .. } => {
+        PlanError::Contradiction { .. } => {
             failure.hint("--threads-per-node, --no-threads-on and --reserve say what a node may run")
         }
         _ => failure,

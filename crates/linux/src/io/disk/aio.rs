@@ -1,7 +1,7 @@
 //! Requests by Linux AIO (io_submit(2)).
 
-use super::Part;
-use crate::io::streams::Queue;
+use super::DiskPart;
+use crate::io::streams::RequestQueue;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -40,48 +40,48 @@ struct IoEvent {
 }
 
 /// A context of one lane.
-pub struct Aio {
+pub struct AioQueue {
     context: libc::c_ulong,
-    part: Part,
+    part: DiskPart,
     free: Vec<u32>,
     iocbs: Vec<Iocb>,
     events: Vec<IoEvent>,
 }
 
-impl Aio {
+impl AioQueue {
     /// A context for as many requests as the part has places.
     ///
     /// # Errors
     /// The kernel's: no AIO, or `/proc/sys/fs/aio-max-nr` is reached.
-    pub fn new(part: Part) -> io::Result<Self> {
+    pub fn new(part: DiskPart) -> io::Result<Self> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context, which lives through the call.
         let made =
-            unsafe { libc::syscall(libc::SYS_io_setup, part.places as libc::c_ulong, &raw mut context) };
+            unsafe { libc::syscall(libc::SYS_io_setup, part.slots as libc::c_ulong, &raw mut context) };
         if made != 0 {
             return Err(io::Error::last_os_error());
         }
-        let places = part.places as usize;
+        let slots = part.slots as usize;
         Ok(Self {
             context,
-            free: (0..part.places).rev().collect(),
-            iocbs: vec![Iocb::default(); places],
-            events: vec![IoEvent::default(); places],
+            free: (0..part.slots).rev().collect(),
+            iocbs: vec![Iocb::default(); slots],
+            events: vec![IoEvent::default(); slots],
             part,
         })
     }
 
     fn submit_all(&mut self) -> Result<(), String> {
         let mut batch: Vec<*mut Iocb> = Vec::with_capacity(self.free.len());
-        for place in &self.free {
+        for slot in &self.free {
             let at = self.part.blocks.next();
-            self.part.at[*place as usize] = at;
-            let iocb = &mut self.iocbs[*place as usize];
+            self.part.at[*slot as usize] = at;
+            let iocb = &mut self.iocbs[*slot as usize];
             *iocb = Iocb {
-                data: (*place).into(),
+                data: (*slot).into(),
                 opcode: if self.part.write { IOCB_CMD_PWRITE } else { IOCB_CMD_PREAD },
                 fildes: self.part.file.as_raw_fd() as u32,
-                buf: self.part.place(*place).expose_provenance() as u64,
+                buf: self.part.slot(*slot).expose_provenance() as u64,
                 nbytes: self.part.block_bytes.into(),
                 offset: at as i64,
                 ..Iocb::default()
@@ -119,7 +119,7 @@ impl Aio {
     }
 
     fn in_flight(&self) -> usize {
-        self.part.places as usize - self.free.len()
+        self.part.slots as usize - self.free.len()
     }
 
     /// Waits for one request or more, and takes all that are done.
@@ -142,9 +142,9 @@ impl Aio {
         };
         let (mut bytes, mut failed) = (0, None);
         for event in &self.events[..found] {
-            let place = event.data as u32;
-            self.free.push(place);
-            match self.part.judge(place, event.res) {
+            let slot = event.data as u32;
+            self.free.push(slot);
+            match self.part.completed_bytes(slot, event.res) {
                 Ok(more) => bytes += more,
                 Err(why) => failed = failed.or(Some(why)),
             }
@@ -153,14 +153,14 @@ impl Aio {
     }
 }
 
-impl Queue for Aio {
-    fn turn(&mut self) -> Result<u64, String> {
+impl RequestQueue for AioQueue {
+    fn submit_and_reap(&mut self) -> Result<u64, String> {
         self.submit_all()?;
         self.reap()
     }
 }
 
-impl Drop for Aio {
+impl Drop for AioQueue {
     fn drop(&mut self) {
         // SAFETY: the context is ours; the call waits until every request of it has ended (io_destroy(2)).
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };

@@ -1,22 +1,22 @@
 //! Streams to a disk: a block device, or a file.
 
 mod aio;
-mod order;
-mod plain;
-mod target;
+mod block_order;
+mod disk_facts;
+mod pread;
 mod uring;
 
-pub use target::{device_number, facts, is_memory, mounted_as, Facts};
+pub use disk_facts::{current_use, device_number, disk_facts, is_memory, DiskFacts};
 pub use uring::ring;
 
 use super::claim;
-use super::streams::{self, Lane};
+use super::streams::{self, StreamWorker};
 use crate::memory::Buffer;
 use crate::probe::refused;
 use crate::Root;
+use block_order::BlockSequence;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::{Direction, DiskMethod, DiskPath, IoWorkload};
-use order::Blocks;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -27,34 +27,34 @@ use std::sync::Arc;
 const IO_URING: &str = "io_uring";
 
 /// Part of a disk that one lane reads or writes, with its buffer.
-struct Part {
+struct DiskPart {
     file: Arc<OwnedFd>,
-    blocks: Arc<Blocks>,
+    blocks: Arc<BlockSequence>,
     write: bool,
     block_bytes: u32,
     /// Blocks that the buffer holds: requests in flight.
-    places: u32,
+    slots: u32,
     /// First byte of the buffer.
     start: *mut u8,
     /// Where the request of each place begins on the disk.
     at: Vec<u64>,
 }
 
-impl Part {
+impl DiskPart {
     /// The first byte of a place of the buffer.
-    fn place(&self, place: u32) -> *mut u8 {
+    fn slot(&self, slot: u32) -> *mut u8 {
         // SAFETY: places are below their number, and the buffer holds that many blocks.
-        unsafe { self.start.add(place as usize * self.block_bytes as usize) }
+        unsafe { self.start.add(slot as usize * self.block_bytes as usize) }
     }
 
     fn buffer_bytes(&self) -> usize {
-        self.places as usize * self.block_bytes as usize
+        self.slots as usize * self.block_bytes as usize
     }
 
     /// Bytes that a request moved, or what went wrong: `result` is that of a system call, or a negative errno.
-    fn judge(&self, place: u32, result: i64) -> Result<u64, String> {
+    fn completed_bytes(&self, slot: u32, result: i64) -> Result<u64, String> {
         let what = if self.write { "write" } else { "read" };
-        let at = self.at[place as usize];
+        let at = self.at[slot as usize];
         match u64::try_from(result) {
             Ok(0) => Err(format!("{what} at byte {at}: the end came before the end of what may be touched")),
             Ok(bytes) => Ok(bytes),
@@ -102,20 +102,20 @@ fn run_by(
     path: &DiskPath,
 ) -> Result<IoOutcome, ProbeError> {
     let parts = if method == DiskMethod::Threads { workload.depth } else { 1 };
-    streams::within_limits(workload, parts)?;
-    let disk = Opened::new(root, workload, path)?;
-    let lanes = streams::lanes(workload, parts);
-    let places = (workload.depth / parts).max(1);
-    let part = |lane: &Lane, buffer: &mut Buffer| disk.part(lane, buffer, workload, places);
+    streams::check_limits(workload, parts)?;
+    let disk = OpenedDisk::new(root, workload, path)?;
+    let workers = streams::workers(workload, parts);
+    let slots = (workload.depth / parts).max(1);
+    let part = |worker: &StreamWorker, buffer: &mut Buffer| disk.part(worker, buffer, workload, slots);
     let mut outcome = match method {
-        DiskMethod::Uring => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
-            uring::Uring::new(part(lane, buffer)?).map_err(cannot(IO_URING))
+        DiskMethod::Uring => streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
+            uring::UringQueue::new(part(worker, buffer)?).map_err(cannot(IO_URING))
         }),
-        DiskMethod::Aio => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
-            Ok((aio::Aio::new(part(lane, buffer)?).map_err(cannot("Linux AIO"))?, None))
+        DiskMethod::Aio => streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
+            Ok((aio::AioQueue::new(part(worker, buffer)?).map_err(cannot("Linux AIO"))?, None))
         }),
-        DiskMethod::Threads => streams::run(root, limit_bytes, workload, &lanes, |lane, buffer| {
-            Ok((plain::Plain(part(lane, buffer)?), None))
+        DiskMethod::Threads => streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
+            Ok((pread::PreadQueue(part(worker, buffer)?), None))
         }),
     }?;
     outcome.notes.extend(disk.notes);
@@ -127,15 +127,15 @@ fn cannot(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
 }
 
 /// A disk that was opened for each direction that is wanted, its blocks divided.
-struct Opened {
+struct OpenedDisk {
     read: Option<Arc<OwnedFd>>,
     write: Option<Arc<OwnedFd>>,
     /// Blocks of each stream.
-    blocks: Vec<Arc<Blocks>>,
+    blocks: Vec<Arc<BlockSequence>>,
     notes: Vec<String>,
 }
 
-impl Opened {
+impl OpenedDisk {
     fn new(root: &Root, workload: &IoWorkload, path: &DiskPath) -> Result<Self, ProbeError> {
         let wants = |direction| workload.groups.iter().any(|group| group.direction == direction);
         let mut notes = Vec::new();
@@ -145,38 +145,39 @@ impl Opened {
         };
         let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
         if let Some(file) = read.as_ref().or(write.as_ref()) {
-            let facts = target::facts_of(root, file).map_err(|error| unusable(path, error))?;
-            facts.check(workload, path)?;
-            notes.extend(facts.note());
+            let disk_facts =
+                disk_facts::disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
+            disk_facts.check(workload, path)?;
+            notes.extend(disk_facts.note());
         }
         Ok(Self { read, write, blocks: divide(workload, path)?, notes })
     }
 
     fn part(
         &self,
-        lane: &Lane,
+        worker: &StreamWorker,
         buffer: &mut Buffer,
         workload: &IoWorkload,
-        places: u32,
-    ) -> Result<Part, ProbeError> {
-        let write = lane.direction == Direction::Write;
+        slots: u32,
+    ) -> Result<DiskPart, ProbeError> {
+        let write = worker.direction == Direction::Write;
         let file = if write { &self.write } else { &self.read };
-        let (Some(file), Some(blocks)) = (file, self.blocks.get(lane.stream)) else {
+        let (Some(file), Some(blocks)) = (file, self.blocks.get(worker.stream)) else {
             return refused("I/O", "a stream has no part of the disk");
         };
         let block_bytes = u32::try_from(workload.block_bytes).ok();
-        let fits = block_bytes.is_some_and(|bytes| places as usize * bytes as usize <= buffer.bytes());
+        let fits = block_bytes.is_some_and(|bytes| slots as usize * bytes as usize <= buffer.bytes());
         let Some(block_bytes) = block_bytes.filter(|_| fits) else {
             return refused("I/O", "the blocks are larger than a buffer can be");
         };
-        let at = vec![0; places as usize];
+        let at = vec![0; slots as usize];
         let (file, blocks) = (Arc::clone(file), Arc::clone(blocks));
-        Ok(Part { file, blocks, write, block_bytes, places, start: buffer.start(), at })
+        Ok(DiskPart { file, blocks, write, block_bytes, slots, start: buffer.start(), at })
     }
 }
 
 /// Each stream's blocks: equal parts of what may be touched.
-fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<Blocks>>, ProbeError> {
+fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<BlockSequence>>, ProbeError> {
     let streams = u64::from(workload.streams()).max(1);
     let (block, order) = (workload.block_bytes, path.order);
     let each = path.bytes / streams / block;
@@ -185,7 +186,8 @@ fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<Blocks>>, Pr
             format!("{} bytes are less than a block of {block} for each of {streams} streams", path.bytes);
         return refused(&format!("divide {}", path.path), why);
     }
-    let part = |stream: u64| Arc::new(Blocks::new(path.at + stream * each * block, each, block, order));
+    let part =
+        |stream: u64| Arc::new(BlockSequence::new(path.at + stream * each * block, each, block, order));
     Ok((0..streams).map(part).collect())
 }
 
@@ -195,18 +197,18 @@ fn open(path: &DiskPath, write: bool, notes: &mut Vec<String>) -> Result<OwnedFd
     match claim::open(&path.path, write, direct) {
         Err(Errno::INVAL) if path.direct => {
             let file =
-                claim::open(&path.path, write, OFlags::empty()).map_err(|error| unusable(path, error))?;
+                claim::open(&path.path, write, OFlags::empty()).map_err(|error| open_error(path, error))?;
             let note = format!("no O_DIRECT for {}: through the page cache", path.path);
             if !notes.contains(&note) {
                 notes.push(note);
             }
             Ok(file)
         }
-        result => result.map_err(|error| unusable(path, error)),
+        result => result.map_err(|error| open_error(path, error)),
     }
 }
 
-fn unusable(path: &DiskPath, error: Errno) -> ProbeError {
+fn open_error(path: &DiskPath, error: Errno) -> ProbeError {
     let why = match error {
         Errno::PERM => "only files that numaio made and devices named twice are written".to_owned(),
         Errno::ACCESS => {

@@ -1,28 +1,28 @@
 //! Requests by io_uring (io_uring(7)), with registered buffer and file.
 
-use super::Part;
-use crate::io::streams::Queue;
+use super::DiskPart;
+use crate::io::streams::RequestQueue;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
 use std::os::fd::AsRawFd;
 
 /// A ring of one lane.
-pub struct Uring {
+pub struct UringQueue {
     ring: IoUring,
-    part: Part,
+    part: DiskPart,
     /// Whether the buffer is registered.
     fixed: bool,
     /// Places of the buffer that no request uses.
     free: Vec<u32>,
 }
 
-impl Uring {
+impl UringQueue {
     /// A ring with as many entries as the part has places; and a note if the buffer could not be registered.
     ///
     /// # Errors
     /// The kernel's: io_uring is not there, or forbidden.
-    pub fn new(part: Part) -> io::Result<(Self, Option<String>)> {
-        let ring = ring(part.places)?;
+    pub fn new(part: DiskPart) -> io::Result<(Self, Option<String>)> {
+        let ring = ring(part.slots)?;
         ring.submitter().register_files(&[part.file.as_raw_fd()])?;
         let buffer = libc::iovec { iov_base: part.start.cast(), iov_len: part.buffer_bytes() };
         // SAFETY: the buffer outlives the ring: dropping the queue waits for all requests, and the lane drops its queue
@@ -33,14 +33,14 @@ impl Uring {
                 "io_uring without registered buffers: {error} (the limit of locked memory is RLIMIT_MEMLOCK)"
             )
         });
-        let free = (0..part.places).rev().collect();
+        let free = (0..part.slots).rev().collect();
         Ok((Self { ring, part, fixed: registered.is_ok(), free }, note))
     }
 
-    fn entry(&self, place: u32) -> (squeue::Entry, u64) {
+    fn entry(&self, slot: u32) -> (squeue::Entry, u64) {
         let at = self.part.blocks.next();
         let (file, bytes) = (types::Fixed(0), self.part.block_bytes);
-        let start = self.part.place(place);
+        let start = self.part.slot(slot);
         let entry = match (self.part.write, self.fixed) {
             (true, true) => opcode::WriteFixed::new(file, start, bytes, 0).offset(at).build(),
             (true, false) => opcode::Write::new(file, start, bytes).offset(at).build(),
@@ -51,13 +51,13 @@ impl Uring {
     }
 
     fn submit_all(&mut self) -> Result<(), String> {
-        while let Some(place) = self.free.pop() {
-            let (entry, at) = self.entry(place);
-            self.part.at[place as usize] = at;
-            let entry = entry.user_data(place.into());
+        while let Some(slot) = self.free.pop() {
+            let (entry, at) = self.entry(slot);
+            self.part.at[slot as usize] = at;
+            let entry = entry.user_data(slot.into());
             // SAFETY: the place of the buffer is used by no other request, and stays until this one is done.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
-                self.free.push(place);
+                self.free.push(slot);
                 return Err("the ring has fewer entries than requests".to_owned());
             }
         }
@@ -69,9 +69,9 @@ impl Uring {
         let mut bytes = 0;
         let mut failed = None;
         for done in self.ring.completion() {
-            let place = done.user_data() as u32;
-            self.free.push(place);
-            match self.part.judge(place, i64::from(done.result())) {
+            let slot = done.user_data() as u32;
+            self.free.push(slot);
+            match self.part.completed_bytes(slot, i64::from(done.result())) {
                 Ok(more) => bytes += more,
                 Err(why) => failed = failed.or(Some(why)),
             }
@@ -80,8 +80,8 @@ impl Uring {
     }
 }
 
-impl Queue for Uring {
-    fn turn(&mut self) -> Result<u64, String> {
+impl RequestQueue for UringQueue {
+    fn submit_and_reap(&mut self) -> Result<u64, String> {
         self.submit_all()?;
         match self.ring.submit_and_wait(1) {
             Ok(_) => self.reap(),
@@ -94,10 +94,10 @@ impl Queue for Uring {
     }
 }
 
-impl Drop for Uring {
+impl Drop for UringQueue {
     fn drop(&mut self) {
         // The kernel may still read or write the buffer until every request has answered.
-        while self.free.len() < self.part.places as usize {
+        while self.free.len() < self.part.slots as usize {
             let waited = self.ring.submit_and_wait(1);
             drop(self.reap());
             if waited.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {

@@ -1,14 +1,16 @@
 //! The near end: a session with the numaio at the other host, and streams through it.
 
+use super::control_channel::{ControlChannel, ANSWER_LIMIT};
 use super::interface;
-use super::outcome::{self, Ran};
-use super::protocol::{line, About, Answer, Group, Opening, Request, Run, Tool, LONGEST_LINE, PROTOCOL};
-use super::slices::{self, Early, Plan};
-use super::streams::{self, Lot, Messages};
-use super::talk::{Talk, ANSWER_LIMIT};
-use super::wire::{words, Lost, Wire};
+use super::line_connection::{describe_error, ConnectionError, LineConnection};
+use super::outcome::{self, ClientRun};
+use super::protocol::{
+    line, Answer, HostInfo, Opening, Request, RunGroup, RunRequest, ToolRequest, MAX_LINE_BYTES, PROTOCOL,
+};
+use super::slices::{self, EarlyEnd, SlicePlan};
+use super::streams::{self, MessageLayout, StreamSet};
 use crate::interrupt::interrupted;
-use crate::memory::Room;
+use crate::memory::FreeMemory;
 use crate::Kernel;
 use numaio_machine::probe::{IoOutcome, ProbeError, ToolOutcome};
 use numaio_machine::workload::{Direction, IoWorkload, Sampling, TcpPath, ToolPeer, ToolWorkload};
@@ -27,9 +29,9 @@ const PORT: &str = "{port}";
 pub struct Peer {
     name: String,
     at: SocketAddr,
-    about: About,
+    host: HostInfo,
     interface: Option<String>,
-    talk: Mutex<Talk>,
+    channel: Mutex<ControlChannel>,
 }
 
 /// Why there is no session with a peer.
@@ -53,7 +55,7 @@ pub enum PeerError {
     },
     /// It is no numaio that serves.
     #[error("{peer} is no numaio that serves: {why}")]
-    Stranger {
+    NotNumaio {
         /// The address.
         peer: String,
         /// What it did.
@@ -69,19 +71,20 @@ impl Peer {
     pub fn connect(address: &str, token: &str) -> Result<Self, PeerError> {
         let peer = address.to_owned();
         let unreachable = |why: String| PeerError::Unreachable { peer: peer.clone(), why };
-        let (socket, at) = reach(address).map_err(unreachable)?;
+        let (socket, at) = connect_any(address).map_err(unreachable)?;
         let local = socket.local_addr().map_err(|error| unreachable(error.to_string()))?;
-        let stranger = |lost: Lost| PeerError::Stranger { peer: peer.clone(), why: lost.0 };
-        let wire = Wire::new(socket, LONGEST_LINE).map_err(|error| unreachable(error.to_string()))?;
+        let not_numaio = |lost: ConnectionError| PeerError::NotNumaio { peer: peer.clone(), why: lost.0 };
+        let connection =
+            LineConnection::new(socket, MAX_LINE_BYTES).map_err(|error| unreachable(error.to_string()))?;
         let opening = Opening { protocol: PROTOCOL, secret: token.to_owned(), stream: None };
-        wire.say(&opening).map_err(stranger)?;
-        let about = match wire.next(CONNECT_LIMIT).map_err(stranger)? {
-            Some(Answer::Welcome(about)) => about,
+        connection.send(&opening).map_err(not_numaio)?;
+        let host = match connection.receive(CONNECT_LIMIT).map_err(not_numaio)? {
+            Some(Answer::Welcome(host)) => host,
             Some(Answer::Refused { why }) => return Err(PeerError::Refused { peer, why }),
-            _ => return Err(stranger(Lost("it does not welcome us".to_owned()))),
+            _ => return Err(not_numaio(ConnectionError("it does not welcome us".to_owned()))),
         };
-        let talk = Mutex::new(Talk::new(peer.clone(), wire));
-        Ok(Self { name: peer, at, about, interface: interface::of(local.ip()), talk })
+        let channel = Mutex::new(ControlChannel::new(peer.clone(), connection));
+        Ok(Self { name: peer, at, host, interface: interface::by_address(local.ip()), channel })
     }
 
     /// The address that it was reached by.
@@ -90,8 +93,8 @@ impl Peer {
     }
 
     /// What it tells of itself.
-    pub fn about(&self) -> &About {
-        &self.about
+    pub fn host(&self) -> &HostInfo {
+        &self.host
     }
 
     /// Our interface through which the session goes; none if it is not known.
@@ -114,74 +117,76 @@ impl Peer {
             return Err(refused("TCP streams", "they are measured in a window of time, not in repetitions"));
         };
         let slice_ns = u64::from(milliseconds) * 1_000_000 / u64::from(slices.max(1));
-        let group = |group: &numaio_machine::workload::StreamGroup| Group {
+        let group = |group: &numaio_machine::workload::StreamGroup| RunGroup {
             streams: group.streams,
             direction: group.direction,
         };
-        let run = Run {
+        let run = RunRequest {
             groups: io.groups.iter().map(group).collect(),
             block_bytes: io.block_bytes,
             depth: io.depth,
             slice_ns,
             slices,
-            there: path.there.clone(),
+            placement: path.there.clone(),
         };
-        run.within_limits().map_err(|why| refused("TCP streams", &why))?;
-        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = talk.begin(&run)?;
-        let ran = self.conduct(kernel, io, &run, &key, &mut talk);
+        run.check_limits().map_err(|why| refused("TCP streams", &why))?;
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = channel.start_run(&run)?;
+        let ran = self.drive_run(kernel, io, &run, &key, &mut channel);
         // Whatever happened here, the peer is done with this run before the next one.
-        let ended = talk.conclude();
-        outcome::of(io, ran?, talk.slices(), ended, began)
+        let ended = channel.finish_run();
+        outcome::combine(io, ran?, channel.slices(), ended, began)
     }
 
-    fn conduct(
+    fn drive_run(
         &self,
         kernel: &Kernel,
         io: &IoWorkload,
-        run: &Run,
+        run: &RunRequest,
         key: &str,
-        talk: &mut Talk,
-    ) -> Result<Ran, ProbeError> {
+        channel: &mut ControlChannel,
+    ) -> Result<ClientRun, ProbeError> {
         let mut sockets = Vec::new();
         for index in 0..run.streams() {
             sockets.push(self.stream(key, index)?);
         }
         let mut sockets = sockets.into_iter();
-        let groups = io.groups.iter().map(|group| streams::Group {
+        let groups = io.groups.iter().map(|group| streams::PlacedGroup {
             cpus: group.cpus.clone(),
             memory: group.memory,
             receives: group.direction == Direction::Read,
             sockets: sockets.by_ref().take(group.streams as usize).collect(),
         });
         let groups = groups.collect();
-        let plan = Plan { slice: Duration::from_nanos(run.slice_ns), slices: run.slices };
-        let room = Room::new(kernel, kernel.limit_bytes());
-        let messages = Messages { bytes: io.block_bytes, held: io.depth };
-        let conduct = |lot: &Lot| {
-            talk.expect_prepared()?;
-            talk.say(&Request::Go)?;
+        let plan = SlicePlan { slice: Duration::from_nanos(run.slice_ns), slices: run.slices };
+        let free_memory = FreeMemory::new(kernel, kernel.limit_bytes());
+        let messages = MessageLayout { bytes: io.block_bytes, per_buffer: io.depth };
+        let drive_run = |set: &StreamSet| {
+            channel.expect_prepared()?;
+            channel.send(&Request::Go)?;
             let mut slices = Vec::new();
             let each = |slice| {
                 slices.push(slice);
                 Ok(())
             };
-            let mut over = slices::take(lot, plan, each, |lot| watch(lot, talk, io.most_bytes));
+            let mut run_end = slices::measure(set, plan, each, |set| watch(set, channel, io.most_bytes));
             // The peer's slices may end a little later.
             let sends = io.groups.iter().any(|group| group.direction == Direction::Write);
             let patience = Instant::now() + plan.slice + ANSWER_LIMIT;
-            while sends && over.early.is_none() && talk.slices().len() < plan.slices as usize {
-                over.early = watch(lot, talk, io.most_bytes);
+            while sends && run_end.early.is_none() && channel.slices().len() < plan.slices as usize {
+                run_end.early = watch(set, channel, io.most_bytes);
                 if Instant::now() > patience {
-                    over.early = Some(Early::Broken("the peer tells nothing of what it received".to_owned()));
+                    run_end.early =
+                        Some(EarlyEnd::Failed("the peer tells nothing of what it received".to_owned()));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            talk.stop();
-            Ok((over, slices, lot.start_skew_ns()))
+            channel.stop();
+            Ok((run_end, slices, set.start_skew_ns()))
         };
-        let ((over, slices, start_skew_ns), residency) = streams::run(&room, messages, groups, conduct)?;
-        Ok(Ran { over, slices, residency, start_skew_ns })
+        let ((run_end, slices, start_skew_ns), residency) =
+            streams::run(&free_memory, messages, groups, drive_run)?;
+        Ok(ClientRun { run_end, slices, residency, start_skew_ns })
     }
 
     fn stream(&self, key: &str, index: u32) -> Result<TcpStream, ProbeError> {
@@ -189,7 +194,7 @@ impl Peer {
         let connected = TcpStream::connect_timeout(&self.at, CONNECT_LIMIT)
             .and_then(|mut socket| socket.write_all(&line(&opening)).map(|()| socket));
         connected.map_err(|error| {
-            refused(&format!("connect stream {} with {}", index + 1, self.name), &words(&error))
+            refused(&format!("connect stream {} with {}", index + 1, self.name), &describe_error(&error))
         })
     }
 
@@ -203,46 +208,46 @@ impl Peer {
         peer: &ToolPeer,
         run: impl FnOnce(&ToolWorkload) -> Result<ToolOutcome, ProbeError>,
     ) -> Result<ToolOutcome, ProbeError> {
-        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = Tool {
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = ToolRequest {
             program: tool.program.clone(),
             args: peer.args.clone(),
             processes: u32::try_from(tool.processes.len()).unwrap_or(u32::MAX),
-            there: peer.there.clone(),
+            placement: peer.there.clone(),
             time_limit_ms: tool.time_limit_ms.saturating_add(ANSWER_LIMIT.as_millis() as u32),
         };
-        talk.say(&Request::Tool(wanted))?;
-        let ports = match talk.answer()? {
+        channel.send(&Request::Tool(wanted))?;
+        let ports = match channel.receive_answer()? {
             Answer::Listening { ports } if ports.len() == tool.processes.len() => ports,
             Answer::Refused { why } => {
                 return Err(refused(&format!("{} at {}", tool.program, self.name), &why))
             }
-            _ => return Err(talk.confused()),
+            _ => return Err(channel.unexpected_answer()),
         };
         let mut here = tool.clone();
         for (process, port) in here.processes.iter_mut().zip(ports) {
             process.args.iter_mut().for_each(|arg| *arg = arg.replace(PORT, &port.to_string()));
         }
         let ran = run(&here);
-        talk.say(&Request::Stop)?;
-        let there = match talk.answer()? {
-            Answer::ToolsEnded { said } => said,
-            _ => return Err(talk.confused()),
+        channel.send(&Request::Stop)?;
+        let there = match channel.receive_answer()? {
+            Answer::ToolsEnded { outputs } => outputs,
+            _ => return Err(channel.unexpected_answer()),
         };
         Ok(ToolOutcome { there, ..ran? })
     }
 }
 
 /// What ends a run early.
-fn watch(lot: &Lot, talk: &mut Talk, most_bytes: Option<u64>) -> Option<Early> {
+fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>) -> Option<EarlyEnd> {
     if interrupted() {
-        return Some(Early::Interrupted);
+        return Some(EarlyEnd::Interrupted);
     }
-    if most_bytes.is_some_and(|most| lot.moved() >= most) {
-        return Some(Early::Asked);
+    if most_bytes.is_some_and(|most| set.moved() >= most) {
+        return Some(EarlyEnd::Requested);
     }
     // What the peer says tells more than that its streams end.
-    talk.listen().or_else(|| lot.broken()).map(Early::Broken)
+    channel.poll_run().or_else(|| set.first_error()).map(EarlyEnd::Failed)
 }
 
 fn refused(what: &str, why: &str) -> ProbeError {
@@ -250,13 +255,13 @@ fn refused(what: &str, why: &str) -> ProbeError {
 }
 
 /// Connects with the first of an address's hosts that answers.
-fn reach(address: &str) -> Result<(TcpStream, SocketAddr), String> {
+fn connect_any(address: &str) -> Result<(TcpStream, SocketAddr), String> {
     let all = address.to_socket_addrs().map_err(|error| error.to_string())?;
     let mut why = "the name has no address".to_owned();
     for at in all {
         match TcpStream::connect_timeout(&at, CONNECT_LIMIT) {
             Ok(socket) => return Ok((socket, at)),
-            Err(error) => why = words(&error),
+            Err(error) => why = describe_error(&error),
         }
     }
     Err(why)

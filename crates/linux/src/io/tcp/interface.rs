@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
 /// The interface that has an address; none if none has, as that of another host.
-pub fn of(address: IpAddr) -> Option<String> {
+pub fn by_address(address: IpAddr) -> Option<String> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the pointer is to a value that lives through the call, and is set to a list of ours on success.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -34,7 +34,7 @@ pub fn of(address: IpAddr) -> Option<String> {
 
 /// What an interface or an RDMA device stands for: `eth0` for its card, a bond or a bridge for what is below it.
 #[derive(Debug, Clone, Copy)]
-pub struct Behind<'a> {
+pub struct InterfaceLocation<'a> {
     /// The first of its devices; none of a loopback.
     pub device: Option<&'a Device>,
     /// The node of all its devices; none if there is none, or they are on several.
@@ -42,19 +42,19 @@ pub struct Behind<'a> {
 }
 
 /// Follows a name down to devices.
-pub fn behind<'a>(ground: Ground<'a>, name: &str) -> Behind<'a> {
+pub fn locate_interface<'a>(ground: Ground<'a>, name: &str) -> InterfaceLocation<'a> {
     let found = near::resolve(ground, &Handle::Name(name.to_owned()));
     let first = found.devices.first().map(|device| device.index);
     let node = match found.nodes.as_slice() {
         [only] => Some(only.node),
         _ => None,
     };
-    Behind { device: first.and_then(|index| ground.topology.devices.get(index)), node }
+    InterfaceLocation { device: first.and_then(|index| ground.topology.devices.get(index)), node }
 }
 
 /// An interface with its node and interrupts.
-pub fn known(ground: Ground, name: String) -> Interface {
-    let Behind { device, node } = behind(ground, &name);
+pub fn describe(ground: Ground, name: String) -> Interface {
+    let InterfaceLocation { device, node } = locate_interface(ground, &name);
     Interface { node, irqs: device.map(|device| device.irqs.clone()).unwrap_or_default(), name }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_loopback_is_known_by_its_address_and_documentation_is_nobodys() {
-        let name = |address: &str| of(address.parse().expect("an address"));
+        let name = |address: &str| by_address(address.parse().expect("an address"));
         assert_eq!(name("127.0.0.1").as_deref(), Some("lo"));
         assert_eq!(name("::ffff:127.0.0.1").as_deref(), Some("lo"));
         assert_eq!(name("192.0.2.1"), None);

@@ -3,24 +3,24 @@
 //! Bytes count at the end that receives them. A [`Server`] runs at the other host; a [`Peer`] is its client's hold on
 //! it, one session long. What they say to each other is told in `protocol`.
 
+mod admission;
 mod client;
-mod desk;
+mod control_channel;
 mod interface;
+mod line_connection;
 mod outcome;
 mod protocol;
-mod secret;
 mod server;
 mod session;
 mod slices;
 mod streams;
-mod talk;
+mod token;
 mod tools;
-mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use client::{Peer, PeerError};
-pub use interface::{behind, Behind};
-pub use protocol::{About, AboutNode, Interface, PROTOCOL};
-pub use server::{Server, Told};
+pub use interface::{locate_interface, InterfaceLocation};
+pub use protocol::{HostInfo, HostNode, Interface, PROTOCOL};
+pub use server::{Server, ServerEvent};

@@ -1,8 +1,8 @@
 //! What both ends saw of a run, put together.
 
-use super::protocol::{Ended, Slice};
-use super::slices::{Early, Over};
-use super::wire::CLOSED;
+use super::line_connection::CLOSED;
+use super::protocol::{ReceivedSlice, RunResult};
+use super::slices::{EarlyEnd, RunEnd};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, PeerOutcome, ProbeError, Residency};
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{Direction, IoWorkload};
@@ -10,11 +10,11 @@ use std::time::Instant;
 
 /// What a run gave at the near end.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ClientRun {
     /// How it ended.
-    pub over: Over,
+    pub run_end: RunEnd,
     /// What the near end received.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<ReceivedSlice>,
     /// Where the pages of each group were.
     pub residency: Vec<Residency>,
     /// Time between the first and the last stream's start, in nanoseconds.
@@ -25,22 +25,22 @@ pub struct Ran {
 ///
 /// # Errors
 /// [`ProbeError`] if nothing was measured.
-pub fn of(
+pub fn combine(
     io: &IoWorkload,
-    ran: Ran,
-    there: &[Slice],
-    ended: Option<Ended>,
+    ran: ClientRun,
+    server_slices: &[ReceivedSlice],
+    ended: Option<RunResult>,
     began: Instant,
 ) -> Result<IoOutcome, ProbeError> {
     let mut notes = Vec::new();
-    let cut = match ran.over.early {
-        Some(Early::Interrupted) => return Err(ProbeError::Interrupted),
-        Some(Early::Broken(why)) => {
+    let cut = match ran.run_end.early {
+        Some(EarlyEnd::Interrupted) => return Err(ProbeError::Interrupted),
+        Some(EarlyEnd::Failed(why)) => {
             // That a stream was closed tells less than why the peer closed it.
             let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
             Some(theirs.filter(|_| why.ends_with(CLOSED)).unwrap_or(why))
         }
-        Some(Early::Asked) => {
+        Some(EarlyEnd::Requested) => {
             notes.push(format!("ended at the limit of {}", size_for_people(io.most_bytes.unwrap_or(0))));
             None
         }
@@ -48,10 +48,10 @@ pub fn of(
     };
     let group = |(index, residency): (usize, Residency)| {
         let slices = match io.groups[index].direction {
-            Direction::Write => there,
+            Direction::Write => server_slices,
             Direction::Read => &ran.slices,
         };
-        let sample = |slice: &Slice| {
+        let sample = |slice: &ReceivedSlice| {
             let bytes = slice.bytes.get(index).copied().unwrap_or(0);
             IoSample { bytes, ns: slice.ns }
         };
@@ -68,8 +68,8 @@ pub fn of(
         groups,
         elapsed_ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
         start_skew_ns: ran.start_skew_ns,
-        cpu_ns: ran.over.cpu_ns,
-        there: ended.map(|Ended { cpu_ns, residency, placed: (cpus, memory), .. }| PeerOutcome {
+        cpu_ns: ran.run_end.cpu_ns,
+        there: ended.map(|RunResult { cpu_ns, residency, placed: (cpus, memory), .. }| PeerOutcome {
             cpus,
             memory,
             cpu_ns,
@@ -81,7 +81,7 @@ pub fn of(
 }
 
 /// Where the pages of all groups together were. If the kernel told nothing of one, nothing is claimed.
-pub fn together(groups: &[Residency]) -> Residency {
+pub fn merge_residency(groups: &[Residency]) -> Residency {
     let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
     for group in groups {
         all.pages_checked = all.pages_checked.zip(group.pages_checked).map(|(sum, count)| sum + count);

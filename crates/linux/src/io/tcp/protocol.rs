@@ -35,20 +35,20 @@ use serde::{Deserialize, Serialize};
 /// Version of what is said here.
 pub const PROTOCOL: u32 = 1;
 /// Bytes of an opening, at most: it comes from strangers.
-pub const LONGEST_OPENING: usize = 1 << 10;
+pub const MAX_OPENING_BYTES: usize = 1 << 10;
 /// Bytes of any other line, at most. The longest carry what a tool said.
-pub const LONGEST_LINE: usize = 4 << 20;
+pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Groups of a run, at most.
-const MOST_GROUPS: usize = 64;
+const MAX_GROUPS: usize = 64;
 /// Streams of a run, at most.
-const MOST_STREAMS: u32 = 256;
+const MAX_STREAMS: u32 = 256;
 /// Bytes of all buffers of a run, at most.
-const MOST_BUFFER_BYTES: u64 = 4 << 30;
+const MAX_BUFFER_BYTES: u64 = 4 << 30;
 /// Length of a run in milliseconds, at most.
-pub const LONGEST_RUN_MS: u32 = 600_000;
+pub const MAX_RUN_MS: u32 = 600_000;
 /// Slices of a run, at most.
-pub const MOST_SLICES: u32 = 4096;
+pub const MAX_SLICES: u32 = 4096;
 
 /// The first line of every connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +67,13 @@ pub struct Opening {
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Request {
     /// Prepare streams.
-    Run(Run),
+    Run(RunRequest),
     /// Begin to move bytes.
     Go,
     /// End what was begun: a run, or tools.
     Stop,
     /// Start the other end of a tool.
-    Tool(Tool),
+    Tool(ToolRequest),
 }
 
 /// What the server says.
@@ -86,7 +86,7 @@ pub enum Answer {
         why: String,
     },
     /// The token was right.
-    Welcome(About),
+    Welcome(HostInfo),
     /// Streams may connect.
     Ready {
         /// What they open with.
@@ -95,9 +95,9 @@ pub enum Answer {
     /// All streams came and have their buffers.
     Prepared,
     /// What was received in one stretch of time.
-    Slice(Slice),
+    Slice(ReceivedSlice),
     /// A run is over.
-    Ended(Ended),
+    Ended(RunResult),
     /// The tool listens.
     Listening {
         /// A port for each process.
@@ -106,15 +106,16 @@ pub enum Answer {
     /// The tool was ended.
     ToolsEnded {
         /// What each process said.
-        said: Vec<ToolSaid>,
+        #[serde(rename = "said")]
+        outputs: Vec<ToolSaid>,
     },
 }
 
 /// Streams that are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct RunRequest {
     /// Groups, in the order of the workload; streams are numbered through them.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RunGroup>,
     /// Bytes of a message.
     pub block_bytes: u64,
     /// Messages that a stream's buffer holds.
@@ -124,12 +125,13 @@ pub struct Run {
     /// How many count; one more passes before them.
     pub slices: u32,
     /// Where the server is to place its streams; it chooses otherwise.
-    pub there: Option<(CpuSet, NodeId)>,
+    #[serde(rename = "there")]
+    pub placement: Option<(CpuSet, NodeId)>,
 }
 
 /// Streams of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct RunGroup {
     /// How many.
     pub streams: u32,
     /// Seen from the client: of a device write the server receives.
@@ -138,7 +140,7 @@ pub struct Group {
 
 /// What was received in one stretch of time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slice {
+pub struct ReceivedSlice {
     /// Its length in nanoseconds.
     pub ns: u64,
     /// Bytes of each group; 0 of one that sends.
@@ -147,7 +149,7 @@ pub struct Slice {
 
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunResult {
     /// CPU time of the server's process while slices were taken, in nanoseconds.
     pub cpu_ns: u64,
     /// Where the pages of its buffers were.
@@ -160,7 +162,7 @@ pub struct Ended {
 
 /// The other end of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct ToolRequest {
     /// Its name.
     pub program: String,
     /// Arguments; the port is added to them.
@@ -168,25 +170,26 @@ pub struct Tool {
     /// How many.
     pub processes: u32,
     /// Where they are to run.
-    pub there: Option<(CpuSet, NodeId)>,
+    #[serde(rename = "there")]
+    pub placement: Option<(CpuSet, NodeId)>,
     /// Milliseconds after which they are ended.
     pub time_limit_ms: u32,
 }
 
 /// The server's machine, as far as a client needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct HostInfo {
     /// Version of its numaio.
     pub numaio: String,
     /// Its nodes.
-    pub nodes: Vec<AboutNode>,
+    pub nodes: Vec<HostNode>,
     /// The interface through which the session came; none if it is not known.
     pub interface: Option<Interface>,
 }
 
 /// A node of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutNode {
+pub struct HostNode {
     /// The node.
     pub node: NodeId,
     /// Its CPUs that the server may use; empty if it has none.
@@ -207,35 +210,35 @@ pub struct Interface {
     pub irqs: Vec<Irq>,
 }
 
-impl Run {
+impl RunRequest {
     /// Whether a server can do this without harm; why not otherwise.
     ///
     /// # Errors
     /// The first bound that is passed, in words.
-    pub fn within_limits(&self) -> Result<(), String> {
+    pub fn check_limits(&self) -> Result<(), String> {
         let streams = self.streams();
-        if self.groups.is_empty() || self.groups.len() > MOST_GROUPS {
-            return Err(format!("{} groups; from 1 to {MOST_GROUPS} can be had", self.groups.len()));
+        if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
+            return Err(format!("{} groups; from 1 to {MAX_GROUPS} can be had", self.groups.len()));
         }
-        if streams == 0 || streams > MOST_STREAMS || self.groups.iter().any(|group| group.streams == 0) {
+        if streams == 0 || streams > MAX_STREAMS || self.groups.iter().any(|group| group.streams == 0) {
             return Err(format!(
-                "{streams} streams; from 1 to {MOST_STREAMS} can be had, and one of each group"
+                "{streams} streams; from 1 to {MAX_STREAMS} can be had, and one of each group"
             ));
         }
         let each = self.block_bytes.checked_mul(u64::from(self.depth)).filter(|bytes| *bytes > 0);
         let all = each.and_then(|bytes| bytes.checked_mul(u64::from(streams)));
-        if all.is_none_or(|all| all > MOST_BUFFER_BYTES) {
+        if all.is_none_or(|all| all > MAX_BUFFER_BYTES) {
             let (bytes, depth) = (self.block_bytes, self.depth);
             return Err(format!(
                 "{depth} messages of {bytes} bytes for each of {streams} streams; \
-                 all buffers together have from 1 to {MOST_BUFFER_BYTES} bytes"
+                 all buffers together have from 1 to {MAX_BUFFER_BYTES} bytes"
             ));
         }
-        let longest_ns = u64::from(LONGEST_RUN_MS) * 1_000_000;
+        let longest_ns = u64::from(MAX_RUN_MS) * 1_000_000;
         let long = self.slice_ns.saturating_mul(u64::from(self.slices) + 1);
-        if self.slices == 0 || self.slices > MOST_SLICES || self.slice_ns == 0 || long > longest_ns {
+        if self.slices == 0 || self.slices > MAX_SLICES || self.slice_ns == 0 || long > longest_ns {
             return Err(format!(
-                "{} slices of {} ns; from 1 to {MOST_SLICES} within {LONGEST_RUN_MS} ms can be had",
+                "{} slices of {} ns; from 1 to {MAX_SLICES} within {MAX_RUN_MS} ms can be had",
                 self.slices, self.slice_ns
             ));
         }
@@ -248,12 +251,12 @@ impl Run {
     }
 }
 
-impl About {
+impl HostInfo {
     /// Where streams are placed that nobody places: on the interface's node, where that has CPUs and memory, else
     /// on all CPUs and the first node with memory.
-    pub fn own_place(&self) -> (CpuSet, NodeId) {
+    pub fn default_placement(&self) -> (CpuSet, NodeId) {
         let near = self.interface.as_ref().and_then(|interface| interface.node);
-        let whole = |node: &&AboutNode| node.memory && !node.cpus.is_empty();
+        let whole = |node: &&HostNode| node.memory && !node.cpus.is_empty();
         if let Some(node) = self.nodes.iter().filter(whole).find(|node| near == Some(node.node)) {
             return (node.cpus.clone(), node.node);
         }
@@ -264,9 +267,9 @@ impl About {
 }
 
 /// A line for the other side, with its end.
-pub fn line(said: &impl Serialize) -> Vec<u8> {
+pub fn line(message: &impl Serialize) -> Vec<u8> {
     // Our own types have no maps with odd keys, which is all that can fail.
-    let mut line = serde_json::to_vec(said).unwrap_or_default();
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
 }
@@ -284,15 +287,15 @@ mod tests {
     use super::*;
     use numaio_machine::ids::CpuId;
 
-    fn run() -> Run {
-        let group = Group { streams: 2, direction: Direction::Write };
-        Run {
-            groups: vec![group, Group { direction: Direction::Read, ..group }],
+    fn run() -> RunRequest {
+        let group = RunGroup { streams: 2, direction: Direction::Write };
+        RunRequest {
+            groups: vec![group, RunGroup { direction: Direction::Read, ..group }],
             block_bytes: 1 << 20,
             depth: 4,
             slice_ns: 100_000_000,
             slices: 5,
-            there: Some((CpuSet::one(CpuId(3)), NodeId(1))),
+            placement: Some((CpuSet::one(CpuId(3)), NodeId(1))),
         }
     }
 
@@ -312,38 +315,37 @@ mod tests {
 
     #[test]
     fn no_bound_can_be_passed() {
-        assert_eq!(run().within_limits(), Ok(()));
-        let passed: [fn(&mut Run); 11] = [
+        assert_eq!(run().check_limits(), Ok(()));
+        let passed: [fn(&mut RunRequest); 11] = [
             |run| run.groups.clear(),
-            |run| run.groups = vec![run.groups[0]; MOST_GROUPS + 1],
+            |run| run.groups = vec![run.groups[0]; MAX_GROUPS + 1],
             |run| run.groups[0].streams = 0,
             |run| run.groups[0].streams = u32::MAX,
             |run| run.block_bytes = 0,
             |run| run.block_bytes = u64::MAX,
             |run| run.depth = 0,
             |run| run.depth = u32::MAX,
-            |run| run.slices = MOST_SLICES + 1,
+            |run| run.slices = MAX_SLICES + 1,
             |run| run.slices = 0,
             |run| run.slice_ns = u64::MAX,
         ];
         for (index, pass) in passed.iter().enumerate() {
             let mut run = run();
             pass(&mut run);
-            assert!(run.within_limits().is_err(), "{index}");
+            assert!(run.check_limits().is_err(), "{index}");
         }
     }
 
     #[test]
     fn a_server_places_streams_beside_its_interface_if_it_can() {
-        let node =
-            |node, cpu, memory| AboutNode { node: NodeId(node), cpus: CpuSet::one(CpuId(cpu)), memory };
-        let mut about = About { nodes: vec![node(0, 0, false), node(1, 1, true)], ..About::default() };
+        let node = |node, cpu, memory| HostNode { node: NodeId(node), cpus: CpuSet::one(CpuId(cpu)), memory };
+        let mut host = HostInfo { nodes: vec![node(0, 0, false), node(1, 1, true)], ..HostInfo::default() };
         let all: CpuSet = [CpuId(0), CpuId(1)].into_iter().collect();
-        assert_eq!(about.own_place(), (all.clone(), NodeId(1)), "no interface is known");
+        assert_eq!(host.default_placement(), (all.clone(), NodeId(1)), "no interface is known");
         let on = |node| Interface { name: "eth0".into(), node: Some(NodeId(node)), irqs: Vec::new() };
-        about.interface = Some(on(1));
-        assert_eq!(about.own_place(), (CpuSet::one(CpuId(1)), NodeId(1)));
-        about.interface = Some(on(0));
-        assert_eq!(about.own_place(), (all, NodeId(1)), "its node has no memory");
+        host.interface = Some(on(1));
+        assert_eq!(host.default_placement(), (CpuSet::one(CpuId(1)), NodeId(1)));
+        host.interface = Some(on(0));
+        assert_eq!(host.default_placement(), (all, NodeId(1)), "its node has no memory");
     }
 }

@@ -1,8 +1,8 @@
 //! The far end: listens, and serves one session after the other.
 
-use super::desk::{Desk, Guest};
-use super::secret;
-use super::session::Session;
+use super::admission::{Admission, AuthenticatedClient};
+use super::session::ServerSession;
+use super::token;
 use crate::Kernel;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How often one who waits for a guest looks whether to end.
-const LOOK_EACH: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A server that listens.
 #[derive(Debug)]
@@ -22,21 +22,21 @@ pub struct Server {
 
 /// What a server tells of its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum ServerEvent {
     /// Someone was not let in, or a stream was not expected.
-    Refused {
+    Rejected {
         /// Who.
         from: SocketAddr,
         /// Why.
         why: String,
     },
     /// A session began.
-    Began {
+    SessionStarted {
         /// With whom.
         from: SocketAddr,
     },
     /// It is over.
-    Ended {
+    SessionEnded {
         /// Why, if not because the client was done.
         why: Option<String>,
     },
@@ -48,7 +48,7 @@ impl Server {
     /// # Errors
     /// The kernel's, as that the port is taken.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address)?, token: secret::fresh()? })
+        Ok(Self { listener: TcpListener::bind(address)?, token: token::generate()? })
     }
 
     /// Where it listens.
@@ -69,52 +69,57 @@ impl Server {
     ///
     /// # Errors
     /// The kernel's, if there are no threads or random numbers.
-    pub fn one_session(
+    pub fn serve_session(
         &mut self,
         kernel: &Kernel,
         stop: &(dyn Fn() -> bool + Sync),
-        tell: &mut dyn FnMut(Told),
+        report: &mut dyn FnMut(ServerEvent),
     ) -> io::Result<bool> {
-        let (guest, guests) = channel();
-        let (told, happened) = channel();
-        let desk = &Desk::new(&self.token, guest, told);
+        let (client_sender, client_receiver) = channel();
+        let (events, event_receiver) = channel();
+        let admission = &Admission::new(&self.token, client_sender, events);
         let listener = &self.listener;
         let served = thread::scope(|scope| {
-            let closing = Closing(desk);
-            thread::Builder::new().name("desk".to_owned()).spawn_scoped(scope, || desk.receive(listener))?;
-            let Some((socket, from)) = wait(&guests, &happened, stop, tell) else { return Ok(false) };
-            tell(Told::Began { from });
-            let ended = Session::new(socket, kernel, desk, stop).and_then(|mut session| session.serve());
+            let closing = CloseOnDrop(admission);
+            thread::Builder::new()
+                .name("admission".to_owned())
+                .spawn_scoped(scope, || admission.accept_connections(listener))?;
+            let Some((socket, from)) = wait(&client_receiver, &event_receiver, stop, report) else {
+                return Ok(false);
+            };
+            report(ServerEvent::SessionStarted { from });
+            let ended =
+                ServerSession::new(socket, kernel, admission, stop).and_then(|mut session| session.serve());
             drop(closing);
-            happened.try_iter().for_each(&mut *tell);
-            tell(Told::Ended { why: ended.err().map(|lost| lost.0) });
+            event_receiver.try_iter().for_each(&mut *report);
+            report(ServerEvent::SessionEnded { why: ended.err().map(|lost| lost.0) });
             Ok(true)
         });
-        self.token = secret::fresh()?;
+        self.token = token::generate()?;
         served
     }
 }
 
 /// Closes the desk when dropped, so that its thread ends.
-struct Closing<'a>(&'a Desk);
+struct CloseOnDrop<'a>(&'a Admission);
 
-impl Drop for Closing<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
 fn wait(
-    guests: &Receiver<Guest>,
-    happened: &Receiver<Told>,
+    client_receiver: &Receiver<AuthenticatedClient>,
+    event_receiver: &Receiver<ServerEvent>,
     stop: &dyn Fn() -> bool,
-    tell: &mut dyn FnMut(Told),
-) -> Option<Guest> {
+    report: &mut dyn FnMut(ServerEvent),
+) -> Option<AuthenticatedClient> {
     while !stop() {
-        let guest = guests.recv_timeout(LOOK_EACH);
-        happened.try_iter().for_each(&mut *tell);
-        match guest {
-            Ok(guest) => return Some(guest),
+        let client_sender = client_receiver.recv_timeout(POLL_INTERVAL);
+        event_receiver.try_iter().for_each(&mut *report);
+        match client_sender {
+            Ok(client_sender) => return Some(client_sender),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
         }

@@ -1,16 +1,16 @@
 //! Time cut into slices, and what streams did in each.
 
-use super::protocol::Slice;
-use super::streams::Lot;
+use super::protocol::ReceivedSlice;
+use super::streams::StreamSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often is looked whether to end early: often beside a slice, seldom beside what a stream does.
-const LOOK_EACH: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How time is cut. Before the slices one more passes as warm-up, in which TCP finds its window.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct SlicePlan {
     /// Length of a slice.
     pub slice: Duration,
     /// How many count.
@@ -19,64 +19,64 @@ pub struct Plan {
 
 /// What ends slices early.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Early {
+pub enum EarlyEnd {
     /// It was asked for; what was counted counts.
-    Asked,
+    Requested,
     /// Something broke; slices that ended before count.
-    Broken(String),
+    Failed(String),
     /// Stopped from outside.
     Interrupted,
 }
 
 /// What is known when the slices are over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Over {
+pub struct RunEnd {
     /// CPU time of this process in the slices, in nanoseconds.
     pub cpu_ns: u64,
     /// What ended them early.
-    pub early: Option<Early>,
+    pub early: Option<EarlyEnd>,
 }
 
 /// A moment: when it was, what had been received, and what it had cost.
-struct Moment {
+struct Snapshot {
     at: Instant,
     bytes: Vec<u64>,
     cpu_ns: u64,
 }
 
-impl Moment {
-    fn now(lot: &Lot) -> Self {
-        Self { at: Instant::now(), bytes: lot.received(), cpu_ns: cpu_ns() }
+impl Snapshot {
+    fn now(set: &StreamSet) -> Self {
+        Self { at: Instant::now(), bytes: set.received(), cpu_ns: cpu_ns() }
     }
 
-    fn since(&self, before: &Self) -> Slice {
+    fn since(&self, before: &Self) -> ReceivedSlice {
         let ns = self.at.duration_since(before.at).as_nanos();
         let bytes = self.bytes.iter().zip(&before.bytes).map(|(now, then)| now - then).collect();
-        Slice { ns: u64::try_from(ns).unwrap_or(u64::MAX), bytes }
+        ReceivedSlice { ns: u64::try_from(ns).unwrap_or(u64::MAX), bytes }
     }
 }
 
 /// Sets the streams going and cuts their time; gives each slice as it ends. `watch` is asked often whether to end
 /// early.
-pub fn take(
-    lot: &Lot,
-    plan: Plan,
-    mut each: impl FnMut(Slice) -> Result<(), Early>,
-    mut watch: impl FnMut(&Lot) -> Option<Early>,
-) -> Over {
-    lot.go();
-    let mut last = Moment::now(lot);
+pub fn measure(
+    set: &StreamSet,
+    plan: SlicePlan,
+    mut each: impl FnMut(ReceivedSlice) -> Result<(), EarlyEnd>,
+    mut watch: impl FnMut(&StreamSet) -> Option<EarlyEnd>,
+) -> RunEnd {
+    set.start();
+    let mut last = Snapshot::now(set);
     let (mut cpu_from, mut cpu_to) = (last.cpu_ns, last.cpu_ns);
     let mut given = 0;
     let mut early = None;
     for cut in 1..=plan.slices.saturating_add(1) {
         // From the last cut on: where that came late, as on a busy machine, the next slice is no shorter.
-        early = wait(lot, last.at + plan.slice, &mut watch);
-        let now = Moment::now(lot);
+        early = wait(set, last.at + plan.slice, &mut watch);
+        let now = Snapshot::now(set);
         // Of a run that ends in its first slice, or in the warm-up, that part is all there is.
         let counts = match &early {
             None => cut > 1,
-            Some(why) => *why == Early::Asked && given == 0,
+            Some(why) => *why == EarlyEnd::Requested && given == 0,
         };
         if counts {
             early = early.or(each(now.since(&last)).err());
@@ -90,20 +90,24 @@ pub fn take(
             break;
         }
     }
-    Over { cpu_ns: cpu_to.saturating_sub(cpu_from), early }
+    RunEnd { cpu_ns: cpu_to.saturating_sub(cpu_from), early }
 }
 
 /// Sleeps until a moment, unless there is a reason to end early.
-fn wait(lot: &Lot, until: Instant, watch: &mut impl FnMut(&Lot) -> Option<Early>) -> Option<Early> {
+fn wait(
+    set: &StreamSet,
+    until: Instant,
+    watch: &mut impl FnMut(&StreamSet) -> Option<EarlyEnd>,
+) -> Option<EarlyEnd> {
     loop {
-        if let Some(early) = watch(lot) {
+        if let Some(early) = watch(set) {
             return Some(early);
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return None;
         }
-        thread::sleep(left.min(LOOK_EACH));
+        thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 

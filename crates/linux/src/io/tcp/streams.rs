@@ -1,9 +1,9 @@
 //! Threads that send or receive, bound to CPUs, with buffers on a node.
 
-use super::wire::words;
+use super::line_connection::describe_error;
 use crate::affinity::Mask;
 use crate::interrupt::interrupted;
-use crate::memory::{self, Buffer, Policy, Room, Seen, Wanted};
+use crate::memory::{self, Buffer, BufferRequest, FreeMemory, PageLocations, Policy};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, Residency};
 use numaio_machine::set::CpuSet;
@@ -17,13 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often one who waits for others looks for Ctrl-C.
-const LOOK_EACH: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Stack of a thread; as for threads that copy.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Streams that are placed alike.
 #[derive(Debug)]
-pub struct Group {
+pub struct PlacedGroup {
     /// CPUs on which each thread may run.
     pub cpus: CpuSet,
     /// Node of their buffers, and of what the kernel takes for them.
@@ -36,22 +36,22 @@ pub struct Group {
 
 /// Bytes of a message, and how many of them a stream's buffer holds.
 #[derive(Debug, Clone, Copy)]
-pub struct Messages {
+pub struct MessageLayout {
     /// Bytes of one.
     pub bytes: u64,
     /// How many a buffer holds; a stream goes through it from the beginning to the end, and again.
-    pub held: u32,
+    pub per_buffer: u32,
 }
 
 /// Streams that are ready to move bytes.
 #[derive(Debug)]
-pub struct Lot {
+pub struct StreamSet {
     streams: Vec<Stream>,
     groups: usize,
     epoch: Instant,
-    state: Mutex<State>,
+    state: Mutex<SetState>,
     changed: Condvar,
-    over: AtomicBool,
+    stopped: AtomicBool,
     earliest_ns: AtomicU64,
     latest_ns: AtomicU64,
 }
@@ -67,15 +67,15 @@ struct Stream {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SetState {
     /// Threads that are prepared.
     prepared: usize,
     /// Whether they may go.
-    go: bool,
+    started: bool,
     /// Why one could not be prepared.
     refused: Option<ProbeError>,
     /// What broke while bytes were moved, the first of it.
-    broken: Option<String>,
+    first_error: Option<String>,
 }
 
 /// Runs a thread for each stream. `conduct` is called when all of them are prepared, and they end when it does.
@@ -84,10 +84,10 @@ struct State {
 /// # Errors
 /// [`ProbeError`] if threads or buffers cannot be placed; what `conduct` gives.
 pub fn run<T>(
-    room: &Room,
-    messages: Messages,
-    groups: Vec<Group>,
-    conduct: impl FnOnce(&Lot) -> Result<T, ProbeError>,
+    free_memory: &FreeMemory,
+    messages: MessageLayout,
+    groups: Vec<PlacedGroup>,
+    conduct: impl FnOnce(&StreamSet) -> Result<T, ProbeError>,
 ) -> Result<(T, Vec<Residency>), ProbeError> {
     let mut places: Vec<(Mask, NodeId)> = Vec::new();
     let mut streams = Vec::new();
@@ -101,50 +101,51 @@ pub fn run<T>(
         }
     }
     let groups = streams.iter().map(|stream| stream.group + 1).max().unwrap_or(0);
-    let bytes = messages.bytes.saturating_mul(messages.held.into());
-    let wanted: Vec<Wanted> =
-        places.iter().map(|(_, node)| Wanted { node: *node, bytes, offset_lines: 0 }).collect();
-    let buffers = memory::buffers(room, Pages::Base, &wanted)?;
-    let lot = &Lot::new(streams, groups);
+    let bytes = messages.bytes.saturating_mul(messages.per_buffer.into());
+    let wanted: Vec<BufferRequest> =
+        places.iter().map(|(_, node)| BufferRequest { node: *node, bytes, offset_lines: 0 }).collect();
+    let buffers = memory::map_buffers(free_memory, Pages::Base, &wanted)?;
+    let set = &StreamSet::new(streams, groups);
     // With one node there is nothing to bind, and sandboxes often forbid to.
-    let free = room.has_one_node();
+    let free = free_memory.has_one_node();
     thread::scope(|scope| {
         // Whatever happens here, the threads end, and with them the scope.
-        let ending = Ending(lot);
+        let ending = ShutdownOnDrop(set);
         let mut threads = Vec::new();
         for (index, (buffer, (mask, node))) in buffers.into_iter().zip(places).enumerate() {
-            let work =
-                move || lot.work(index, buffer, &mask, (!free).then_some(node), messages.bytes as usize);
+            let task = move || {
+                set.run_stream(index, buffer, &mask, (!free).then_some(node), messages.bytes as usize)
+            };
             let builder = thread::Builder::new().name(format!("tcp-{index}")).stack_size(STACK_BYTES);
-            let thread = builder.spawn_scoped(scope, work);
+            let thread = builder.spawn_scoped(scope, task);
             threads.push(thread.map_err(|error| refused("start a thread", &error))?);
         }
-        lot.wait_until_prepared()?;
-        let given = conduct(lot);
+        set.wait_until_prepared()?;
+        let given = conduct(set);
         drop(ending);
-        let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); groups];
-        for (stream, thread) in lot.streams.iter().zip(threads) {
-            seen[stream.group].extend(thread.join().ok().flatten().unwrap_or_default());
+        let mut pages: Vec<Vec<PageLocations>> = vec![Vec::new(); groups];
+        for (stream, thread) in set.streams.iter().zip(threads) {
+            pages[stream.group].extend(thread.join().ok().flatten().unwrap_or_default());
         }
-        let residency = seen.into_iter().map(|looks| memory::merge(looks, 0)).collect();
+        let residency = pages.into_iter().map(|looks| memory::merge(looks, 0)).collect();
         Ok((given?, residency))
     })
 }
 
 /// Ends all streams when dropped.
-struct Ending<'a>(&'a Lot);
+struct ShutdownOnDrop<'a>(&'a StreamSet);
 
-impl Drop for Ending<'_> {
+impl Drop for ShutdownOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Release);
+        self.0.stopped.store(true, Ordering::Release);
         // Whoever waits for the kernel is woken by this; errors tell that the connection is gone already.
         self.0.streams.iter().for_each(|stream| drop(stream.socket.shutdown(Shutdown::Both)));
-        self.0.state().go = true;
+        self.0.state().started = true;
         self.0.changed.notify_all();
     }
 }
 
-impl Lot {
+impl StreamSet {
     fn new(streams: Vec<Stream>, groups: usize) -> Self {
         Self {
             streams,
@@ -152,15 +153,15 @@ impl Lot {
             epoch: Instant::now(),
             state: Mutex::default(),
             changed: Condvar::new(),
-            over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             earliest_ns: AtomicU64::new(u64::MAX),
             latest_ns: AtomicU64::new(0),
         }
     }
 
     /// Lets all streams go.
-    pub fn go(&self) {
-        self.state().go = true;
+    pub fn start(&self) {
+        self.state().started = true;
         self.changed.notify_all();
     }
 
@@ -179,8 +180,8 @@ impl Lot {
     }
 
     /// What broke, if something did.
-    pub fn broken(&self) -> Option<String> {
-        self.state().broken.clone()
+    pub fn first_error(&self) -> Option<String> {
+        self.state().first_error.clone()
     }
 
     /// Time between the first and the last stream's start, in nanoseconds.
@@ -189,7 +190,7 @@ impl Lot {
         last.load(Ordering::Relaxed).saturating_sub(first.load(Ordering::Relaxed))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,47 +203,47 @@ impl Lot {
             if interrupted() {
                 return Err(ProbeError::Interrupted);
             }
-            let waited = self.changed.wait_timeout(state, LOOK_EACH);
+            let waited = self.changed.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }
 
     /// What a thread does; gives where its pages were before and after.
-    fn work(
+    fn run_stream(
         &self,
         index: usize,
         mut buffer: Buffer,
         mask: &Mask,
         bind: Option<NodeId>,
         message: usize,
-    ) -> Option<Vec<Seen>> {
+    ) -> Option<Vec<PageLocations>> {
         let stream = &self.streams[index];
-        let prepared = place(mask, bind).and_then(|()| buffer.fill());
-        let before = memory::look(&buffer);
+        let prepared = bind_thread(mask, bind).and_then(|()| buffer.fill());
+        let before = memory::locate_pages(&buffer);
         match prepared {
             Ok(()) => self.state().prepared += 1,
             Err(error) => self.state().refused = Some(error),
         }
         self.changed.notify_all();
-        let state = self.changed.wait_while(self.state(), |state| !state.go);
+        let state = self.changed.wait_while(self.state(), |state| !state.started);
         drop(state);
         let start_ns = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.earliest_ns.fetch_min(start_ns, Ordering::Relaxed);
         self.latest_ns.fetch_max(start_ns, Ordering::Relaxed);
-        let moved = stream.move_until_over(&mut buffer, message, &self.over);
+        let moved = stream.move_until_stopped(&mut buffer, message, &self.stopped);
         if let Err(error) = moved {
-            if !self.over.load(Ordering::Acquire) {
-                let what = format!("stream {}: {}", index + 1, words(&error));
-                self.state().broken.get_or_insert(what);
+            if !self.stopped.load(Ordering::Acquire) {
+                let what = format!("stream {}: {}", index + 1, describe_error(&error));
+                self.state().first_error.get_or_insert(what);
             }
         }
-        Some(vec![before, memory::look(&buffer)])
+        Some(vec![before, memory::locate_pages(&buffer)])
     }
 }
 
 /// Binds the calling thread, and the memory that it takes.
-fn place(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
+fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
     mask.apply().map_err(|error| refused("bind a thread to its CPUs", &error))?;
     // The kernel's own pages for what is sent are taken by the thread that sends, under its policy.
     let policy = bind.map(Policy::bind);
@@ -262,10 +263,15 @@ fn prepare_socket(socket: &TcpStream) -> io::Result<()> {
 }
 
 impl Stream {
-    fn move_until_over(&self, buffer: &mut Buffer, message: usize, over: &AtomicBool) -> io::Result<()> {
+    fn move_until_stopped(
+        &self,
+        buffer: &mut Buffer,
+        message: usize,
+        stopped: &AtomicBool,
+    ) -> io::Result<()> {
         let (all, fd) = (buffer.bytes(), self.socket.as_raw_fd());
         let (mut at, mut moved) = (0, 0u64);
-        while !over.load(Ordering::Relaxed) {
+        while !stopped.load(Ordering::Relaxed) {
             // A message at a time; of one that went only in part, the rest.
             let bytes = (message - at % message).min(all - at);
             let done = match self.receives {
@@ -286,7 +292,7 @@ fn send(fd: RawFd, buffer: &Buffer, at: usize, bytes: usize) -> io::Result<usize
     let bytes = bytes.min(buffer.bytes() - at);
     // SAFETY: the bytes lie in the buffer, which lives through the call and is only read.
     let sent = || unsafe { libc::send(fd, buffer.start().add(at).cast(), bytes, libc::MSG_NOSIGNAL) };
-    again(sent)
+    retry_on_eintr(sent)
 }
 
 /// Receives into a part of a buffer; gives how many bytes came, at least one.
@@ -294,14 +300,14 @@ fn receive(fd: RawFd, buffer: &mut Buffer, at: usize, bytes: usize) -> io::Resul
     let bytes = bytes.min(buffer.bytes() - at);
     // SAFETY: the bytes lie in the buffer, which lives through the call and is ours alone by `&mut`.
     let received = || unsafe { libc::recv(fd, buffer.start().add(at).cast(), bytes, 0) };
-    match again(received)? {
+    match retry_on_eintr(received)? {
         0 => Err(io::Error::new(ErrorKind::ConnectionReset, "closed")),
         bytes => Ok(bytes),
     }
 }
 
 /// Calls again what a signal broke off.
-fn again(call: impl Fn() -> isize) -> io::Result<usize> {
+fn retry_on_eintr(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
         match usize::try_from(call()) {
             Ok(bytes) => return Ok(bytes),

@@ -1,8 +1,8 @@
 //! Both ends in one process, over the loopback; strangers and hostile clients too.
 
+use super::line_connection::LineConnection;
 use super::protocol::{line, Answer, Opening, Request, PROTOCOL};
-use super::wire::Wire;
-use super::{Peer, PeerError, Server, Told};
+use super::{Peer, PeerError, Server, ServerEvent};
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{IoOutcome, ProbeError, ProbeExt, ToolEnd};
@@ -22,7 +22,7 @@ struct Served {
     address: String,
     token: String,
     stop: Arc<AtomicBool>,
-    told: Arc<Mutex<Vec<Told>>>,
+    events: Arc<Mutex<Vec<ServerEvent>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,15 +30,15 @@ impl Served {
     fn start() -> Self {
         let mut server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let (address, token) = (server.address().expect("an address").to_string(), server.token().to_owned());
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (stopping, telling) = (stop.clone(), told.clone());
+        let (stop, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (stopping, telling) = (stop.clone(), events.clone());
         let serve = move || {
             let kernel = Kernel::new().expect("a kernel");
             let stop = || stopping.load(Ordering::Relaxed);
-            let mut tell = |told| telling.lock().expect("nobody panicked").push(told);
-            server.one_session(&kernel, &stop, &mut tell).expect("threads");
+            let mut tell = |events| telling.lock().expect("nobody panicked").push(events);
+            server.serve_session(&kernel, &stop, &mut tell).expect("threads");
         };
-        Self { address, token, stop, told, thread: Some(thread::spawn(serve)) }
+        Self { address, token, stop, events, thread: Some(thread::spawn(serve)) }
     }
 
     fn connect(&self) -> Peer {
@@ -53,20 +53,20 @@ impl Served {
     }
 
     /// A client that has the token, and from there on may say anything.
-    fn hostile(&self) -> Wire {
-        let wire = Wire::new(self.raw(), 1 << 20).expect("a connection");
+    fn hostile(&self) -> LineConnection {
+        let connection = LineConnection::new(self.raw(), 1 << 20).expect("a connection");
         let opening = Opening { protocol: PROTOCOL, secret: self.token.clone(), stream: None };
-        wire.say(&opening).expect("an opening");
-        assert!(matches!(wire.next(Duration::from_secs(20)), Ok(Some(Answer::Welcome(_)))));
-        wire
+        connection.send(&opening).expect("an opening");
+        assert!(matches!(connection.receive(Duration::from_secs(20)), Ok(Some(Answer::Welcome(_)))));
+        connection
     }
 
     /// Waits until the session is over, and gives all that was told.
-    fn over(mut self) -> Vec<Told> {
+    fn over(mut self) -> Vec<ServerEvent> {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("no panic");
         }
-        std::mem::take(&mut *self.told.lock().expect("nobody panicked"))
+        std::mem::take(&mut *self.events.lock().expect("nobody panicked"))
     }
 }
 
@@ -107,7 +107,7 @@ fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
 
 fn joined(served: &Served) -> Kernel {
     let kernel = Kernel::new().expect("a kernel");
-    kernel.join(served.connect());
+    kernel.add_peer(served.connect());
     kernel
 }
 
@@ -138,7 +138,7 @@ fn bytes_go_both_ways_and_are_counted_where_they_arrive() {
         assert_eq!((outcome.cut, outcome.notes), (None, Vec::new()));
     }
     drop(kernel);
-    assert_eq!(served.over().last(), Some(&Told::Ended { why: None }));
+    assert_eq!(served.over().last(), Some(&ServerEvent::SessionEnded { why: None }));
 }
 
 #[test]
@@ -239,8 +239,11 @@ fn strangers_are_told_why_and_the_one_with_the_token_comes_in() {
     let second = Peer::connect(&served.address, &served.token).expect_err("one session at a time");
     assert!(second.to_string().contains("good for one session"), "{second}");
     drop(peer);
-    let told = served.over();
-    assert!(told.iter().filter(|told| matches!(told, Told::Refused { .. })).count() >= 6, "{told:?}");
+    let events = served.over();
+    assert!(
+        events.iter().filter(|events| matches!(events, ServerEvent::Rejected { .. })).count() >= 6,
+        "{events:?}"
+    );
 }
 
 #[test]
@@ -261,7 +264,7 @@ fn a_peer_that_is_not_there_or_no_numaio_is_named() {
             socket.write_all(answer).expect("written");
         });
         let error = Peer::connect(&address, "x").expect_err("no numaio");
-        assert!(matches!(error, PeerError::Stranger { .. }), "{error}");
+        assert!(matches!(error, PeerError::NotNumaio { .. }), "{error}");
         stranger.join().expect("no panic");
     }
 }
@@ -269,41 +272,41 @@ fn a_peer_that_is_not_there_or_no_numaio_is_named() {
 /// Whatever a client says that has the token, the server ends its session or refuses, and does not panic or wait.
 #[test]
 fn a_hostile_client_ends_its_own_session_alone() {
-    let garbage = |served: &Served| drop(served.hostile().say(&"garbage"));
+    let garbage = |served: &Served| drop(served.hostile().send(&"garbage"));
     let flood = |served: &Served| {
-        let wire = served.hostile();
-        while wire.say(&Request::Go).is_ok() && wire.say(&"flood").is_ok() {}
+        let connection = served.hostile();
+        while connection.send(&Request::Go).is_ok() && connection.send(&"flood").is_ok() {}
     };
-    let long = |served: &Served| drop(served.hostile().say(&"x".repeat(10 << 20)));
-    let run = super::protocol::Run {
-        groups: vec![super::protocol::Group { streams: 2, direction: Direction::Write }],
+    let long = |served: &Served| drop(served.hostile().send(&"x".repeat(10 << 20)));
+    let run = super::protocol::RunRequest {
+        groups: vec![super::protocol::RunGroup { streams: 2, direction: Direction::Write }],
         block_bytes: 4096,
         depth: 1,
         slice_ns: 1_000_000,
         slices: 2,
-        there: None,
+        placement: None,
     };
     let ready = |served: &Served| {
-        let wire = served.hostile();
-        wire.say(&Request::Run(run.clone())).expect("said");
-        match wire.next(Duration::from_secs(20)) {
-            Ok(Some(Answer::Ready { key })) => (wire, key),
+        let connection = served.hostile();
+        connection.send(&Request::Run(run.clone())).expect("said");
+        match connection.receive(Duration::from_secs(20)) {
+            Ok(Some(Answer::Ready { key })) => (connection, key),
             other => panic!("{other:?}"),
         }
     };
     let early = |served: &Served| drop(ready(served));
     let twice = |served: &Served| {
-        let (wire, key) = ready(served);
+        let (connection, key) = ready(served);
         for _ in 0..2 {
             let opening = Opening { protocol: PROTOCOL, secret: key.clone(), stream: Some(0) };
             served.raw().write_all(&line(&opening)).expect("said");
         }
-        assert!(matches!(wire.next(Duration::from_secs(20)), Ok(Some(Answer::Refused { .. }))));
+        assert!(matches!(connection.receive(Duration::from_secs(20)), Ok(Some(Answer::Refused { .. }))));
     };
     let out_of_place = |served: &Served| {
-        let (wire, _) = ready(served);
-        wire.say(&Request::Run(run.clone())).expect("said");
-        assert!(wire.next::<Answer>(Duration::from_secs(20)).is_err(), "it hangs up");
+        let (connection, _) = ready(served);
+        connection.send(&Request::Run(run.clone())).expect("said");
+        assert!(connection.receive::<Answer>(Duration::from_secs(20)).is_err(), "it hangs up");
     };
     type Hostile<'a> = &'a dyn Fn(&Served);
     let hostile: [(&str, Hostile); 6] = [
@@ -317,8 +320,8 @@ fn a_hostile_client_ends_its_own_session_alone() {
     for (what, client) in hostile {
         let served = Served::start();
         client(&served);
-        let told = served.over();
-        assert!(matches!(told.last(), Some(Told::Ended { .. })), "{what}: {told:?}");
+        let events = served.over();
+        assert!(matches!(events.last(), Some(ServerEvent::SessionEnded { .. })), "{what}: {events:?}");
     }
 }
 

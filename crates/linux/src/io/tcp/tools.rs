@@ -1,7 +1,7 @@
 //! The other ends of tools that measure between two hosts: a few programs, with a few arguments.
 
-use super::protocol::Tool;
-use crate::tool::Running;
+use super::protocol::ToolRequest;
+use crate::tool::RunningTool;
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ToolSaid};
@@ -13,56 +13,57 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Processes at once, at most.
-const MOST_PROCESSES: u32 = 64;
+const MAX_PROCESSES: u32 = 64;
 /// Longest time that they may be asked to run, in milliseconds.
-const LONGEST_MS: u32 = 3_600_000;
+const MAX_MS: u32 = 3_600_000;
 /// How long one may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long they may take to end by themselves once their clients have: they print what they saw.
 const END_LIMIT: Duration = Duration::from_secs(2);
-const LOOK_EACH: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Starts with another port, where someone took the one that was free.
 const TRIES: u32 = 3;
 /// Bytes kept of each text that a process says: what it must say fits many times.
-const MOST_SAID: usize = 32 << 10;
+const MAX_OUTPUT_BYTES: usize = 32 << 10;
 
 /// Options of iperf3 that make a server; a client cannot have it write files or stay.
-const IPERF3: Options = Options { alone: &["-s", "-1", "-4", "-6", "-J", "--forceflush"], valued: &[] };
+const IPERF3: AllowedOptions =
+    AllowedOptions { flags: &["-s", "-1", "-4", "-6", "-J", "--forceflush"], valued: &[] };
 
 /// Options of perftest that both ends must be given alike.
-const PERFTEST: Options = Options {
-    alone: &["-F", "-R", "-b", "-a", "--report_gbits"],
+const PERFTEST: AllowedOptions = AllowedOptions {
+    flags: &["-F", "-R", "-b", "-a", "--report_gbits"],
     valued: &["-d", "-i", "-x", "-s", "-q", "-D", "-n", "-m", "-t", "-c", "-S"],
 };
 
 /// Programs that a client may have started here, and their options.
-const PROGRAMS: [(&str, Options); 4] =
+const PROGRAMS: [(&str, AllowedOptions); 4] =
     [("iperf3", IPERF3), ("ib_write_bw", PERFTEST), ("ib_read_bw", PERFTEST), ("ib_send_bw", PERFTEST)];
 
 /// Options that do no harm.
-struct Options {
+struct AllowedOptions {
     /// Without a value.
-    alone: &'static [&'static str],
+    flags: &'static [&'static str],
     /// With one.
     valued: &'static [&'static str],
 }
 
 /// Processes that were started for a client.
-pub struct Servers {
-    running: Vec<(u16, Running)>,
+pub struct ToolServers {
+    running: Vec<(u16, RunningTool)>,
 }
 
-impl Servers {
+impl ToolServers {
     /// Starts all of them; each listens when this returns.
     ///
     /// # Errors
     /// [`ProbeError::Refused`] for what is not on the list, and what does not come to listen, with its own words;
     /// [`ProbeError::Unsupported`] if there is no such program.
-    pub fn start(kernel: &Kernel, tool: &Tool) -> Result<Self, ProbeError> {
+    pub fn start(kernel: &Kernel, tool: &ToolRequest) -> Result<Self, ProbeError> {
         let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
-        admitted(tool).map_err(refused)?;
+        check_allowed(tool).map_err(refused)?;
         let (cpus, memory) =
-            tool.there.clone().map_or((CpuSet::new(), None), |(cpus, node)| (cpus, Some(node)));
+            tool.placement.clone().map_or((CpuSet::new(), None), |(cpus, node)| (cpus, Some(node)));
         let mut running = Vec::new();
         for _ in 0..tool.processes {
             running.push(start(kernel, tool, &cpus, memory)?);
@@ -79,39 +80,39 @@ impl Servers {
     pub fn end(&mut self) -> Vec<ToolSaid> {
         let patience = Instant::now() + END_LIMIT;
         while self.running.iter_mut().any(|(_, tool)| tool.ended().is_none()) && Instant::now() < patience {
-            thread::sleep(LOOK_EACH);
+            thread::sleep(POLL_INTERVAL);
         }
-        self.running.drain(..).map(|(_, tool)| shortened(tool.end_and_say())).collect()
+        self.running.drain(..).map(|(_, tool)| truncated(tool.stop_and_collect())).collect()
     }
 }
 
-fn shortened(mut said: ToolSaid) -> ToolSaid {
-    for text in [&mut said.stdout, &mut said.stderr] {
-        let end = (0..=MOST_SAID.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+fn truncated(mut output: ToolSaid) -> ToolSaid {
+    for text in [&mut output.stdout, &mut output.stderr] {
+        let end = (0..=MAX_OUTPUT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
     }
-    said
+    output
 }
 
 /// Whether a client may have this started.
-fn admitted(tool: &Tool) -> Result<(), String> {
+fn check_allowed(tool: &ToolRequest) -> Result<(), String> {
     let Some((_, options)) = PROGRAMS.iter().find(|(program, _)| *program == tool.program) else {
         let known = PROGRAMS.map(|(program, _)| program).join(", ");
         return Err(format!("it is none of {known}"));
     };
-    if tool.processes == 0 || tool.processes > MOST_PROCESSES {
-        return Err(format!("{} processes; from 1 to {MOST_PROCESSES} can be had", tool.processes));
+    if tool.processes == 0 || tool.processes > MAX_PROCESSES {
+        return Err(format!("{} processes; from 1 to {MAX_PROCESSES} can be had", tool.processes));
     }
-    if tool.time_limit_ms > LONGEST_MS {
-        return Err(format!("{} ms; up to {LONGEST_MS} can be had", tool.time_limit_ms));
+    if tool.time_limit_ms > MAX_MS {
+        return Err(format!("{} ms; up to {MAX_MS} can be had", tool.time_limit_ms));
     }
     let mut args = tool.args.iter();
     while let Some(arg) = args.next() {
         let valued = options.valued.contains(&arg.as_str());
-        if !valued && !options.alone.contains(&arg.as_str()) {
+        if !valued && !options.flags.contains(&arg.as_str()) {
             return Err(format!("the option {arg:?} is not let through"));
         }
-        if valued && !args.next().is_some_and(|value| is_plain(value)) {
+        if valued && !args.next().is_some_and(|value| is_plain_value(value)) {
             return Err(format!("the option {arg} has no plain value"));
         }
     }
@@ -119,17 +120,17 @@ fn admitted(tool: &Tool) -> Result<(), String> {
 }
 
 /// A number or the name of a device.
-fn is_plain(value: &str) -> bool {
+fn is_plain_value(value: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
     (1..=64).contains(&value.len()) && value.bytes().all(plain)
 }
 
 fn start(
     kernel: &Kernel,
-    tool: &Tool,
+    tool: &ToolRequest,
     cpus: &CpuSet,
     memory: Option<NodeId>,
-) -> Result<(u16, Running), ProbeError> {
+) -> Result<(u16, RunningTool), ProbeError> {
     let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
     let mut why = String::new();
     for _ in 0..TRIES {
@@ -137,10 +138,10 @@ fn start(
         let mut args = tool.args.clone();
         args.extend(["-p".to_owned(), port.to_string()]);
         let process = ToolProcess { args, cpus: cpus.clone(), memory };
-        let mut running = Running::start(&tool.program, &process)?;
+        let mut running = RunningTool::start(&tool.program, &process)?;
         match wait_until_it_listens(kernel, &mut running, port) {
             true => return Ok((port, running)),
-            false => why = last_words(running.end_and_say()),
+            false => why = failure_output(running.stop_and_collect()),
         }
     }
     Err(refused(why))
@@ -152,7 +153,7 @@ fn free_port() -> std::io::Result<u16> {
 }
 
 /// Without a connection: that would be taken for the client's.
-fn wait_until_it_listens(kernel: &Kernel, running: &mut Running, port: u16) -> bool {
+fn wait_until_it_listens(kernel: &Kernel, running: &mut RunningTool, port: u16) -> bool {
     let deadline = Instant::now() + START_LIMIT;
     while running.ended().is_none() && Instant::now() < deadline {
         let tables =
@@ -160,7 +161,7 @@ fn wait_until_it_listens(kernel: &Kernel, running: &mut Running, port: u16) -> b
         if tables.iter().any(|table| listens(table, port)) {
             return true;
         }
-        thread::sleep(LOOK_EACH);
+        thread::sleep(POLL_INTERVAL);
     }
     false
 }
@@ -177,11 +178,11 @@ fn listens(table: &str, port: u16) -> bool {
 }
 
 /// The last line that a tool said, which is most often why it ended.
-fn last_words(said: ToolSaid) -> String {
+fn failure_output(output: ToolSaid) -> String {
     let last =
         |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
-    last(&said.stderr)
-        .or_else(|| last(&said.stdout))
+    last(&output.stderr)
+        .or_else(|| last(&output.stdout))
         .unwrap_or_else(|| "it does not come to listen".to_owned())
 }
 
@@ -189,15 +190,15 @@ fn last_words(said: ToolSaid) -> String {
 mod tests {
     use super::*;
 
-    fn tool(program: &str, args: &[&str]) -> Tool {
+    fn tool(program: &str, args: &[&str]) -> ToolRequest {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Tool { program: program.to_owned(), args, processes: 1, there: None, time_limit_ms: 1000 }
+        ToolRequest { program: program.to_owned(), args, processes: 1, placement: None, time_limit_ms: 1000 }
     }
 
     #[test]
     fn only_a_few_programs_with_a_few_options_are_started() {
-        assert_eq!(admitted(&tool("iperf3", &["-s", "-1"])), Ok(()));
-        assert_eq!(admitted(&tool("ib_write_bw", &["-d", "mlx5_0", "-s", "65536", "-F"])), Ok(()));
+        assert_eq!(check_allowed(&tool("iperf3", &["-s", "-1"])), Ok(()));
+        assert_eq!(check_allowed(&tool("ib_write_bw", &["-d", "mlx5_0", "-s", "65536", "-F"])), Ok(()));
         let refused = [
             ("sh", &["-c", "true"][..]),
             ("/bin/sh", &[]),
@@ -210,11 +211,12 @@ mod tests {
             ("ib_write_bw", &["-d", "-F"]),
         ];
         for (program, args) in refused {
-            assert!(admitted(&tool(program, args)).is_err(), "{program} {args:?}");
+            assert!(check_allowed(&tool(program, args)).is_err(), "{program} {args:?}");
         }
-        let many = |processes, time_limit_ms| Tool { processes, time_limit_ms, ..tool("iperf3", &["-s"]) };
-        for tool in [many(0, 1), many(MOST_PROCESSES + 1, 1), many(1, LONGEST_MS + 1)] {
-            assert!(admitted(&tool).is_err(), "{tool:?}");
+        let many =
+            |processes, time_limit_ms| ToolRequest { processes, time_limit_ms, ..tool("iperf3", &["-s"]) };
+        for tool in [many(0, 1), many(MAX_PROCESSES + 1, 1), many(1, MAX_MS + 1)] {
+            assert!(check_allowed(&tool).is_err(), "{tool:?}");
         }
     }
 
@@ -228,10 +230,10 @@ mod tests {
         assert!(!listens(table, 0x0A) && !listens("", 1) && !listens("\n:\n0: x:y z 0A", 1));
         let long = ToolSaid {
             ended: numaio_machine::probe::ToolEnd::Status(0),
-            stdout: "ä".repeat(MOST_SAID),
+            stdout: "ä".repeat(MAX_OUTPUT_BYTES),
             stderr: String::new(),
             cpu_ns: 0,
         };
-        assert_eq!(shortened(long).stdout.len(), MOST_SAID);
+        assert_eq!(truncated(long).stdout.len(), MAX_OUTPUT_BYTES);
     }
 }

@@ -99,7 +99,7 @@ fn taken_over() -> [u64; 2] {
 #[test]
 fn the_kernel_takes_connections_over() {
     if !has_kernel_tls() {
-        crate::tests::tell("skipped: the_kernel_takes_connections_over: this kernel has no TLS");
+        crate::test_support::print_skipped("skipped: the_kernel_takes_connections_over: this kernel has no TLS");
         return;
     }
     let before = taken_over();

@@ -197,7 +197,7 @@ mod tests {
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0
                 || std::fs::write("/proc/sys/net/ipv6/bindv6only", "1").is_err()
             {
-                return crate::tests::tell("skipped: a network of its own, as it needs root and IPv6");
+                return crate::test_support::print_skipped("skipped: a network of its own, as it needs root and IPv6");
             }
             let listener = listen((std::net::Ipv6Addr::UNSPECIFIED, 0).into()).expect("a listener");
             assert!(!socket2::SockRef::from(&listener).only_v6().expect("a setting"));

@@ -151,7 +151,7 @@ fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
                 "a firewall may keep the port: serve with a --port that it lets through; --via names another address",
             ),
             PeerError::Refused { .. } => failure.hint("every session has a token of its own: the server prints it"),
-            PeerError::Stranger { .. } => failure.hint("numaio bench net --serve tells the port to name"),
+            PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve tells the port to name"),
         }
     })
 }

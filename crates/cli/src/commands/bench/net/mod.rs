@@ -155,14 +155,14 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// Hands the session to the kernel.
     pub fn join(kernel: &'a Kernel, far: far::Far) -> Self {
-        kernel.join(far.peer);
+        kernel.add_peer(far.peer);
         Self { kernel, _started: far.started }
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.kernel.part();
+        self.kernel.disconnect_peers();
     }
 }
 

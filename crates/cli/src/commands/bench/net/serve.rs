@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::output;
-use numaio_linux::io::tcp::{Server, Told, PROTOCOL};
+use numaio_linux::io::tcp::{Server, ServerEvent, PROTOCOL};
 use numaio_linux::{interrupt, Kernel};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ pub fn run(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode, Failure
     while !interrupt::interrupted() {
         output::print(&invitation(&address, server.token()))?;
         let mut tell = |told| tell(common, &told);
-        server.one_session(&kernel, &interrupt::interrupted, &mut tell).map_err(Failure::new)?;
+        server.serve_session(&kernel, &interrupt::interrupted, &mut tell).map_err(Failure::new)?;
     }
     Ok(ExitCode::from(failure::INTERRUPTED))
 }
@@ -56,11 +56,11 @@ pub fn run_attached(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode
     let stop = || gone.load(Ordering::Relaxed) || interrupt::interrupted();
     let mut tell = |told| {
         // The client tells its user of a session's end by itself.
-        if let Told::Refused { .. } = told {
+        if let ServerEvent::Rejected { .. } = told {
             self::tell(common, &told);
         }
     };
-    server.one_session(&kernel, &stop, &mut tell).map_err(Failure::new)?;
+    server.serve_session(&kernel, &stop, &mut tell).map_err(Failure::new)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,14 +84,14 @@ fn invitation(address: &SocketAddr, token: &str) -> String {
     format!("NUMAIO_TOKEN={token} numaio bench net --peer {host} --port {}\n", address.port())
 }
 
-fn tell(common: &Common, told: &Told) {
+fn tell(common: &Common, told: &ServerEvent) {
     output::remark(
         common,
         &match told {
-            Told::Refused { from, why } => format!("{from} was not let in: {why}"),
-            Told::Began { from } => format!("a session with {from} begins"),
-            Told::Ended { why: None } => "the session is over".to_owned(),
-            Told::Ended { why: Some(why) } => format!("the session is over: {why}"),
+            ServerEvent::Rejected { from, why } => format!("{from} was not let in: {why}"),
+            ServerEvent::SessionStarted { from } => format!("a session with {from} begins"),
+            ServerEvent::SessionEnded { why: None } => "the session is over".to_owned(),
+            ServerEvent::SessionEnded { why: Some(why) } => format!("the session is over: {why}"),
         },
     );
 }

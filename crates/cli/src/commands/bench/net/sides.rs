@@ -5,7 +5,7 @@ use crate::args::{node, whole};
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use numaio_linux::io::tcp::{behind, About, Behind};
+use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::set::NodeSet;
@@ -66,12 +66,12 @@ impl Ends {
         args: &SidesArgs,
         device: Option<&str>,
     ) -> Result<Self, Failure> {
-        let about = far.peer.about();
+        let about = far.peer.host();
         let name = device.or(far.peer.interface()).unwrap_or("network");
         let here = here(ground, name, far.peer.name());
         let home = home(ground.topology, here.node)
             .ok_or_else(|| Failure::new("no node has both CPUs and memory that this process may use"))?;
-        let (cpus, memory) = about.own_place();
+        let (cpus, memory) = about.default_placement();
         let own_nodes = about.nodes.iter().filter(|node| node.cpus.iter().any(|cpu| cpus.contains(cpu)));
         Ok(Self {
             far: Far {
@@ -119,7 +119,7 @@ fn places_here(args: &SidesArgs) -> Places {
     }
 }
 
-fn places_there(about: &About, all_pairs: bool) -> Vec<FarPlace> {
+fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<FarPlace> {
     let with_cpus = about.nodes.iter().filter(|node| !node.cpus.is_empty());
     let pairs = with_cpus.flat_map(|cpus| about.nodes.iter().map(move |memory| (cpus, memory)));
     let wanted = pairs.filter(|(cpus, memory)| memory.memory && (all_pairs || cpus.node == memory.node));
@@ -130,12 +130,12 @@ fn places_there(about: &About, all_pairs: bool) -> Vec<FarPlace> {
 
 /// The device here, by the name of its interface; a loopback is on no node.
 fn here(ground: Ground, name: &str, peer: &str) -> IoDevice {
-    let Behind { device, node } = behind(ground, name);
+    let InterfaceLocation { device, node } = locate_interface(ground, name);
     let found = device.map_or_else(unknown, |device| io::device(device, None));
     IoDevice { name: name.to_owned(), node, by_way_of: Some(peer.to_owned()), ..found }
 }
 
-fn there(about: &About) -> Option<IoDevice> {
+fn there(about: &HostInfo) -> Option<IoDevice> {
     let interface = about.interface.as_ref()?;
     let irqs = interface.irqs.clone();
     Some(IoDevice { name: interface.name.clone(), node: interface.node, irqs, ..unknown() })

@@ -1,0 +1,275 @@
+//! The messages of rtnetlink(7) by which a route is asked for: pure, bytes in and out.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+const HEADER: usize = 16;
+const ROUTE: usize = 12;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+/// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel takes no such way.
+const UNUSABLE: u8 = 1 | 16;
+
+/// Numbers that errors have (`MAX_ERRNO` of `include/linux/err.h`).
+const ERRORS: RangeInclusive<i32> = 1..=4095;
+
+/// Attributes of a route (`include/uapi/linux/rtnetlink.h`).
+mod attribute {
+    pub const DST: u16 = 1;
+    pub const SRC: u16 = 2;
+    pub const OIF: u16 = 4;
+    pub const GATEWAY: u16 = 5;
+    pub const PREFSRC: u16 = 7;
+    pub const MULTIPATH: u16 = 9;
+    pub const TABLE: u16 = 15;
+    pub const VIA: u16 = 18;
+}
+
+/// Ask for the table that was looked up (`RTM_F_LOOKUP_TABLE`).
+pub const LOOKUP_TABLE: u32 = 0x1000;
+/// Ask for the whole route as it stands in the table, all ways of it (`RTM_F_FIB_MATCH`, Linux 4.13).
+pub const FIB_MATCH: u32 = 0x2000;
+
+/// A route as the kernel tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Ways that can be used.
+    pub next_hops: Vec<NextHop>,
+    /// The source address that the kernel would choose.
+    pub source: Option<IpAddr>,
+    /// The table that it stands in.
+    pub table: u32,
+}
+
+/// One way of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// Its interface, by number.
+    pub interface: u32,
+    /// Who passes on what is sent; none if the address is reached directly.
+    pub gateway: Option<IpAddr>,
+    /// From 1 to 256.
+    pub weight: u32,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// What was asked for.
+    Route(Route),
+    /// The kernel's error number.
+    Error(i32),
+    /// Nothing that is known.
+    Other,
+}
+
+/// A request for the route to an address, from an address if that is known already.
+pub fn request(to: IpAddr, from: Option<IpAddr>, flags: u32) -> Vec<u8> {
+    let (family, bits) = match to {
+        IpAddr::V4(_) => (AF_INET, 32),
+        IpAddr::V6(_) => (AF_INET6, 128),
+    };
+    let mut message = vec![0; HEADER];
+    message.extend([family, bits, if from.is_some() { bits } else { 0 }, 0, 0, 0, 0, 0]);
+    message.extend(flags.to_ne_bytes());
+    push_address(&mut message, attribute::DST, to);
+    if let Some(from) = from {
+        push_address(&mut message, attribute::SRC, from);
+    }
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message
+}
+
+/// Addresses have 4 or 16 bytes, so that no attribute needs filling up.
+fn push_address(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
+    let bytes = match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    message.extend((bytes.len() as u16 + 4).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(bytes);
+}
+
+/// Reads the first message of a reply.
+pub fn reply(bytes: &[u8]) -> Reply {
+    let length = number(bytes, 0).map_or(0, |length| length as usize);
+    let Some(message) = bytes.get(..length).filter(|_| length >= HEADER) else { return Reply::Other };
+    match short(message, 4) {
+        Some(NLMSG_ERROR) => {
+            let error = number(message, HEADER).map(|error| (error as i32).wrapping_neg());
+            // 0 acknowledges, which nobody asked for.
+            error.filter(|error| ERRORS.contains(error)).map_or(Reply::Other, Reply::Error)
+        }
+        Some(RTM_NEWROUTE) => route(message).map_or(Reply::Other, Reply::Route),
+        _ => Reply::Other,
+    }
+}
+
+fn route(message: &[u8]) -> Option<Route> {
+    let table = *message.get(HEADER + 4)?;
+    let mut route = Route { table: table.into(), ..Route::default() };
+    let mut next_hop = NextHop { interface: 0, gateway: None, weight: 1 };
+    for (kind, value) in attributes(message.get(HEADER + ROUTE..)?) {
+        match kind {
+            attribute::OIF => next_hop.interface = number(value, 0)?,
+            attribute::PREFSRC => route.source = address(value),
+            attribute::TABLE => route.table = number(value, 0)?,
+            attribute::MULTIPATH => route.next_hops = next_hops(value),
+            kind => next_hop.gateway = gateway(kind, value).or(next_hop.gateway),
+        }
+    }
+    if route.next_hops.is_empty() && next_hop.interface != 0 {
+        route.next_hops.push(next_hop);
+    }
+    Some(route)
+}
+
+/// The ways of a multipath route (`struct rtnexthop`) that can be used.
+fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
+    let mut next_hops = Vec::new();
+    while let (Some(length), [_, _, flags, hops, ..], Some(interface)) =
+        (short(bytes, 0), bytes, number(bytes, 4))
+    {
+        let length = usize::from(length);
+        let Some(inner) = bytes.get(8..length) else { break };
+        let gateway = attributes(inner).find_map(|(kind, value)| gateway(kind, value));
+        if flags & UNUSABLE == 0 {
+            next_hops.push(NextHop { interface, gateway, weight: u32::from(*hops) + 1 });
+        }
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+    }
+    next_hops
+}
+
+/// A gateway of the same family, or of the other one.
+fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
+    match kind {
+        attribute::GATEWAY => address(value),
+        attribute::VIA => address(value.get(2..)?),
+        _ => None,
+    }
+}
+
+/// Attributes in a row: length, kind and value, each filled up to four bytes.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(short(bytes, 0)?);
+        let value = bytes.get(4..length)?;
+        let kind = short(bytes, 2)?;
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into());
+    let v6 = || <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into());
+    v4().or_else(v6)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = value.len() as u16 + 4;
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(aligned(bytes.len()), 0);
+        bytes
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let length = (HEADER + body.len()) as u32;
+        let head = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], body];
+        head.concat()
+    }
+
+    fn hop(flags: u8, weight: u8, interface: u32, attributes: &[u8]) -> Vec<u8> {
+        let length = 8 + attributes.len() as u16;
+        [&length.to_ne_bytes()[..], &[flags, weight - 1], &interface.to_ne_bytes(), attributes].concat()
+    }
+
+    fn newroute(attributes: &[Vec<u8>]) -> Vec<u8> {
+        let route = [AF_INET, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+        message(RTM_NEWROUTE, &[&route[..], &attributes.concat()].concat())
+    }
+
+    #[test]
+    fn a_single_way() {
+        let bytes = newroute(&[
+            attribute(attribute::TABLE, &1000u32.to_ne_bytes()),
+            attribute(attribute::OIF, &7u32.to_ne_bytes()),
+            attribute(attribute::GATEWAY, &[10, 0, 0, 1]),
+            attribute(attribute::PREFSRC, &[10, 0, 0, 2]),
+        ]);
+        let Reply::Route(route) = reply(&bytes) else { panic!("a route") };
+        let gateway = Some([10, 0, 0, 1].into());
+        assert_eq!(route.next_hops, [NextHop { interface: 7, gateway, weight: 1 }]);
+        assert_eq!((route.source, route.table), (Some([10, 0, 0, 2].into()), 1000));
+    }
+
+    #[test]
+    fn several_ways_without_those_that_are_down() {
+        let via = [&AF_INET6.to_ne_bytes()[..], &[0], &Ipv6Addr::LOCALHOST.octets()].concat();
+        let hops = [
+            hop(0, 3, 2, &attribute(attribute::GATEWAY, &[10, 0, 0, 1])),
+            hop(16, 1, 3, &[]),
+            hop(0, 1, 4, &attribute(attribute::VIA, &via)),
+        ];
+        let Reply::Route(route) = reply(&newroute(&[attribute(attribute::MULTIPATH, &hops.concat())])) else {
+            panic!("a route")
+        };
+        let told: Vec<_> = route
+            .next_hops
+            .iter()
+            .map(|next_hop| (next_hop.interface, next_hop.weight, next_hop.gateway))
+            .collect();
+        let v6 = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+        assert_eq!(told, [(2, 3, Some([10, 0, 0, 1].into())), (4, 1, v6)]);
+    }
+
+    #[test]
+    fn errors_and_what_is_no_message() {
+        assert_eq!(reply(&message(NLMSG_ERROR, &(-101i32).to_ne_bytes())), Reply::Error(101));
+        for no_error in [0, 1, -4096, i32::MIN] {
+            assert_eq!(reply(&message(NLMSG_ERROR, &no_error.to_ne_bytes())), Reply::Other, "{no_error}");
+        }
+        assert_eq!(reply(&message(99, &[])), Reply::Other);
+        assert_eq!(reply(&[]), Reply::Other);
+    }
+
+    #[test]
+    fn no_cut_or_changed_reply_panics_or_has_no_end() {
+        let hops = hop(0, 1, 2, &attribute(attribute::GATEWAY, &[10, 0, 0, 1]));
+        let whole = newroute(&[attribute(attribute::MULTIPATH, &hops), attribute(attribute::OIF, &[0; 4])]);
+        for end in 0..whole.len() {
+            reply(&whole[..end]);
+            for byte in [0, 1, 3, 8, 255] {
+                let mut changed = whole.clone();
+                changed[end] = byte;
+                reply(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The document of a plan: whole bytes, predictions, what was rejected, and the certificate.
+
+use super::baseline::simple;
+use super::evaluate::{evaluate, rate, InfeasiblePlan};
+use super::instance::{Assignment, Instance};
+use super::validation::PlanError;
+use numaio_machine::ids::NodeId;
+use numaio_schema::{
+    Objective, Plan, PlanMethod, PlanProblem, PlannedWay, Prediction, Proof, RejectedPlan, SimpleRule,
+    PLAN_SCHEMA,
+};
+use std::collections::BTreeMap;
+
+/// A gap that is closed.
+const CLOSED: f64 = 1e-6;
+/// Bytes by which whole bytes may change a way.
+const ROUNDING_BYTES: f64 = 64.0;
+
+/// What a method found: an assignment, its value and a bound on all others, in the instance's units.
+pub(crate) struct Solution {
+    pub assignment: Assignment,
+    pub value: f64,
+    pub bound: f64,
+    pub programmes: u64,
+}
+
+/// Makes the document of a solution and certifies it.
+pub(crate) fn answer(
+    problem: &PlanProblem,
+    instance: &Instance,
+    solution: &Solution,
+    method: PlanMethod,
+) -> Result<Plan, PlanError> {
+    let (storage_ways, network_ways) = whole(problem, instance, &instance.trimmed(&solution.assignment));
+    let wrong = |error: InfeasiblePlan| PlanError::Solver(error.to_string());
+    let predicted = evaluate(problem, &storage_ways, &network_ways).map_err(wrong)?;
+    let value_s = value(problem.objective, &predicted);
+    let bound_s = instance.seconds(solution.bound).min(value_s);
+    let plan = Plan {
+        schema: PLAN_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        problem: problem.clone(),
+        method,
+        storage_ways,
+        network_ways,
+        proof: Proof {
+            value_s,
+            bound_s,
+            gap: (value_s / bound_s - 1.0).max(0.0),
+            optimal: solution.value <= solution.bound * (1.0 + CLOSED),
+            programmes: solution.programmes,
+        },
+        rejected: Vec::new(),
+        predicted,
+    };
+    let rejected =
+        [SimpleRule::AllLocal, SimpleRule::EvenSpread].map(|rule| rejected(&plan, instance, rule)).to_vec();
+    let plan = Plan { rejected, ..plan };
+    certify(instance, solution, &plan)?;
+    Ok(plan)
+}
+
+/// The value of an objective.
+pub(crate) fn value(objective: Objective, predicted: &Prediction) -> f64 {
+    match objective {
+        Objective::Time => predicted.time_s,
+        Objective::Sum => predicted.sum_s,
+    }
+}
+
+/// Holds the document against what the method claims. That the plan can be carried out, [`evaluate`] has checked.
+fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), PlanError> {
+    let claimed = instance.seconds(solution.value);
+    let slowest = plan.storage_ways.iter().chain(&plan.network_ways).map(|path| path.bytes_per_s);
+    let slowest = slowest.fold(instance.unit_bytes_per_s, f64::min);
+    let paths = (plan.storage_ways.len() * plan.network_ways.len()) as f64;
+    let allowed = claimed * CLOSED + ROUNDING_BYTES * paths / slowest;
+    if (plan.proof.value_s - claimed).abs() > allowed {
+        let value = plan.proof.value_s;
+        return Err(PlanError::Solver(format!(
+            "the plan takes {value} s, and the solver claims {claimed} s"
+        )));
+    }
+    if solution.value < solution.bound * (1.0 - CLOSED) {
+        let bound = instance.seconds(solution.bound);
+        return Err(PlanError::Solver(format!("the plan takes {claimed} s, below the bound of {bound} s")));
+    }
+    Ok(())
+}
+
+fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan {
+    let problem = &plan.problem;
+    let planned = simple(instance, rule).and_then(|assignment| {
+        let (reads, sends) = whole(problem, instance, &assignment);
+        let predicted = evaluate(problem, &reads, &sends).map_err(|error| error.to_string())?;
+        Ok((reads, sends, predicted))
+    });
+    let (storage_ways, network_ways, predicted) = match planned {
+        Ok(planned) => planned,
+        Err(why) => {
+            let why = format!("it cannot be: {why}");
+            return RejectedPlan {
+                rule,
+                storage_ways: Vec::new(),
+                network_ways: Vec::new(),
+                predicted: None,
+                why,
+            };
+        }
+    };
+    let over = value(problem.objective, &predicted) / plan.proof.value_s - 1.0;
+    let why = match over {
+        over if over > CLOSED => format!("it takes {:.1} % more", over * 100.0),
+        over if over < -CLOSED => {
+            format!("it takes {:.1} % less: the search was stopped before it came so far", -over * 100.0)
+        }
+        _ if storage_ways == plan.storage_ways && network_ways == plan.network_ways => {
+            "it is the plan".to_owned()
+        }
+        _ => "it is as good, and the plan is one of several best ones".to_owned(),
+    };
+    RejectedPlan { rule, storage_ways, network_ways, predicted: Some(predicted), why }
+}
+
+/// Ways with whole bytes: exactly all data of each node, and as much out of a memory node as came into it.
+fn whole(
+    problem: &PlanProblem,
+    instance: &Instance,
+    assignment: &Assignment,
+) -> (Vec<PlannedWay>, Vec<PlannedWay>) {
+    let mut bytes = vec![0u64; instance.paths.len()];
+    for (source, (node, _)) in instance.sources.iter().enumerate() {
+        let all =
+            problem.storage.iter().filter(|storage| storage.node == *node).map(|storage| storage.bytes).sum();
+        let paths: Vec<usize> =
+            (0..instance.reads).filter(|path| instance.paths[*path].end == source).collect();
+        divide(all, &paths, &assignment.amounts, &mut bytes);
+    }
+    for via in 0..instance.vias.len() {
+        let all = instance.reads_at(via).map(|path| bytes[path]).sum();
+        divide(all, &instance.sends_at(via).collect::<Vec<usize>>(), &assignment.amounts, &mut bytes);
+    }
+    let rates: BTreeMap<(bool, NodeId, NodeId), _> =
+        [(true, &problem.storage_ways), (false, &problem.network_ways)]
+            .into_iter()
+            .flat_map(|(read, paths)| {
+                paths.iter().map(move |path| ((read, path.device_node, path.memory_node), path))
+            })
+            .collect();
+    let planned = |number: usize| {
+        let id = instance.paths[number].id;
+        let rates = rates.get(&(number < instance.reads, id.device_node, id.memory_node))?;
+        let threads = assignment.threads[number];
+        (bytes[number] > 0).then(|| PlannedWay {
+            device_node: id.device_node,
+            memory_node: id.memory_node,
+            threads,
+            bytes: bytes[number],
+            bytes_per_s: rate(rates, threads),
+        })
+    };
+    let reads = (0..instance.reads).filter_map(planned).collect();
+    (reads, (instance.reads..instance.paths.len()).filter_map(planned).collect())
+}
+
+/// Divides bytes by amounts, the largest remainders rounded up; ways without an amount get none.
+fn divide(all: u64, paths: &[usize], amounts: &[f64], bytes: &mut [u64]) {
+    let sum: f64 = paths.iter().map(|path| amounts[*path]).sum();
+    let mut used: Vec<(f64, usize)> = Vec::new();
+    let mut left = all;
+    for path in paths.iter().copied().filter(|path| amounts[*path] > 0.0) {
+        let exact = all as f64 * (amounts[path] / sum);
+        let floor = (exact.floor() as u64).min(left);
+        bytes[path] = floor;
+        left -= floor;
+        used.push((exact - exact.floor(), path));
+    }
+    used.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let number = used.len().max(1) as u64;
+    for (place, (_, path)) in used.iter().enumerate() {
+        bytes[*path] += left / number + u64::from((place as u64) < left % number);
+    }
+}

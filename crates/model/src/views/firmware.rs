@@ -1,0 +1,74 @@
+//! What firmware states: distances (ACPI SLIT) and performance (ACPI HMAT).
+
+use super::{view, Kind, ViewSubject};
+use numaio_machine::ids::NodeId;
+use numaio_machine::topology::{Access, Node, Topology};
+use numaio_schema::{NodeValue, Quantity, View};
+
+/// Hop distance from the target to every node, and where the matrix is not symmetric for the target also from
+/// every node to it.
+///
+/// A distance is a rank that nobody measured, so that its classes are of equal distances, whatever the level.
+pub fn slit_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
+    let Some(distances) = &topology.distances else { return Vec::new() };
+    let target = subject.target;
+    let subject = ViewSubject { level: 0.0, ..*subject };
+    let values = |between: &dyn Fn(NodeId) -> Option<u32>| -> Vec<NodeValue> {
+        let stated = |node: &NodeId| stated(*node, f64::from(between(*node)?));
+        distances.nodes.iter().filter_map(stated).collect()
+    };
+    let row = values(&|node| distances.between(target, node));
+    let column = values(&|node| distances.between(node, target));
+    let asymmetric = row != column;
+    let kind = |name: &str, title: String| Kind {
+        name: name.to_owned(),
+        title,
+        direction: None,
+        quantity: Quantity::Distance,
+    };
+    let title = if asymmetric { format!("SLIT distance from node {target}") } else { "SLIT distance".into() };
+    let from = view(&subject, kind("slit", title), row, false);
+    let to = kind("slit-memory-centric", format!("SLIT distance to node {target}"));
+    let to = if asymmetric { view(&subject, to, column, false) } else { None };
+    from.into_iter().chain(to).collect()
+}
+
+/// Reads one figure of HMAT.
+type Figure = fn(&Access) -> Option<f64>;
+
+const FIGURES: [(&str, &str, Quantity, Figure); 4] = [
+    ("hmat-read-latency", "HMAT read latency", Quantity::NsPerLoad, |access| {
+        access.read_latency_ns.map(|ns| ns as f64)
+    }),
+    ("hmat-write-latency", "HMAT write latency", Quantity::NsPerLoad, |access| {
+        access.write_latency_ns.map(|ns| ns as f64)
+    }),
+    ("hmat-read-bandwidth", "HMAT read bandwidth", Quantity::BytesPerS, |access| access.read_bytes_per_s),
+    ("hmat-write-bandwidth", "HMAT write bandwidth", Quantity::BytesPerS, |access| access.write_bytes_per_s),
+];
+
+/// What HMAT states of every node's memory for the target as initiator.
+///
+/// The kernel keeps figures only for the nearest initiators of each node (`numaperf.rst`), so most machines tell
+/// of the target's own memory and of memory without CPUs near it. Figures among CPUs (access class 1) go
+/// before those of any initiator (class 0). What tells of a single node is no view.
+pub fn hmat_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
+    let views = FIGURES.iter().filter_map(|(name, title, quantity, figure)| {
+        let value = |node: &Node| stated(node.id, figure_of(node, subject.target, *figure)?);
+        let kind =
+            Kind { name: (*name).into(), title: (*title).into(), direction: None, quantity: *quantity };
+        view(subject, kind, topology.nodes.iter().filter_map(value).collect(), false)
+    });
+    views.filter(|view| view.nodes.len() > 1).collect()
+}
+
+fn figure_of(node: &Node, target: NodeId, figure: Figure) -> Option<f64> {
+    let of_target = node.access.iter().filter(|access| access.initiators.contains(target));
+    let told = of_target.filter_map(|access| Some((access.class, figure(access)?)));
+    told.max_by_key(|(class, _)| *class).map(|(_, figure)| figure)
+}
+
+fn stated(node: NodeId, value: f64) -> Option<NodeValue> {
+    let possible = value.is_finite() && value > 0.0;
+    possible.then_some(NodeValue { node, value, interval: None, n: 0, drift: 0.0, factor: None })
+}

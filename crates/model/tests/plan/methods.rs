@@ -1,0 +1,280 @@
+//! What holds of every plan: both methods agree, more of anything never harms, and the same problem gives the same plan.
+
+use crate::support::{awkward, machine, printed, small, table, UNIT};
+use numaio_machine::ids::NodeId;
+use numaio_model::{check_plan, evaluate, plan, PlanOptions};
+use numaio_schema::{Objective, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer, WayId};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn best(problem: &PlanProblem) -> Plan {
+    let plan = plan(problem, &PlanOptions::default()).unwrap_or_else(|error| panic!("{error}: {problem:?}"));
+    assert!(plan.proof.optimal && plan.proof.gap < 1e-5, "{:?}", plan.proof);
+    plan
+}
+
+fn of(problem: &PlanProblem, objective: Objective) -> PlanProblem {
+    PlanProblem { objective, ..problem.clone() }
+}
+
+/// A link of an eighth of what its ways could carry, so that it matters.
+fn with_limit(mut problem: PlanProblem) -> PlanProblem {
+    let local = |way: &WayId| way.device_node == way.memory_node;
+    let far = |ways: &[numaio_schema::WayRates]| -> Vec<WayId> {
+        ways.iter().map(numaio_schema::WayRates::id).filter(|way| !local(way)).collect()
+    };
+    let (storage_ways, network_ways) = (far(&problem.storage_ways), far(&problem.network_ways));
+    let ways = problem.storage_ways.iter().chain(&problem.network_ways);
+    let all: f64 = ways.filter(|way| !local(&way.id())).map(|way| way.thread_bytes_per_s).sum();
+    if all > 0.0 {
+        let bytes_per_s = all / 8.0;
+        problem.limits.push(PlanLimit { name: "links".to_owned(), bytes_per_s, storage_ways, network_ways });
+    }
+    problem
+}
+
+/// Holds both methods against each other; says whether there was a plan.
+fn agree(problem: &PlanProblem) -> bool {
+    let with = |method| plan(problem, &PlanOptions { method, ..PlanOptions::default() });
+    match (with(PlanMethod::Divide), with(PlanMethod::Mixed)) {
+        (Ok(divide), Ok(mixed)) => {
+            let ratio = divide.proof.value_s / mixed.proof.value_s;
+            assert!((ratio - 1.0).abs() < 1e-5, "{:?} and {:?}: {problem:?}", divide.proof, mixed.proof);
+            check_plan(&divide).and(check_plan(&mixed)).expect("both hold");
+            true
+        }
+        (Err(divide), Err(mixed)) => {
+            assert_eq!(divide, mixed);
+            false
+        }
+        (divide, mixed) => panic!("{:?} and {:?}: {problem:?}", divide.err(), mixed.err()),
+    }
+}
+
+#[test]
+fn both_methods_agree_on_a_thousand_problems() {
+    for seed in 0..400 {
+        agree(&machine(1 + seed as usize % 4, 2 + seed as u32 % 3, seed));
+        agree(&with_limit(machine(2 + seed as usize % 2, 2 + seed as u32 % 3, seed + 400)));
+    }
+    for seed in 0..100 {
+        agree(&small(1 + seed as usize % 4, 3, seed));
+        let sum =
+            if seed % 2 == 0 { small(2, 3, seed + 100) } else { machine(1 + seed as usize % 3, 3, seed) };
+        agree(&of(&sum, Objective::Sum));
+    }
+}
+
+/// Says how many had a plan, so that the test does not only compare refusals.
+#[test]
+fn both_methods_agree_on_awkward_problems() {
+    let mut planned = 0;
+    for seed in 0..2000 {
+        let mut problem = awkward(1 + seed as usize % 3, seed);
+        if seed % 5 == 0 {
+            problem.objective = Objective::Sum;
+        }
+        planned += u32::from(agree(&problem));
+    }
+    assert!((300..1900).contains(&planned), "{planned} of 2000 had a plan");
+}
+
+#[test]
+fn the_same_problem_gives_the_same_plan_however_many_work_on_it() {
+    for seed in 0..6 {
+        for problem in [printed(3, 5, seed), machine(4, 8, seed), of(&printed(5, 6, seed), Objective::Sum)] {
+            let with =
+                |workers| plan(&problem, &PlanOptions { workers, ..PlanOptions::default() }).expect("a plan");
+            assert_eq!(with(1), with(1));
+            assert_eq!(with(1), with(3));
+        }
+    }
+}
+
+#[test]
+fn a_time_limit_leaves_a_plan_and_what_is_proven_of_it() {
+    let problem = printed(8, 8, 3);
+    for time_limit in [Duration::ZERO, Duration::from_millis(300)] {
+        let options = PlanOptions { time_limit: Some(time_limit), ..PlanOptions::default() };
+        let plan = plan(&problem, &options).expect("a plan");
+        assert!(plan.proof.bound_s > 0.0 && plan.proof.bound_s <= plan.proof.value_s, "{:?}", plan.proof);
+        let again =
+            evaluate(&problem, &plan.storage_ways, &plan.network_ways).expect("it can be carried out");
+        assert_eq!(again, plan.predicted);
+    }
+}
+
+/// The example of docs/planning.md: the sum keeps the two sources apart, the time shares the fast node.
+#[test]
+fn the_objectives_disagree() {
+    let reads = [vec![(1.0, 8.0), (0.5, 4.0)], vec![(1.0, 8.0), (0.5, 4.0)]];
+    let sends = [vec![(2.0, 16.0), (0.5, 4.0)], vec![(0.0, 0.0), (0.0, 0.0)]];
+    let problem = table(&[6, 6], &[100.0, 100.0], &[f64::INFINITY, 0.0], &reads, &sends);
+    let (time, sum) = (best(&problem), best(&of(&problem, Objective::Sum)));
+    assert!(time.predicted.time_s < sum.predicted.time_s * 0.99, "{:?} {:?}", time.predicted, sum.predicted);
+    assert!(sum.predicted.sum_s < time.predicted.sum_s * 0.99, "{:?} {:?}", time.predicted, sum.predicted);
+}
+
+#[test]
+fn received_data_takes_the_same_ways_back() {
+    let send = machine(4, 6, 7);
+    let receive = PlanProblem { direction: Transfer::Receive, ..send.clone() };
+    let (send, receive) = (best(&send), best(&receive));
+    assert_eq!((send.storage_ways, send.network_ways), (receive.storage_ways, receive.network_ways));
+}
+
+#[test]
+fn devices_of_one_node_share_its_ways_and_keep_their_own_bounds() {
+    let reads = [vec![(2.0, 20.0)]];
+    let mut problem = table(&[8], &[30.0], &[f64::INFINITY], &reads, &reads);
+    assert_eq!(best(&problem).predicted.time_s, 30.0 / 8.0);
+    let mut second = problem.storage[0].clone();
+    second.device = "nvme1n1".to_owned();
+    second.bytes_per_s = Some(2.0 * UNIT);
+    problem.storage.push(second);
+    let plan = best(&problem);
+    assert_eq!(plan.predicted.time_s, 15.0);
+    let device = Stage::Storage("nvme1n1".to_owned());
+    assert!(plan.bottleneck().any(|slow| slow.stage == device), "{:?}", plan.predicted.stages);
+    assert_eq!(plan.storage_ways[0].bytes, 60_000_000_000);
+}
+
+/// A NIC of 3 GB/s: two threads that read 2 GB/s each and one that sends 4 GB/s are enough of eight.
+#[test]
+fn threads_that_nothing_needs_are_left_out() {
+    let problem = table(&[8], &[30.0], &[3.0], &[vec![(2.0, 20.0)]], &[vec![(4.0, 20.0)]]);
+    for method in [PlanMethod::Divide, PlanMethod::Mixed] {
+        let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
+        assert_eq!((plan.storage_ways[0].threads, plan.network_ways[0].threads), (2, 1));
+        assert!((plan.predicted.time_s - 10.0).abs() < 1e-6, "{:?}", plan.predicted);
+    }
+}
+
+/// Four nodes that are alike, and a disk that two of them can serve.
+#[test]
+fn memory_nodes_that_nothing_needs_are_left_out() {
+    let row = vec![vec![(1.0, 4.0); 4]];
+    let mut problem = table(&[8; 4], &[60.0, 0.0, 0.0, 0.0], &[f64::INFINITY, 0.0, 0.0, 0.0], &row, &row);
+    problem.storage[0].bytes_per_s = Some(6.0 * UNIT);
+    for method in [PlanMethod::Divide, PlanMethod::Mixed] {
+        let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
+        assert!((plan.predicted.time_s - 10.0).abs() < 1e-6 && plan.proof.optimal, "{:?}", plan.predicted);
+        assert_eq!(plan.storage_ways.len(), 2, "{:?}", plan.storage_ways);
+    }
+}
+
+#[test]
+fn simple_plans_are_told_with_what_they_take() {
+    let plan = best(&printed(2, 8, 5));
+    assert_eq!(plan.rejected.len(), 2);
+    for rejected in &plan.rejected {
+        let predicted = rejected.predicted.as_ref().expect("it can be carried out");
+        assert!(predicted.time_s >= plan.predicted.time_s * (1.0 - 1e-6), "{rejected:?}");
+    }
+    let crowded = best(&printed(3, 3, 5));
+    assert!(crowded.rejected[1].predicted.is_none() && crowded.rejected[1].why.contains("3 threads"));
+}
+
+fn problems() -> impl Strategy<Value = PlanProblem> {
+    (1usize..5, 2u32..6, any::<u64>(), 0..4).prop_map(|(nodes, threads, seed, kind)| match kind {
+        0 => machine(nodes, threads, seed),
+        1 => with_limit(machine(nodes, threads, seed)),
+        2 => small(nodes.min(3), threads.min(4), seed),
+        _ => printed(nodes.min(3), threads, seed),
+    })
+}
+
+fn value(problem: &PlanProblem) -> Option<f64> {
+    let plan = plan(problem, &PlanOptions::default()).ok()?;
+    assert!(plan.proof.optimal);
+    Some(plan.proof.value_s)
+}
+
+/// None, where there is no plan, counts as endless.
+fn endless(value: Option<f64>) -> f64 {
+    value.unwrap_or(f64::INFINITY)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn more_never_harms(problem in problems(), sum: bool, place: prop::sample::Index, factor in 1.0f64..3.0) {
+        let problem = if sum { of(&problem, Objective::Sum) } else { problem };
+        let before = endless(value(&problem));
+        let mut more = problem.clone();
+        let node = place.index(more.nodes.len());
+        more.nodes[node].threads = more.nodes[node].threads.map(|threads| threads + 1);
+        prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "a thread more on node {node}");
+        let mut more = problem.clone();
+        let ways = more.storage_ways.len() + more.network_ways.len();
+        let way = place.index(ways);
+        let way = more.storage_ways.iter_mut().chain(&mut more.network_ways).nth(way).expect("within");
+        way.thread_bytes_per_s *= factor;
+        way.most_bytes_per_s *= factor;
+        prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "a faster way");
+        let mut more = problem.clone();
+        for limit in &mut more.limits {
+            limit.bytes_per_s *= factor;
+        }
+        for nic in &mut more.nics {
+            nic.bytes_per_s = nic.bytes_per_s.map(|rate| rate * factor);
+        }
+        prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "wider links and NICs");
+    }
+
+    #[test]
+    fn data_scales_time(problem in problems(), sum: bool, times in 2u64..50) {
+        let problem = if sum { of(&problem, Objective::Sum) } else { problem };
+        let mut larger = problem.clone();
+        for storage in &mut larger.storage {
+            storage.bytes *= times;
+        }
+        if let (Some(one), Some(many)) = (value(&problem), value(&larger)) {
+            prop_assert!((many / one / times as f64 - 1.0).abs() < 1e-5, "{one} {many} {times}");
+        } else {
+            prop_assert_eq!(value(&problem), value(&larger));
+        }
+    }
+
+    /// Names of nodes do not matter.
+    #[test]
+    fn renamed_nodes_give_the_same_value(problem in problems(), sum: bool) {
+        let problem = if sum { of(&problem, Objective::Sum) } else { problem };
+        let last = problem.nodes.len() as u32 - 1;
+        let swap = |node: &mut NodeId| *node = NodeId(last - node.0);
+        let mut other = problem.clone();
+        other.nodes.iter_mut().for_each(|node| swap(&mut node.node));
+        other.storage.iter_mut().for_each(|storage| swap(&mut storage.node));
+        other.nics.iter_mut().for_each(|nic| swap(&mut nic.node));
+        for way in other.storage_ways.iter_mut().chain(&mut other.network_ways) {
+            swap(&mut way.device_node);
+            swap(&mut way.memory_node);
+        }
+        for limit in &mut other.limits {
+            for way in limit.storage_ways.iter_mut().chain(&mut limit.network_ways) {
+                swap(&mut way.device_node);
+                swap(&mut way.memory_node);
+            }
+        }
+        let (one, two) = (endless(value(&problem)), endless(value(&other)));
+        prop_assert!(one == two || (one / two - 1.0).abs() < 1e-5, "{one} {two}");
+    }
+
+    /// On a machine whose nodes are all alike, no choice of nodes is better: as many nodes with as much data each
+    /// take what one of them takes.
+    #[test]
+    fn a_symmetric_machine_costs_what_one_node_costs(nodes in 2usize..4, threads in 2u32..8, local in 1.0f64..3.0, far in 0.1f64..1.0) {
+        let rows = |nodes: usize| -> Vec<Vec<(f64, f64)>> {
+            let rate = |here: bool| if here { (local, local * 16.0) } else { (local * far, local * far * 16.0) };
+            (0..nodes).map(|device| (0..nodes).map(|memory| rate(device == memory)).collect()).collect()
+        };
+        let of = |nodes: usize| table(&vec![threads; nodes], &vec![50.0; nodes], &vec![f64::INFINITY; nodes], &rows(nodes), &rows(nodes));
+        let (one, all) = (best(&of(1)), best(&of(nodes)));
+        // Even threads leave nothing for other nodes to gain from; of odd ones a rest may be put together.
+        prop_assert!(all.proof.value_s <= one.proof.value_s * (1.0 + 1e-6));
+        if threads % 2 == 0 {
+            prop_assert!((all.proof.value_s / one.proof.value_s - 1.0).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Plans carried out by the simulator, which knows nothing of planning, chunk by chunk.
+
+use crate::support::{machine, printed, recorded, small};
+use numaio_model::{plan, PlanOptions};
+use numaio_schema::{Plan, PlanProblem, PlannedPool, Transfer as Direction};
+use numaio_sim::execute::{execute, Pace, ThreadPool, Transfer};
+use std::time::Duration;
+
+/// What the simulator is told of a plan: threads, bytes and the bandwidths of the problem, not what is predicted.
+fn transfer(plan: &Plan) -> Transfer {
+    let pools = plan.pools();
+    let told = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
+        let pool = |pool: &PlannedPool| ThreadPool {
+            node: pool.way.memory_node.0 as usize,
+            threads: pool.threads,
+            thread_bytes_per_s: pool.thread_bytes_per_s,
+            most_bytes_per_s: pool.most_bytes_per_s,
+            bytes: pool.bytes as f64,
+        };
+        pools.iter().map(pool).collect()
+    };
+    let (fills, drains) = (told(&pools.fills), told(&pools.drains));
+    let shared = pools.shared.into_iter().map(|shared| (shared.bytes_per_s, shared.pools)).collect();
+    let least = fills.iter().chain(&drains).map(|pool| pool.bytes / f64::from(pool.threads));
+    let all: f64 = fills.iter().map(|pool| pool.bytes).sum();
+    // Every thread has many chunks, so that the last one does not matter.
+    let chunk_bytes = (least.fold(f64::INFINITY, f64::min) / 20.0).clamp(all / 20_000.0, all / 2_000.0);
+    Transfer { fills, drains, shared, chunk_bytes, buffers_per_thread: 2, pace: Pace::InStep { ahead: 0.01 } }
+}
+
+fn ratio(problem: &PlanProblem) -> f64 {
+    let options = PlanOptions { time_limit: Some(Duration::from_secs(2)), ..PlanOptions::default() };
+    let plan = plan(problem, &options).expect("a plan");
+    execute(&transfer(&plan)).expect("an end").seconds / plan.predicted.time_s
+}
+
+#[test]
+fn plans_take_what_is_predicted() {
+    let mut far = Vec::new();
+    for seed in 0..8 {
+        let problems = [machine(4, 8, seed), machine(8, 8, seed), printed(3, 6, seed), small(3, 4, seed)];
+        for (kind, mut problem) in problems.into_iter().enumerate() {
+            for direction in [Direction::Send, Direction::Receive] {
+                problem.direction = direction;
+                let ratio = ratio(&problem);
+                if !(0.999..1.05).contains(&ratio) {
+                    far.push((kind, seed, direction, ratio));
+                }
+            }
+        }
+    }
+    assert!(far.is_empty(), "{far:?}");
+}
+
+/// Each with the sharing that suits it best.
+fn simulated(plan: &Plan, pace: Pace) -> f64 {
+    execute(&Transfer { pace, ..transfer(plan) }).expect("an end").seconds
+}
+
+#[test]
+fn plans_are_at_least_as_good_as_simple_ones() {
+    for (name, problem) in recorded() {
+        let plan = plan(&problem, &PlanOptions::default()).expect("a plan");
+        let in_step = Pace::InStep { ahead: 0.01 };
+        let own = simulated(&plan, in_step);
+        for rejected in &plan.rejected {
+            let (storage_ways, network_ways) = (rejected.storage_ways.clone(), rejected.network_ways.clone());
+            let simple = Plan { storage_ways, network_ways, ..plan.clone() };
+            let taken = simulated(&simple, in_step).min(simulated(&simple, Pace::Free));
+            assert!(own < taken, "{name}: {own} s, {:?} {taken} s", rejected.rule);
+        }
+    }
+}
