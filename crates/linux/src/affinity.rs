@@ -1,36 +1,37 @@
-//! Binding threads to CPUs.
+//! CPU affinity of threads.
 
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::{CpuSet, LARGEST_ID};
 use std::io;
 
-/// Words of a mask that holds every CPU a kernel can have; glibc's own `cpu_set_t` ends at 1,024.
+/// 64-bit words of a mask for every possible CPU; glibc's `cpu_set_t` is limited to 1,024 CPUs.
 const WORDS: usize = (LARGEST_ID as usize + 1).div_ceil(u64::BITS as usize);
 
-/// Binds the calling thread to one CPU, and makes sure that it is.
+/// Binds the calling thread to one CPU and verifies the resulting mask.
 ///
 /// # Errors
-/// [`ProbeError::Refused`] if there is no such CPU, it is offline, or this process may not use it.
+/// [`ProbeError::Refused`] if the CPU does not exist, is offline or is outside the cpuset.
 pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
     let refused = |why: String| ProbeError::Refused { what: format!("pin a thread to CPU {cpu}"), why };
     let Some(wanted) = mask_of(cpu) else {
-        return Err(refused("no kernel has such a CPU".to_owned()));
+        return Err(refused("the CPU number exceeds the limit of the kernel".to_owned()));
     };
     set(&wanted).map_err(|error| refused(error.to_string()))?;
     let got = get().map_err(|error| refused(error.to_string()))?;
     if got != wanted {
-        return Err(refused("the kernel lets it run elsewhere".to_owned()));
+        return Err(refused("the kernel set a different affinity mask".to_owned()));
     }
     Ok(())
 }
 
-/// CPUs in the kernel's form. Applying it allocates nothing, so that it may happen between fork and exec.
+/// CPU affinity mask in the kernel's format. [`Mask::apply`] allocates nothing, so it may run
+/// between fork and exec.
 #[derive(Debug, Clone)]
 pub struct Mask(Vec<u64>);
 
 impl Mask {
-    /// The mask of CPUs; those that no kernel can have are left out.
+    /// Returns the mask of `cpus`, without CPU numbers beyond the kernel's limit.
     pub fn of(cpus: &CpuSet) -> Self {
         let mut mask = vec![0u64; WORDS];
         for cpu in cpus.iter() {
@@ -41,7 +42,7 @@ impl Mask {
         Self(mask)
     }
 
-    /// As C programs have it; none if a CPU is beyond its 1,024.
+    /// Converts the mask to libc's `cpu_set_t`, or `None` if a CPU number is 1,024 or more.
     pub(crate) fn as_cpu_set(&self) -> Option<libc::cpu_set_t> {
         // SAFETY: a plain C struct of numbers.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -58,10 +59,10 @@ impl Mask {
         Some(set)
     }
 
-    /// Binds the calling thread. The kernel leaves out CPUs that are offline or outside its cpuset.
+    /// Binds the calling thread. The kernel ignores CPUs that are offline or outside the cpuset.
     ///
     /// # Errors
-    /// The kernel's, if none is left.
+    /// The kernel's error, if no CPU remains.
     pub fn apply(&self) -> io::Result<()> {
         set(&self.0)
     }
@@ -74,7 +75,8 @@ fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {
 }
 
 fn set(mask: &[u64]) -> io::Result<()> {
-    // SAFETY: the kernel reads that many bytes of the mask, which lives through the call; 0 is this thread.
+    // SAFETY: the kernel reads that many bytes of the mask, which lives through the call; 0 is this
+    // thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) };
     if result == 0 {
         Ok(())
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_bound_to_one_cpu_and_to_none_that_is_absent() {
+    fn pins_to_an_allowed_cpu_and_rejects_a_missing_cpu() {
         let before = get().expect("the mask of this thread");
         let first = before.iter().position(|word| *word != 0).expect("a CPU");
         let cpu = CpuId(first as u32 * 64 + before[first].trailing_zeros());
@@ -109,7 +111,7 @@ mod tests {
             for absent in [8191, LARGEST_ID, u32::MAX] {
                 assert!(matches!(pin(CpuId(absent)), Err(ProbeError::Refused { .. })), "{absent}");
             }
-            assert_eq!(get().ok(), mask_of(cpu), "a refusal changes nothing");
+            assert_eq!(get().ok(), mask_of(cpu), "a failed call must not change the mask");
         })
         .join()
         .expect("pinned");

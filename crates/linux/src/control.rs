@@ -1,4 +1,4 @@
-//! Changing this machine's settings.
+//! Changes of kernel settings.
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// `Documentation/admin-guide/sysctl/kernel.rst`, `numa_balancing`.
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Applies a change below `root`; gives the change that undoes it.
+/// Applies a change below `root` and returns the inverse change.
 pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
     match change {
         Change::NumaBalancing { mode } => {
@@ -26,7 +26,7 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
         Change::AutomaticInterleave { on } => {
             let path = interleave::automatic_path(root).ok_or_else(|| ControlError::Refused {
                 what: change.to_string(),
-                why: "this kernel cannot set weights by itself".to_owned(),
+                why: "this kernel has no automatic interleave weights".to_owned(),
             })?;
             let before = set(root, &path, *on)?;
             Ok(Change::AutomaticInterleave { on: before })
@@ -39,15 +39,16 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
     }
 }
 
-/// Sets what serves a device; see [`steering`].
+/// Sets interrupt affinity or packet steering; see [`steering`].
 fn apply_steering(root: &Root, change: &Change) -> Result<Change, ControlError> {
     let what = change.to_string();
     let refused = |why: String| ControlError::Refused { what: what.clone(), why };
     let (path, text) =
-        steering::written(change).ok_or_else(|| refused("no interface has such a name".to_owned()))?;
+        steering::written(change).ok_or_else(|| refused("invalid interface name".to_owned()))?;
     let read = || {
         let text = root.text(&path).map_err(|error| read_error(&what, &format!("{path}: "), &error.why))?;
-        steering::as_read(change, &text).ok_or_else(|| refused(format!("{path} holds {text:?}")))
+        steering::as_read(change, &text)
+            .ok_or_else(|| refused(format!("unexpected content of {path}: {text:?}")))
     };
     let before = read()?;
     write(root, &path, &text).map_err(|step| {
@@ -55,36 +56,37 @@ fn apply_steering(root: &Root, change: &Change) -> Result<Change, ControlError> 
     })?;
     let after = read()?;
     if after != *change {
-        // What the kernel made of it is not what was asked: it goes back to what it was.
+        // The kernel adjusted the value: restore the previous one.
         if let Some((path, text)) = steering::written(&before) {
             let _ = write(root, &path, &text);
         }
-        return Err(refused(format!("the kernel makes it {after}")));
+        return Err(refused(format!("the kernel set {after} instead")));
     }
     Ok(before)
 }
 
-/// Whether an interrupt could not be written to because nobody can move it.
+/// Returns an error if the write failed because the interrupt cannot be moved.
 fn unmovable(change: &Change, before: &Change, step: &SettingError) -> Option<ControlError> {
     let Change::IrqAffinity { irq, .. } = change else { return None };
     let is_it = match step {
-        // EPERM from Linux 6.11 on: the file is open, so it is not for want of rights.
+        // Linux 6.11 and later return EPERM. The file is open, so permissions are not the cause.
         SettingError::Write(Errno::IO | Errno::PERM) => true,
-        // Where it goes already is no wrong value: its controller moves none, as those of PCIe on many aarch64 machines.
+        // Rewriting the current value is never invalid: the interrupt controller cannot move
+        // interrupts, as for PCIe on many aarch64 machines.
         SettingError::Write(Errno::INVAL) => change == before,
         _ => false,
     };
     is_it.then_some(ControlError::Unmovable { irq: *irq })
 }
 
-/// Which step of writing a setting failed.
+/// Step of writing a setting that failed.
 enum SettingError {
     Open(Errno),
     Write(Errno),
 }
 
 impl SettingError {
-    /// The error about what was asked, with the place before the kernel's words.
+    /// Returns the error for the operation `what`; `place` precedes the kernel's message.
     fn error(&self, what: &str, place: &str) -> ControlError {
         let (Self::Open(errno) | Self::Write(errno)) = self;
         let denied = matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS);
@@ -92,12 +94,12 @@ impl SettingError {
     }
 }
 
-/// The same of one that cannot be read.
+/// Converts an error of reading a setting.
 fn read_error(what: &str, place: &str, why: &WhyUnread) -> ControlError {
     denied_or_refused(*why == WhyUnread::Denied, what, format!("{place}{why}"))
 }
 
-/// What is wrong, by whether it is for want of rights.
+/// Returns `Denied` for missing permissions, `Refused` for all other errors.
 fn denied_or_refused(denied: bool, what: &str, why: String) -> ControlError {
     let what = what.to_owned();
     match denied {
@@ -106,13 +108,13 @@ fn denied_or_refused(denied: bool, what: &str, why: String) -> ControlError {
     }
 }
 
-/// Writes a setting that exists: it takes its value by one write from the file's start.
+/// Writes an existing setting with one write(2) at offset 0.
 fn write(root: &Root, path: &str, text: &str) -> Result<(), SettingError> {
     let file = root.open_file(path, OFlags::WRONLY | OFlags::TRUNC).map_err(SettingError::Open)?;
     rustix::io::write(&file, text.as_bytes()).map(drop).map_err(SettingError::Write)
 }
 
-/// Writes a value to a setting that exists, and checks that the kernel took it; gives the value before.
+/// Writes an existing setting, verifies it and returns the previous value.
 fn set<T: Copy + Display + FromStr + PartialEq>(
     root: &Root,
     path: &str,
@@ -124,7 +126,7 @@ fn set<T: Copy + Display + FromStr + PartialEq>(
     write(root, path, &value.to_string()).map_err(|step| step.error(&what, ""))?;
     let after = read()?;
     if after != value {
-        return Err(ControlError::Refused { what, why: format!("the kernel keeps {after}") });
+        return Err(ControlError::Refused { what, why: format!("the kernel set {after} instead") });
     }
     Ok(before)
 }
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_gives_its_inverse() {
+    fn apply_returns_the_inverse_change() {
         let dir = std::env::temp_dir().join(format!("numaio-control-{}", std::process::id()));
         let file = dir.join(NUMA_BALANCING.trim_start_matches('/'));
         fs::create_dir_all(file.parent().expect("a parent")).expect("directories");
@@ -160,14 +162,14 @@ mod tests {
         conformance::control(&RootControl(&root), &Change::NumaBalancing { mode: 2 }).expect("allowed");
         let undone = apply(&root, &Change::NumaBalancing { mode: 12 });
         fs::remove_dir_all(&dir).expect("removed");
-        assert!(matches!(absent, Err(ControlError::Refused { .. })), "a kernel without it: {absent:?}");
+        assert!(matches!(absent, Err(ControlError::Refused { .. })), "missing setting: {absent:?}");
         assert_eq!(inverse, Ok(Change::NumaBalancing { mode: 12 }));
         assert_eq!(after, "0");
         assert_eq!(undone, Ok(off));
     }
 
     #[test]
-    fn interleave_weights_and_their_automatic_are_set() {
+    fn sets_interleave_weights_and_automatic_mode() {
         let dir = std::env::temp_dir().join(format!("numaio-interleave-{}", std::process::id()));
         let folder = dir.join(interleave::FOLDER.trim_start_matches('/'));
         fs::create_dir_all(&folder).expect("directories");
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_its_own_place_cannot_be_moved() {
+    fn reports_unmovable_interrupts() {
         let at = |list: &str| Change::IrqAffinity { irq: 7, cpus: CpuSet::parse_list(list).expect("a list") };
         let is_it = |change: &Change, errno| {
             unmovable(change, &at("0-3"), &SettingError::Write(errno))
@@ -207,13 +209,13 @@ mod tests {
         assert!(
             is_it(&at("1"), Errno::IO) && is_it(&at("1"), Errno::PERM) && is_it(&at("0-3"), Errno::INVAL)
         );
-        assert!(!is_it(&at("1"), Errno::INVAL), "it may be a wrong value");
+        assert!(!is_it(&at("1"), Errno::INVAL), "the value may be invalid");
         assert!(!is_it(&at("0-3"), Errno::NOSPC) && !is_it(&Change::NumaBalancing { mode: 1 }, Errno::IO));
         assert_eq!(unmovable(&at("0-3"), &at("0-3"), &SettingError::Open(Errno::PERM)), None);
     }
 
     #[test]
-    fn want_of_rights_is_told_from_other_reasons() {
+    fn classifies_permission_errors_as_denied() {
         let denied = |step: SettingError| matches!(step.error("it", ""), ControlError::Denied { .. });
         assert!([Errno::ACCESS, Errno::PERM, Errno::ROFS]
             .into_iter()
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_and_packets_are_steered() {
+    fn sets_interrupt_affinity_and_packet_steering() {
         let dir = std::env::temp_dir().join(format!("numaio-steering-{}", std::process::id()));
         let (interface, queue, cpus) = ("eth0".to_owned(), 1, CpuSet::parse_list("1,34").expect("a list"));
         let changes = [
@@ -237,7 +239,7 @@ mod tests {
         fs::create_dir_all(&dir).expect("a folder");
         let root = Root::open(&dir).expect("a root");
         for (change, before) in &changes {
-            assert!(apply(&root, change).is_err(), "absent: {change}");
+            assert!(apply(&root, change).is_err(), "missing file: {change}");
             let (path, _) = steering::written(change).expect("a setting");
             let file = dir.join(path.trim_start_matches('/'));
             fs::create_dir_all(file.parent().expect("a parent")).expect("directories");

@@ -1,4 +1,4 @@
-//! This machine, live.
+//! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
 use crate::{control, cuda, locate, probe, tool, Root};
@@ -11,45 +11,45 @@ use numaio_machine::workload::{IoPath, Workload};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The Linux kernel this process runs on: to see, to try, to ask and to change.
+/// The running Linux kernel: reads sysfs, runs workloads, resolves handles and changes settings.
 #[derive(Debug)]
 pub struct Kernel {
     root: Root,
-    /// Other hosts that streams may go to.
+    /// Sessions with other hosts, for network streams.
     peers: Mutex<Vec<Arc<Peer>>>,
 }
 
 impl Kernel {
-    /// This kernel.
+    /// Opens the root directory `/`.
     ///
     /// # Errors
-    /// The kernel's, if not even `/` can be opened.
+    /// The kernel's error, if `/` cannot be opened.
     pub fn new() -> io::Result<Self> {
         Ok(Self { root: Root::live()?, peers: Mutex::default() })
     }
 
-    /// From now on workloads can be run that need this peer, by its name.
+    /// Adds a peer session; workloads refer to it by name.
     pub fn add_peer(&self, peer: Peer) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(peer));
     }
 
-    /// Ends the sessions with all peers.
+    /// Closes the sessions with all peers.
     pub fn disconnect_peers(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Bytes of memory that the control group still allows, now.
+    /// Returns the bytes of memory that the control group still allows.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
         topology::memory_left_bytes(&self.root)
     }
 
-    /// The newest session with a peer: an older one of the same name is over.
+    /// Returns the newest session with a peer; it replaces older sessions of the same name.
     fn peer(&self, name: &str) -> Result<Arc<Peer>, ProbeError> {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let found = peers.iter().rev().find(|peer| peer.name() == name);
         found.cloned().ok_or_else(|| ProbeError::Refused {
             what: format!("streams to {name}"),
-            why: "there is no session with a numaio there".to_owned(),
+            why: "no numaio session with this peer".to_owned(),
         })
     }
 }

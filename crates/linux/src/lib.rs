@@ -1,8 +1,8 @@
-//! This Linux kernel.
+//! Linux backend: the only crate of numaio with system calls and `unsafe` code.
 //!
-//! Here stand the only system calls and the only `unsafe` code of numaio: reading files below a root
-//! ([`Root`]), running workloads on pinned threads over bound memory, locating what people name and changing settings
-//! ([`Kernel`]), GPUs ([`cuda`]), other programs, confinement of this one ([`confine`]), signals ([`interrupt`]) and the terminal's width ([`terminal`]).
+//! It reads files below a root ([`Root`]), runs workloads on pinned threads over bound memory,
+//! resolves handles and changes settings ([`Kernel`]), copies to GPUs ([`cuda`]), starts programs
+//! ([`launch`]), confines this process ([`confine`]) and handles signals ([`interrupt`]).
 
 pub mod accounts;
 pub mod affinity;
@@ -35,7 +35,7 @@ pub use kernel::Kernel;
 pub use locate::rtnetlink;
 pub use root::Root;
 
-/// Size of a base page in bytes.
+/// Returns the size of a base page in bytes.
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }

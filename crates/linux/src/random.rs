@@ -1,12 +1,12 @@
-//! Random bytes of the kernel.
+//! Random bytes from the kernel.
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use std::io;
 
-/// Bytes that nobody can guess (getrandom(2)).
+/// Returns cryptographically secure random bytes (getrandom(2)).
 ///
 /// # Errors
-/// The kernel's, if it has no random numbers.
+/// The kernel's error, if no random bytes are available.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut have = 0;

@@ -1,6 +1,6 @@
-//! What is known of the terminal.
+//! Terminal properties.
 
-/// Columns of the terminal on standard output; none if that is no terminal or does not tell.
+/// Returns the columns of the terminal on standard output, or `None` if unknown.
 pub fn width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)

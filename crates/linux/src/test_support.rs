@@ -1,33 +1,33 @@
-//! What this very program consists of, for tests of loops written in assembly.
+//! Test helpers: disassembly of the test binary, and messages of skipped tests.
 
 use std::io::Write as _;
 use std::process::Command;
 
-/// Makes sure that functions of a module of this crate consist of some instructions: no optimiser replaced them.
+/// Asserts that functions of a module contain the given instructions, unchanged by the optimizer.
 pub fn expect_instructions(module: &str, functions: &[(&str, &[&str])]) {
     let Some(listing) = ["objdump", "llvm-objdump"].iter().find_map(|tool| listing(tool)) else {
-        return print_skipped("skipped: neither objdump nor llvm-objdump reads this program");
+        return print_skipped("skipped: neither objdump nor llvm-objdump can read this program");
     };
     for (name, instructions) in functions {
         let body = function(&listing, &format!("<numaio_linux::{module}{name}"));
         for instruction in *instructions {
-            assert!(body.contains(instruction), "{module}{name} has no {instruction}:\n{body}");
+            assert!(body.contains(instruction), "{module}{name} lacks {instruction}:\n{body}");
         }
     }
 }
 
-/// This very program, disassembled; none if the tool is not there or cannot read it.
+/// Disassembles the running program, or `None` if the tool is missing or cannot read it.
 fn listing(tool: &str) -> Option<String> {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(tool).args(["-d", "-C", "--no-show-raw-insn"]).arg(program).output().ok()?;
-    // Of another architecture's program some only name the sections, and call that success.
+    // Some tools list only section names for a foreign architecture and exit with 0.
     let listing = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(listing).filter(|listing| output.status.success() && listing.contains(">:"))
 }
 
-/// The code of one function in a listing of objdump.
+/// Returns the code of one function from an objdump listing.
 fn function(listing: &str, name: &str) -> String {
-    // Some disassemblers leave the hash behind the name.
+    // Some disassemblers keep the hash suffix of the symbol name.
     let begins = |line: &str| {
         let rest = line.split_once(name).map_or("", |(_, rest)| rest);
         rest == ">:" || rest.starts_with("::h") && rest.ends_with(">:")
@@ -36,8 +36,8 @@ fn function(listing: &str, name: &str) -> String {
     lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// Tells the person who runs the tests why one did not run.
+/// Prints why a test was skipped.
 pub(crate) fn print_skipped(why: &str) {
-    // Past the capture of the test harness, so that it is seen and counted.
+    // Writes directly to stderr, past the test harness, so that skipped tests are visible.
     let _ = writeln!(std::io::stderr(), "{why}");
 }

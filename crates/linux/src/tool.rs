@@ -1,4 +1,4 @@
-//! Running other programs, bound to CPUs and a node, with what they say kept as it came.
+//! External tools, bound to CPUs and a node, with captured output.
 
 use crate::affinity::Mask;
 use crate::interrupt;
@@ -11,24 +11,25 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Most bytes kept of each stream that a tool writes; what comes after them is read and dropped.
+/// Bytes kept of stdout and of stderr of a tool; further output is discarded.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
-/// How often we look whether a tool has ended: short beside a measurement of a second.
+/// Interval between checks for the exit of a tool: short compared to a measurement of a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long a tool may take to end when it is asked to, before it is killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Runs all processes of a tool at once, to their end or to the time limit.
+/// Runs all processes of a tool at the same time until they exit or the time limit expires.
 ///
 /// # Errors
-/// [`ProbeError::Unsupported`] with the name of a program that is not on PATH; [`ProbeError::Refused`] if one cannot
-/// be started or bound; [`ProbeError::Interrupted`]. None of them is left running.
+/// [`ProbeError::Unsupported`] with the name of a program that is not in PATH,
+/// [`ProbeError::Refused`] if a process cannot be started or bound, and
+/// [`ProbeError::Interrupted`]. All started processes are terminated in these cases.
 pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     let began = Instant::now();
     let deadline = began + Duration::from_millis(workload.time_limit_ms.into());
     let mut running = Vec::new();
     for process in &workload.processes {
-        // Those that were started before one that cannot be are ended by their drop.
+        // If one process cannot be started, dropping the others terminates them.
         running.push(RunningTool::start(&workload.program, process)?);
     }
     let mut interrupted = false;
@@ -50,19 +51,19 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
 }
 
-/// A process of ours that was started; ended when dropped.
+/// A running tool process; dropping it terminates the process.
 pub(crate) struct RunningTool {
     child: Child,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
-    /// How it ended and its CPU time, once it is known.
+    /// Exit outcome and CPU time in nanoseconds, once known.
     ended: Option<(ToolEnd, u64)>,
-    /// Whether we ended it.
+    /// Whether this program terminated the process.
     stopped: bool,
 }
 
 impl RunningTool {
-    /// Starts it, bound.
+    /// Starts a process with its CPU and memory binding.
     ///
     /// # Errors
     /// As [`run`].
@@ -73,7 +74,7 @@ impl RunningTool {
         };
         let mut command = Command::new(program);
         command.args(&process.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own, so that it is ended with its children.
+        // A separate process group, so that children can be terminated too.
         command.process_group(0);
         bind(&mut command, process);
         let mut child = command.spawn().map_err(refused)?;
@@ -82,7 +83,7 @@ impl RunningTool {
         Ok(Self { child, stdout, stderr, ended: None, stopped: false })
     }
 
-    /// How it ended, with its CPU time in nanoseconds, if it did.
+    /// Returns the exit outcome and CPU time in nanoseconds if the process has exited.
     pub fn ended(&mut self) -> Option<(ToolEnd, u64)> {
         if self.ended.is_none() {
             self.ended = reap(self.child.id(), libc::WNOHANG);
@@ -90,7 +91,7 @@ impl RunningTool {
         self.ended
     }
 
-    /// Asks it and its children to end, and kills them if they do not.
+    /// Terminates the process group, first with SIGTERM, then with SIGKILL.
     fn end(&mut self) {
         if self.ended().is_some() {
             return;
@@ -105,13 +106,13 @@ impl RunningTool {
         self.ended = self.ended.or_else(|| reap(self.child.id(), 0));
     }
 
-    /// Ends it, if it has not, and gives what it said.
+    /// Terminates the process if it is running, and returns its output.
     pub fn stop_and_collect(mut self) -> ToolSaid {
         self.end();
         self.output()
     }
 
-    /// To its whole group. Children that outlive it are reached too: the group lives as long as one of them.
+    /// Signals the process group, which also reaches children that outlive the process.
     fn signal(&self, signal: libc::c_int) {
         let group = -i64::from(self.child.id());
         // SAFETY: a call without memory; the group is one that we made.
@@ -137,11 +138,12 @@ impl Drop for RunningTool {
     }
 }
 
-/// Sets affinity and memory policy between fork and exec, and has the kernel end the tool should we die.
+/// Sets affinity and memory policy between fork and exec, and PR_SET_PDEATHSIG for the tool.
 fn bind(command: &mut Command, process: &ToolProcess) {
     let mask = (!process.cpus.is_empty()).then(|| Mask::of(&process.cpus));
     let policy = process.memory.map(Policy::bind);
-    // SAFETY: between fork and exec only system calls are made, on memory that was allocated before.
+    // SAFETY: between fork and exec only system calls are made, on memory that was allocated
+    // before.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
@@ -153,7 +155,7 @@ fn bind(command: &mut Command, process: &ToolProcess) {
     }
 }
 
-/// Waits for a process of ours: how it ended, and the CPU time of it and its children in nanoseconds.
+/// Waits for a child; returns its exit outcome and CPU time in nanoseconds, children included.
 fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolEnd, u64)> {
     let mut status = 0;
     // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
@@ -171,10 +173,10 @@ fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolEnd, u64)> {
     Some((end, ns(usage.ru_utime) + ns(usage.ru_stime)))
 }
 
-/// Reads to the end, and keeps the beginning.
+/// Reads to the end of a stream and keeps the first [`MAX_OUTPUT_BYTES`].
 fn read_output(mut from: impl Read) -> String {
     let mut kept = Vec::new();
-    // What was said before an error counts; the tool's exit status tells of the rest.
+    // Output before a read error is kept; the exit status reports the rest.
     drop(from.by_ref().take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut kept));
     drop(io::copy(&mut from, &mut io::sink()));
     String::from_utf8_lossy(&kept).into_owned()
@@ -195,18 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_and_how_it_ends_is_kept() {
+    fn captures_output_and_exit_outcome() {
         let lines = ["echo one; echo two >&2; exit 3", "kill -9 $$"];
         let processes = lines.map(|line| shell(line, CpuSet::new(), None)).to_vec();
         let outcome = run(&tool(processes, 10_000)).expect("a shell");
-        let said = &outcome.processes[0];
-        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("one\n", "two\n"));
-        assert_eq!(said.ended, ToolEnd::Status(3));
+        let output = &outcome.processes[0];
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("one\n", "two\n"));
+        assert_eq!(output.ended, ToolEnd::Status(3));
         assert_eq!(outcome.processes[1].ended, ToolEnd::Signal(9));
     }
 
     #[test]
-    fn it_runs_where_it_is_bound() {
+    fn runs_with_the_requested_binding() {
         let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
         let Some(allowed) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) else {
             return;
@@ -216,13 +218,13 @@ mod tests {
         let line = "grep Cpus_allowed_list /proc/self/status; head -1 /proc/self/numa_maps";
         let outcome =
             run(&tool(vec![shell(line, CpuSet::one(cpu), Some(NodeId(0)))], 10_000)).expect("a shell");
-        let said = &outcome.processes[0].stdout;
-        assert!(said.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{said}");
-        assert!(!said.contains("numa_maps") || said.contains(" bind:0 "), "{said}");
+        let output = &outcome.processes[0].stdout;
+        assert!(output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{output}");
+        assert!(!output.contains("numa_maps") || output.contains(" bind:0 "), "{output}");
     }
 
     #[test]
-    fn a_tool_that_hangs_is_ended_with_its_children() {
+    fn terminates_a_hanging_tool_with_its_children() {
         let file = std::env::temp_dir().join(format!("numaio-tool-{}", std::process::id()));
         let line = format!("sleep 1000 & echo $! > {}; trap '' TERM; wait; sleep 1000", file.display());
         let outcome = run(&tool(vec![shell(&line, CpuSet::new(), None)], 300)).expect("a shell");
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_named() {
+    fn names_a_program_that_cannot_be_started() {
         let absent = ToolWorkload {
             program: "no-such-tool-of-ours".into(),
             ..tool(vec![shell("", CpuSet::new(), None)], 1)

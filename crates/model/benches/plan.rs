@@ -1,4 +1,4 @@
-//! Prints how long planning takes until a plan is proven best, by both methods. Nothing here passes or fails.
+//! Prints how long both methods take until a plan is proven optimal. Nothing here passes or fails.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/plan/support.rs"]
@@ -9,15 +9,15 @@ use numaio_schema::{Objective, PlanMethod, PlanProblem};
 use std::time::{Duration, Instant};
 use support::{machine, printed, recorded};
 
-/// Time after which a plan is taken with the gap that is proven.
+/// Time limit, after which a plan is accepted with its proven gap.
 const LIMIT: Duration = Duration::from_secs(10);
 const THREADS: u32 = 8;
 
-/// Problems of one kind.
+/// A set of similar problems.
 struct Family {
     name: String,
     problems: Vec<PlanProblem>,
-    /// Whether microlp is asked too: it needs minutes for the others.
+    /// Whether to run microlp too: it needs minutes for the other problems.
     mixed: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Three rules that put nodes into bandwidth classes.
+//! Bandwidth classes of nodes, by three rules.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{Class, ClassRule};
 
-/// One node's bandwidth, in bytes copied per second, with its 95 % interval.
+/// A node's bandwidth in bytes copied per second, with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// The node.
@@ -17,13 +17,13 @@ pub struct Point {
     pub high: f64,
 }
 
-/// Puts nodes into classes, best first; `first` is the target with its neighbours, used by rule `paper`.
+/// Classifies nodes, best class first. `first` is the target with its neighbors, for rule `paper`.
 ///
-/// `level` is the share of a class's best by which a member may lie below it, from 0 to 1.
-/// Values that are no finite positive numbers must not be given.
+/// `level` is the share of a class's best value by which a member may be lower, from 0 to 1. All
+/// values must be finite and positive.
 pub fn classify(points: &[Point], rule: ClassRule, level: f64, first: &NodeSet) -> Vec<Class> {
     let mut sorted = points.to_vec();
-    // Best first; equals by node id, so that the order of input never matters.
+    // Best first; ties by node ID, so that the order of input does not matter.
     sorted.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.node.cmp(&b.node)));
     let groups = match rule {
         ClassRule::Measured => classify_by_level(&sorted, level),
@@ -44,39 +44,40 @@ fn class(rank: u32, members: &[Point]) -> Class {
     }
 }
 
-/// The target and its neighbours are class 1 whatever they measure, the rest goes by level
-/// (Li et al., ICPP 2013, section IV).
+/// Rule `paper`: the target and its neighbors are class 1 regardless of their values, the others
+/// are classified by level (Li et al., ICPP 2013, section IV).
 fn classify_by_paper(sorted: &[Point], level: f64, first: &NodeSet) -> Vec<Vec<Point>> {
     let (near, far): (Vec<Point>, Vec<Point>) = sorted.iter().partition(|point| first.contains(point.node));
     let near = (!near.is_empty()).then_some(near);
     near.into_iter().chain(classify_by_level(&far, level)).collect()
 }
 
-/// The fewest groups of neighbours in bandwidth in which nobody is below the best by more than the level,
-/// and among those the least sum of squares.
+/// Rule `measured`: the fewest groups of adjacent values without a member below the group's best by
+/// more than the level, and among those the least sum of squares.
 ///
-/// Dynamic programme over the ends of groups: cost is (number of groups, sum of squares), compared in that
-/// order. O(n^2) steps after prefix sums.
+/// Dynamic program over the ends of groups with the cost (number of groups, sum of squares),
+/// compared in that order. O(n^2) steps after prefix sums.
 fn classify_by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
     let squares = SquareSums::new(sorted);
     let reach: Vec<usize> =
         (0..sorted.len()).map(|start| start + similar_count(&sorted[start..], level)).collect();
-    // best[end]: cheapest cost of the first `end` points, and where its last group begins.
+    // best[end]: lowest cost of the first `end` points, and the start of their last group.
     let mut best: Vec<(usize, f64, usize)> = vec![(0, 0.0, 0)];
     for end in 1..=sorted.len() {
         let cheapest = (0..end)
             .filter(|&start| end <= reach[start])
             .map(|start| (best[start].0 + 1, best[start].1 + squares.within(start, end), start))
             .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
-        // A point alone is always alike, so there is one.
+        // A single point is always a valid group.
         best.extend(cheapest);
     }
     let cuts = cuts(sorted.len(), |end| best[end].2);
     cut(sorted, &cuts)
 }
 
-/// How many of these are alike, from the best on: none of them is below the best by more than the level, beyond what
-/// the noise explains: some value inside its interval is within the level of some value inside the best's interval.
+/// Returns how many points from the best on are similar: none is below the best by more than the
+/// level and the noise. Some value in its interval is within the level of some value in the best's
+/// interval.
 fn similar_count(sorted: &[Point], level: f64) -> usize {
     let Some(best) = sorted.first() else { return 0 };
     let is_alike = |member: &&Point| {
@@ -85,10 +86,11 @@ fn similar_count(sorted: &[Point], level: f64) -> usize {
     sorted.iter().take_while(is_alike).count()
 }
 
-/// Cbench's rule (Braithwaite et al., 2012): k-means for K from 2 to sqrt(n/2), and the K with the smallest
-/// ratio of the clusters' mean radius to the mean distance between their centres. In one dimension the
-/// optimum is a partition of the sorted values, found exactly by dynamic programming, without a random
-/// start. For fewer than eight nodes that range is empty, and K is 2. Equal values are one class.
+/// Cbench's rule (Braithwaite et al., 2012): k-means for K from 2 to sqrt(n/2), and the K with the
+/// smallest ratio of the clusters' mean radius to the mean distance between their centers. In one
+/// dimension the optimum is a partition of the sorted values, found exactly by dynamic programming,
+/// without a random start. For fewer than eight nodes that range is empty, and K is 2. Equal values
+/// are one class.
 fn classify_by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
     let n = sorted.len();
     if n < 2 || sorted[0].value == sorted[n - 1].value {
@@ -106,15 +108,15 @@ fn classify_by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
         cut(sorted, &cuts)
     });
     let scored = partitions.map(|groups| (cluster_ratio(&groups), groups));
-    // The first of equals: the fewest clusters.
+    // The first of ties: the fewest clusters.
     scored
         .reduce(|best, next| if next.0 < best.0 { next } else { best })
         .map(|(_, groups)| groups)
         .unwrap_or_default()
 }
 
-/// `tables[k-1][end]`: least sum of squares of the first `end` points in `k` clusters, and the beginning of
-/// the last one.
+/// `tables[k-1][end]`: least sum of squares of the first `end` points in `k` clusters, and the
+/// start of the last cluster.
 fn kmeans_tables(squares: &SquareSums, n: usize, most: usize) -> Vec<Vec<(f64, usize)>> {
     let mut tables: Vec<Vec<(f64, usize)>> = vec![(0..=n).map(|end| (squares.within(0, end), 0)).collect()];
     for k in 2..=most {
@@ -132,22 +134,22 @@ fn kmeans_tables(squares: &SquareSums, n: usize, most: usize) -> Vec<Vec<(f64, u
     tables
 }
 
-/// Mean radius of the clusters (greatest distance of a member from the centre) over the mean distance
-/// between their centres.
+/// Returns the mean radius of the clusters (greatest distance of a member from the center) over the
+/// mean distance between their centers.
 fn cluster_ratio(groups: &[Vec<Point>]) -> f64 {
-    let centre = |group: &[Point]| group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
-    let centres: Vec<f64> = groups.iter().map(|group| centre(group)).collect();
-    let radius = |(group, centre): (&Vec<Point>, &f64)| {
-        group.iter().map(|point| (point.value - centre).abs()).fold(0.0, f64::max)
+    let center = |group: &[Point]| group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
+    let centers: Vec<f64> = groups.iter().map(|group| center(group)).collect();
+    let radius = |(group, center): (&Vec<Point>, &f64)| {
+        group.iter().map(|point| (point.value - center).abs()).fold(0.0, f64::max)
     };
-    let radii: f64 = groups.iter().zip(&centres).map(radius).sum();
+    let radii: f64 = groups.iter().zip(&centers).map(radius).sum();
     let pairs =
-        centres.iter().enumerate().flat_map(|(i, a)| centres[i + 1..].iter().map(move |b| (a - b).abs()));
+        centers.iter().enumerate().flat_map(|(i, a)| centers[i + 1..].iter().map(move |b| (a - b).abs()));
     let (distance, count) = pairs.fold((0.0, 0), |(sum, count), distance| (sum + distance, count + 1));
     (radii / groups.len() as f64) / (distance / f64::from(count.max(1)))
 }
 
-/// Walks back from the end of the points to the beginning, by the start of the group that ends there.
+/// Collects the starts of groups from the last point to the first.
 fn cuts(n: usize, mut start_of_group_ending: impl FnMut(usize) -> usize) -> Vec<usize> {
     let mut cuts = vec![n];
     let mut end = n;
@@ -163,8 +165,8 @@ fn cut(sorted: &[Point], cuts: &[usize]) -> Vec<Vec<Point>> {
     cuts.windows(2).map(|ends| sorted[ends[0]..ends[1]].to_vec()).collect()
 }
 
-/// Sums of squares around the mean of any run of sorted points in constant time. Values are taken relative
-/// to the first one's size, so that squares of bytes per second do not drown the differences.
+/// Sums of squares around the mean of any range of sorted points in constant time. Values are
+/// scaled by the first one, so that squares of bytes per second do not cancel differences.
 struct SquareSums {
     sums: Vec<(f64, f64)>,
 }
@@ -215,32 +217,33 @@ mod tests {
         sets(&classify(&points(values, 0.0), rule, 0.1, &first))
     }
 
-    // Li et al., ICPP 2013, Tables IV and V: toward node 7 of an HP DL585 G7, Gbit/s by node; values inside
-    // the printed ranges are chosen, and the local copy is one and the same in both directions.
+    // Li et al., ICPP 2013, Tables IV and V: toward node 7 of an HP DL585 G7, Gbit/s by node.
+    // Values inside the printed ranges are chosen, and the local copy is the same in both
+    // directions.
     const WRITE: [f64; 8] = [46.9, 44.0, 27.3, 26.0, 44.0, 42.9, 46.5, 51.7];
     const READ: [f64; 8] = [40.9, 40.4, 50.3, 46.9, 27.9, 39.9, 47.1, 51.7];
 
     #[test]
-    fn the_papers_tables_by_the_papers_rule() {
+    fn paper_rule_reproduces_the_papers_tables() {
         assert_eq!(classes(&WRITE, ClassRule::Paper, "6-7"), ["6-7", "0-1,4-5", "2-3"]);
         assert_eq!(classes(&READ, ClassRule::Paper, "6-7"), ["6-7", "2-3", "0-1,5", "4"]);
     }
 
     #[test]
-    fn the_papers_tables_as_measured() {
+    fn measured_rule_classifies_the_papers_values() {
         assert_eq!(classes(&WRITE, ClassRule::Measured, ""), ["7", "0-1,4-6", "2-3"]);
         assert_eq!(classes(&READ, ClassRule::Measured, ""), ["2-3,6-7", "0-1,5", "4"]);
     }
 
     #[test]
-    fn a_neighbour_at_half_the_bandwidth_misleads_only_the_papers_rule() {
+    fn neighbor_at_half_the_bandwidth_misleads_only_the_paper_rule() {
         let values = [100.0, 50.0, 52.0, 51.0];
         assert_eq!(classes(&values, ClassRule::Paper, "0-1"), ["0-1", "2-3"]);
         assert_eq!(classes(&values, ClassRule::Measured, "0-1"), ["0", "1-3"]);
     }
 
     #[test]
-    fn no_chain_of_small_steps_joins_unlike_nodes() {
+    fn chain_of_small_steps_does_not_join_different_nodes() {
         let chain: Vec<f64> = (0..12).map(|step| 100.0 * 0.95f64.powi(step)).collect();
         let found = classify(&points(&chain, 0.0), ClassRule::Measured, 0.1, &NodeSet::new());
         assert_eq!(found.len(), 4);
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_excuses_a_member_that_is_a_little_too_low() {
+    fn noise_tolerates_a_member_slightly_below_the_level() {
         let narrow = classify(&points(&[100.0, 89.0], 0.001), ClassRule::Measured, 0.1, &NodeSet::new());
         let wide = classify(&points(&[100.0, 89.0], 0.02), ClassRule::Measured, 0.1, &NodeSet::new());
         assert_eq!((narrow.len(), wide.len()), (2, 1));
@@ -263,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_are_classed() {
+    fn classifies_empty_and_single_inputs() {
         for rule in ClassRule::ALL {
             assert!(classes(&[], rule, "").is_empty());
             assert_eq!(classes(&[5.0], rule, "0"), ["0"]);
         }
     }
 
-    /// Every way to cut `n` sorted points into runs.
+    /// Returns every division of `n` sorted points into ranges.
     fn partitions(n: usize) -> impl Iterator<Item = Vec<usize>> {
         (0..1u32 << (n - 1)).map(move |bits| {
             let inner = (1..n).filter(|at| bits & (1 << (at - 1)) != 0);
@@ -287,7 +290,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against every partition there is.
+        /// Compares with every partition.
         #[test]
         fn by_level_is_optimal(values in prop::collection::vec(10.0..100.0f64, 1..9), noise in 0.0..0.05f64) {
             let mut sorted = points(&values, noise);
@@ -318,7 +321,7 @@ mod tests {
             }
         }
 
-        /// Whatever order nodes come in, every node is in one class, and classes are the same.
+        /// Every node is in one class, and the classes do not depend on the order of nodes.
         #[test]
         fn order_does_not_matter(values in prop::collection::vec(1.0..100.0f64, 1..40), turn in 0usize..40) {
             let straight = points(&values, 0.01);
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_first_node_speaks() {
+    fn ties_are_ordered_by_node_id() {
         let of =
             |node: u32, value: f64, noise: f64| Point { node: NodeId(node), ..points(&[value], noise)[0] };
         let three = [of(0, 100.0, 0.001), of(1, 100.0, 0.3), of(2, 75.0, 0.001)];
@@ -346,17 +349,17 @@ mod tests {
     }
 
     #[test]
-    fn a_class_tells_its_range_and_mean() {
+    fn class_has_its_range_and_mean() {
         let found = classify(&points(&[100.0, 98.0, 93.0], 0.0), ClassRule::Measured, 0.1, &NodeSet::new());
         let Class { min_bytes_copied_per_s, max_bytes_copied_per_s, mean_bytes_copied_per_s, .. } = found[0];
-        let told = (min_bytes_copied_per_s, max_bytes_copied_per_s, mean_bytes_copied_per_s);
-        assert_eq!(told, (93.0, 100.0, 97.0));
+        let found = (min_bytes_copied_per_s, max_bytes_copied_per_s, mean_bytes_copied_per_s);
+        assert_eq!(found, (93.0, 100.0, 97.0));
     }
 
     #[test]
-    fn looseness_is_mean_radius_over_mean_distance() {
+    fn cluster_ratio_is_mean_radius_over_mean_distance() {
         let groups = [&[10.0, 8.0][..], &[4.0], &[1.0, 1.0]].map(|values| points(values, 0.0));
-        // Centres 9, 4 and 1; radii 1, 0 and 0; distances 5, 8 and 3.
+        // Centers 9, 4 and 1; radii 1, 0 and 0; distances 5, 8 and 3.
         assert!((cluster_ratio(&groups) - (1.0 / 3.0) / (16.0 / 3.0)).abs() < 1e-12);
         let two: Vec<f64> = (0..18).map(|node| [10.0, 5.0][node / 9]).collect();
         assert_eq!(classes(&two, ClassRule::Kmeans, ""), ["0-8", "9-17"], "of equals the fewest clusters");

@@ -1,4 +1,4 @@
-//! Views beside each other: how far each two of them agree.
+//! Comparison of views: the agreement of each pair.
 
 use crate::views::{compare_nodes, times_better};
 use numaio_machine::ids::NodeId;
@@ -8,24 +8,24 @@ use numaio_schema::{Agreement, Comparison, Inversion, NodeValue, View, Warning, 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// What a comparison is of.
+/// Context of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparisonContext {
-    /// Version of numaio that compares.
+    /// Version of numaio.
     pub numaio: String,
     /// The machine.
     pub machine: Identity,
     /// Seconds since 1970 of the newest measurement among the views.
     pub measured_at: u64,
-    /// The target.
+    /// The target node.
     pub target: NodeId,
-    /// Names of devices attached to it.
+    /// Names of the devices attached to the target.
     pub devices: Vec<String>,
-    /// What is missing or doubtful.
+    /// Warnings about missing or doubtful data.
     pub warnings: Vec<Warning>,
 }
 
-/// Lays views of one target beside each other, in the order given, and compares every pair.
+/// Compares every pair of views of one target, in the given order.
 ///
 /// Names are made unique first: the second `slit` becomes `slit-2`.
 pub fn compare(about: ComparisonContext, mut views: Vec<View>) -> Comparison {
@@ -51,13 +51,13 @@ fn make_names_unique(views: &mut [View]) {
     }
 }
 
-/// How far two views agree, over the nodes that both know.
+/// Computes the agreement of two views over the nodes that both contain.
 ///
-/// The rank agreement is Kendall's tau-b (Kendall, 1945): with S the pairs ordered alike less those ordered
-/// differently, and A and B the pairs that the first and the second view tell apart, S / sqrt(A B). A pair is a
-/// tie in a view that cannot tell its nodes apart: equal stated values, or 95 % intervals that share a value.
-/// Such ties are no equivalence (see [`compare_nodes`]), which the formula does not need: it is the correlation of
-/// two antisymmetric tables of -1, 0 and 1, and stays between -1 and 1.
+/// The rank agreement is Kendall's tau-b (Kendall, 1945): S / sqrt(A B), with S the concordant
+/// pairs less the discordant ones, and A and B the pairs that the first and the second view
+/// distinguish. A pair is a tie in a view with equal stated values or overlapping 95 % intervals.
+/// Such ties are not an equivalence (see [`compare_nodes`]), which the formula does not need: it is
+/// the correlation of two antisymmetric tables of -1, 0 and 1, and stays between -1 and 1.
 pub fn agreement(first: &View, second: &View) -> Agreement {
     let both: Vec<(&NodeValue, &NodeValue)> =
         first.nodes.iter().filter_map(|value| Some((value, second.node(value.node)?))).collect();
@@ -91,7 +91,7 @@ pub fn agreement(first: &View, second: &View) -> Agreement {
     }
 }
 
-/// `a` is better in the first view, `b` in the second.
+/// Returns the inversion of a pair: `a` is better in the first view, `b` in the second.
 fn inversion(
     first: &View,
     second: &View,
@@ -106,17 +106,17 @@ fn inversion(
     }
 }
 
-/// None if a view tells no pair apart.
+/// Returns tau-b, or `None` if a view distinguishes no pair.
 fn tau_b(concordant: u32, discordant: u32, only_first: u32, only_second: u32) -> Option<f64> {
     let [concordant, discordant, only_first, only_second] =
         [concordant, discordant, only_first, only_second].map(f64::from);
-    let told = concordant + discordant;
-    let (in_first, in_second) = (told + only_first, told + only_second);
+    let distinct = concordant + discordant;
+    let (in_first, in_second) = (distinct + only_first, distinct + only_second);
     let tau = (concordant - discordant) / (in_first * in_second).sqrt();
     (in_first > 0.0 && in_second > 0.0).then(|| tau.clamp(-1.0, 1.0))
 }
 
-/// The classes of a view, best first, over some nodes.
+/// Returns the classes of a view, best first, restricted to some nodes.
 fn classes_of(view: &View, nodes: &NodeSet) -> Vec<NodeSet> {
     let known = view.classes.iter().map(|class| class.nodes.intersection(nodes));
     known.filter(|nodes| !nodes.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! From a record of measurements to a model.
+//! Fitting of a model to a record of measurements.
 
 use crate::classes::{classify, Point};
 use numaio_machine::ids::NodeId;
@@ -9,12 +9,12 @@ use numaio_schema::{
     Cell, ClassRule, DirectionModel, Model, NodeBandwidth, Record, TargetModel, MODEL_SCHEMA,
 };
 
-/// How to class nodes.
+/// Rule and level of the classification of nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassOptions {
     /// The rule.
     pub classes: ClassRule,
-    /// Share of a class's best by which a member may lie below it.
+    /// Share of a class's best value by which a member may be lower.
     pub level: f64,
 }
 
@@ -24,7 +24,7 @@ impl Default for ClassOptions {
     }
 }
 
-/// Fits the model of every target and direction in the record. `topology` tells packages and devices.
+/// Fits the model of every target and direction in the record; `topology` has packages and devices.
 pub fn fit(record: Record, topology: &Topology, rule: ClassOptions) -> Model {
     let targets: NodeSet = record.cells.iter().map(|cell| cell.target).collect();
     let targets = targets.iter().map(|target| {
@@ -34,7 +34,7 @@ pub fn fit(record: Record, topology: &Topology, rule: ClassOptions) -> Model {
     Model { schema: MODEL_SCHEMA.to_owned(), targets: targets.collect(), record }
 }
 
-/// The same measurements, classed by another rule.
+/// Classifies the measurements of a model by another rule.
 pub fn refit(model: Model, rule: ClassOptions) -> Model {
     let Model { schema, targets, record } = model;
     let targets = targets
@@ -58,8 +58,8 @@ fn fit_target(
     TargetModel { target, devices, neighbours, directions }
 }
 
-/// None if the direction was not asked for. The local cell belongs to both directions, so it alone asks for
-/// a direction only where no other cell does.
+/// Returns `None` if the direction was not requested. The local cell belongs to both directions, so
+/// it implies a direction only without other cells.
 fn fit_direction(
     record: &Record,
     neighbours: &NodeSet,
@@ -90,7 +90,7 @@ fn fit_direction(
     Some(DirectionModel { direction, rule: rule.classes, level: rule.level, classes, nodes, missing })
 }
 
-/// The node whose cell this is, seen from the target in a direction; none if it belongs to the other one.
+/// Returns the remote node of a cell as seen from the target, or `None` for the other direction.
 fn node_of(cell: &Cell, target: NodeId, direction: Direction) -> Option<NodeId> {
     let node = match direction {
         Direction::Write => cell.flow.source,
@@ -182,7 +182,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn directions_are_told_apart_and_share_the_local_cell() {
+    fn directions_are_separate_and_share_the_local_cell() {
         let model = fitted(vec![
             cell(1, 1, 1, Some(10.0)),
             cell(0, 1, 1, Some(5.0)), // device write: source on node 0, sink on the target
@@ -198,7 +198,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_direction_not_measured_is_left_out() {
+    fn unmeasured_direction_is_omitted() {
         let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(5.0))]);
         let directions: Vec<Direction> =
             model.targets[0].directions.iter().map(|direction| direction.direction).collect();
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_missing_and_in_no_class() {
+    fn unmeasured_nodes_are_missing_and_in_no_class() {
         let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, None)]);
         let direction = &model.targets[0].directions[0];
         assert_eq!(direction.missing.to_string(), "0");
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_refit_changes_the_rule_and_nothing_else() {
+    fn refit_changes_only_the_rule() {
         let cells = vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(9.5)), cell(2, 1, 1, Some(8.0))];
         let model = fitted(cells);
         let strict = refit(model.clone(), ClassOptions { level: 0.01, ..ClassOptions::default() });
@@ -227,7 +227,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_model_reads_back_from_its_json() {
+    fn model_survives_a_json_round_trip() {
         let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(0.1 + 0.2))]);
         let text = serde_json::to_string(&model).expect("a document");
         assert_eq!(Model::from_json(&text).expect("the same document"), model);
@@ -236,7 +236,7 @@ pub(crate) mod tests {
 
     /// The same flow is a device write of one target and a device read of another.
     #[test]
-    fn targets_keep_their_own_figures() {
+    fn targets_keep_their_own_values() {
         let model = fitted(vec![
             cell(0, 0, 0, Some(10.0)),
             cell(0, 1, 0, Some(6.0)),
@@ -254,7 +254,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_figure_comes_with_its_interval_and_with_whether_it_settled() {
+    fn value_has_its_interval_and_settled_flag() {
         let mut unsure = cell(0, 1, 1, Some(5.0));
         let values = [5.0, 5.1, 4.9, 5.05, 1.0, 4.95, 5.02, 4.98, 9.0];
         unsure.bytes_copied_per_s = Summary::of(&values, None);
@@ -266,7 +266,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_figure_with_two_levels_comes_with_their_shares() {
+    fn bimodal_value_has_the_shares_of_its_levels() {
         let mut two = cell(0, 1, 1, Some(5.0));
         two.bytes_copied_per_s = Summary::of(&[5.0, 5.1, 8.0, 8.1, 8.05], None);
         let model = fitted(vec![cell(1, 1, 1, Some(10.0)), two]);
@@ -275,7 +275,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_bandwidth_is_missing() {
+    fn invalid_bandwidth_is_missing() {
         for value in [0.0, f64::INFINITY] {
             let model = fitted(vec![cell(1, 1, 1, Some(10.0)), cell(0, 1, 1, Some(value))]);
             assert_eq!(model.targets[0].directions[0].missing.to_string(), "0", "{value}");
@@ -283,7 +283,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_papers_rule_puts_the_target_and_its_package_first() {
+    fn paper_rule_puts_the_target_and_its_package_first() {
         let node = |id: u32, package: u32| Node {
             id: NodeId(id),
             cpus: CpuSet::one(CpuId(id)),

@@ -5,18 +5,19 @@ use numaio_machine::workload::StreamOp;
 use numaio_schema::{InterleaveWeights, NodeWeight, StreamRecord, StreamScope, INTERLEAVE_SCHEMA};
 use std::collections::BTreeMap;
 
-/// The kernel's greatest weight.
+/// Maximum weight of the kernel.
 const GREATEST: u32 = 255;
-/// Error of a node's share that is small enough: larger weights make longer runs of pages on one node.
+/// Accepted relative error of a node's share: larger weights make longer runs of pages on one node.
 const TOLERANCE: f64 = 0.05;
-/// Operations in the order in which they are taken.
+/// Operations in order of preference.
 const PREFERRED: [StreamOp; 4] = [StreamOp::Triad, StreamOp::Add, StreamOp::Copy, StreamOp::Scale];
 
-/// Weights that a record's bandwidths imply: the smallest ones that give every node its share of pages within
-/// 5 %, or as near as weights up to 255 come.
+/// Returns the interleave weights for a record's bandwidths: the smallest ones that give every node
+/// its share of pages within 5 %, or the most accurate ones up to 255.
 ///
-/// Seen from one node's CPUs if that is given, and else from the CPUs that reach each memory fastest, as the
-/// kernel's own defaults from HMAT are. None if no node's threads were measured, or no memory from there.
+/// The bandwidths are those seen from the CPUs of `from`, or else from the CPUs that reach each
+/// memory fastest, like the kernel's defaults from HMAT. Returns `None` if no node's threads were
+/// measured, or no memory from there.
 pub fn interleave_weights(record: &StreamRecord, from: Option<NodeId>) -> Option<InterleaveWeights> {
     if record.method.scope == StreamScope::Core {
         return None;
@@ -52,7 +53,7 @@ fn bandwidths(record: &StreamRecord, op: StreamOp, from: Option<NodeId>) -> BTre
     best
 }
 
-/// The smallest weights within the tolerance; else those with the least error.
+/// Returns the smallest weights within the tolerance, or else those with the least error.
 fn smallest(bandwidths: &[f64]) -> Vec<u32> {
     let greatest = bandwidths.iter().copied().fold(0.0, f64::max);
     let scaled = |scale: u32| -> Vec<u32> {
@@ -66,7 +67,7 @@ fn smallest(bandwidths: &[f64]) -> Vec<u32> {
     good.or_else(|| all().min_by(|a, b| worst(a).total_cmp(&worst(b)))).unwrap_or_default()
 }
 
-/// Each node's share of pages over the share that its bandwidth asks for, less one.
+/// Returns the relative error of each node's share of pages.
 fn errors(bandwidths: &[f64], weights: &[u32]) -> Vec<f64> {
     let (all, pages) = (bandwidths.iter().sum::<f64>(), weights.iter().sum::<u32>());
     let share =
@@ -80,13 +81,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn weights_are_the_smallest_that_will_do() {
+    fn returns_the_smallest_sufficient_weights() {
         assert_eq!(smallest(&[40e9, 40e9]), [1, 1]);
         assert_eq!(smallest(&[200e9, 50e9]), [4, 1]);
         assert_eq!(smallest(&[200e9, 201e9, 49e9]), [4, 4, 1]);
         assert_eq!(smallest(&[300e9, 200e9]), [3, 2]);
         assert_eq!(smallest(&[7e9]), [1]);
-        assert_eq!(smallest(&[1e12, 1e9]), [255, 1], "as near as 255 comes");
+        assert_eq!(smallest(&[1e12, 1e9]), [255, 1], "limited by 255");
     }
 
     proptest! {

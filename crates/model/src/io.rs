@@ -1,4 +1,4 @@
-//! Classes of the cells of measured I/O.
+//! Classes of measured I/O.
 
 use crate::classes::{classify, Point};
 use crate::fit::ClassOptions;
@@ -7,8 +7,8 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord};
 
-/// The rank of each cell's class, 1 the best; none of a cell without a figure and of mixes. Cells are classed with those
-/// that differ from them in their nodes only.
+/// Returns the rank of each cell's class, 1 for the best, or `None` for a cell without value and
+/// for mixes. Only cells that differ in nothing but the node are classified together.
 pub fn io_ranks(record: &IoRecord, rule: ClassOptions) -> Vec<Option<u32>> {
     let mut ranks = vec![None; record.cells.len()];
     for first in 0..record.cells.len() {
@@ -17,7 +17,7 @@ pub fn io_ranks(record: &IoRecord, rule: ClassOptions) -> Vec<Option<u32>> {
             continue;
         }
         let alike = (first..record.cells.len()).filter(|at| self::key(&record.cells[*at]) == Some(key));
-        // What is classed is a cell: its place stands for it.
+        // Points are cells here, numbered by their index.
         let points: Vec<Point> = alike.filter_map(|at| point(&record.cells[at], at)).collect();
         for class in classify(&points, rule.classes, rule.level, &NodeSet::new()) {
             for place in class.nodes.iter() {
@@ -28,7 +28,7 @@ pub fn io_ranks(record: &IoRecord, rule: ClassOptions) -> Vec<Option<u32>> {
     ranks
 }
 
-/// What cells of one kind have in common.
+/// Returns the properties by which cells are classified together.
 fn key(cell: &IoCell) -> Option<(Direction, u32, u64, Option<&str>)> {
     let (_, _, direction) = cell.placement()?;
     Some((direction, cell.streams(), cell.block_bytes, cell.operation.as_deref()))

@@ -1,7 +1,7 @@
-//! Pure arithmetic on readings: bandwidth classes of nodes, after Li et al. (ICPP 2013), and how far views of a
-//! target agree.
+//! Arithmetic on measurements: bandwidth classes of nodes (Li et al., ICPP 2013), agreement of
+//! views, placement, prediction and planning of transfers.
 //!
-//! Everything here is exact and deterministic: the same record gives the same model, to the bit.
+//! Everything here is exact and deterministic: the same record yields the same model, bit for bit.
 
 mod classes;
 mod compare;

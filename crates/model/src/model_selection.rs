@@ -1,4 +1,4 @@
-//! Which of several models of a machine counts.
+//! Selection among several models of a machine.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -6,8 +6,8 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Model};
 use std::cmp::Reverse;
 
-/// The model that counts for a target and some directions: of those that tell of at least one of them the newest without
-/// a missing node there; where each lacks some, as what was interrupted does, the newest.
+/// Selects the model for a target and some directions: the newest that contains one of the
+/// directions without missing nodes. If all lack nodes, as interrupted ones do, the newest.
 pub fn select_model<'m>(
     models: impl IntoIterator<Item = &'m Model>,
     target: NodeId,
@@ -21,13 +21,13 @@ pub fn select_model<'m>(
     models.into_iter().filter(|model| of_target(model, target).any(|one| asked(&one))).min_by_key(rank)
 }
 
-/// The directions that a model has of a target.
+/// Returns the directions of a target in a model.
 pub(crate) fn of_target(model: &Model, target: NodeId) -> impl Iterator<Item = &DirectionModel> {
     let targets = model.targets.iter().filter(move |model| model.target == target);
     targets.flat_map(|model| &model.directions)
 }
 
-/// Nodes that a model has no figure of, in words: `node 3`, `nodes 2-6`.
+/// Formats a set of nodes: `node 3`, `nodes 2-6`.
 pub fn format_nodes(nodes: &NodeSet) -> String {
     match nodes.len() {
         1 => format!("node {nodes}"),
@@ -41,7 +41,7 @@ mod tests {
     use crate::placement::tests::{interrupted, paper};
     use Direction::{Read, Write};
 
-    /// The paper's model, of a time.
+    /// The paper's model with a time stamp.
     fn at(measured_at: u64, mut model: Model) -> Model {
         model.record.provenance.measured_at = measured_at;
         model
@@ -53,12 +53,12 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_nodes_counts_only_where_nothing_is_whole() {
+    fn incomplete_model_is_selected_only_without_a_complete_one() {
         let (both, whole) = ([Write, Read], paper());
         let models = [at(3, interrupted()), at(2, whole.clone()), at(1, whole.clone())];
         assert_eq!(counts(&models, &both), Some(2));
         assert_eq!(counts(&[at(5, interrupted()), at(9, interrupted())], &both), Some(9));
-        // It lacks nothing in the direction that it has.
+        // Complete in its only direction.
         let mut write = at(8, whole);
         write.targets[0].directions.truncate(1);
         assert_eq!(counts(&[models[1].clone(), write.clone()], &both), Some(8));

@@ -1,4 +1,4 @@
-//! Classes of all pairs of CPU node and memory node, as Cbench's NUMA extension prints them
+//! Classes of all pairs of CPU node and memory node, like those of Cbench's NUMA extension
 //! (Braithwaite et al., 2012).
 
 use crate::classes::{classify, Point};
@@ -8,8 +8,8 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::StreamOp;
 use numaio_schema::{PairClass, PairClasses, StreamCell, StreamRecord, StreamScope};
 
-/// Puts the pairs of each operation into classes, best first. Nothing of a record of single cores, as one core
-/// fills no path between nodes.
+/// Classifies the pairs of each operation, best first. Records of single cores yield no classes,
+/// because one core does not saturate a path between nodes.
 pub fn pair_classes(record: &StreamRecord, rule: ClassOptions) -> Vec<PairClasses> {
     if record.method.scope == StreamScope::Core {
         return Vec::new();
@@ -23,7 +23,7 @@ pub fn pair_classes(record: &StreamRecord, rule: ClassOptions) -> Vec<PairClasse
 }
 
 fn classes(cells: &[&StreamCell], rule: ClassOptions) -> Vec<PairClass> {
-    // What is classed is a pair: its place in the list stands for it.
+    // Points are pairs here, numbered by their index.
     let point = |(place, cell): (usize, &&StreamCell)| {
         let value = cell.bytes_per_s.median()?;
         let summary = cell.bytes_per_s.summary.as_ref()?;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_one_level_are_one_class_for_each_operation() {
+    fn pairs_of_one_level_form_one_class_per_operation() {
         use StreamOp::{Copy, Triad};
         let values = [(Copy, 0, 0, 20.0), (Copy, 0, 1, 10.0), (Copy, 1, 0, 10.5), (Copy, 1, 1, 19.0)];
         let values = [&values[..], &[(Copy, 2, 0, 0.0), (Triad, 0, 0, 5.0)]].concat();

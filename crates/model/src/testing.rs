@@ -1,4 +1,4 @@
-//! I/O that was measured, for tests.
+//! Test data: measured I/O.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
@@ -8,7 +8,7 @@ use numaio_schema::{
     ReadingVisit, Rounds, Summary, IO_SCHEMA,
 };
 
-/// Medians of visits, summed up as a campaign does.
+/// Returns a reading of visits, summarized like those of a campaign.
 pub fn reading(medians: &[f64]) -> Reading {
     let visit = |(round, median): (u32, &f64)| ReadingVisit {
         round,
@@ -24,12 +24,12 @@ pub fn reading(medians: &[f64]) -> Reading {
     Reading { visits: (0..).zip(medians).map(visit).collect(), settled: true, summary, failure: None }
 }
 
-/// A value that was measured five times, within half a percent.
+/// Returns a reading of five visits within half a percent of `value`.
 pub fn about(value: f64) -> Reading {
     reading(&[value, value * 1.002, value * 0.998, value, value])
 }
 
-/// Streams of local buffers: node and number, in Gbit/s together.
+/// Returns a cell of streams with local buffers: (node, number) groups, Gbit/s in total.
 pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoCell {
     let group = |(node, streams): &(u32, u32)| StreamGroup {
         cpus: CpuSet::new(),
@@ -49,7 +49,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
     }
 }
 
-/// A record of `nvme0n1` on a node.
+/// Returns a record of `nvme0n1` on a node.
 pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
     IoRecord {
         schema: IO_SCHEMA.to_owned(),

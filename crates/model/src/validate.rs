@@ -1,4 +1,5 @@
-//! The copy model beside measured I/O, class by class (Tables IV and V of Li et al., ICPP 2013).
+//! Validation of the copy model by measured I/O, per class (Tables IV and V of Li et al., ICPP
+//! 2013).
 
 use crate::classes::{classify, Point};
 use crate::compare::agreement;
@@ -13,10 +14,11 @@ use numaio_schema::{
 };
 use std::cmp::Ordering;
 
-/// Validates the model of a target against views of measured I/O of its devices, each direction that was measured.
+/// Validates the model of a target against views of measured I/O of its devices, per measured
+/// direction.
 ///
-/// `measured` are [`crate::io_views`]; `rivals` what else could have been believed: hop distance, STREAM. Views of
-/// other targets and of nothing that the model knows are left out.
+/// `measured` are [`crate::io_views`]; `rivals` are alternative predictors such as hop distance and
+/// STREAM. Views of other targets or without common nodes are ignored.
 pub fn validate(
     model: &Model,
     subject: &ViewSubject,
@@ -34,14 +36,14 @@ pub fn validate(
         let measured: Vec<&View> = measured.iter().filter(of_direction).collect();
         let rivals: Vec<&View> = rivals
             .iter()
-            .filter(|view| view.target == subject.target && tells(view, direction.direction))
+            .filter(|view| view.target == subject.target && has_direction(view, direction.direction))
             .collect();
         (!measured.is_empty()).then(|| one_direction(direction, copy, &measured, &rivals))
     };
     of_target.directions.iter().filter_map(of).collect()
 }
 
-/// Notes for which nodes that were not measured another one of their class was, by the method of the measurement.
+/// Adds notes about unmeasured nodes that a measured node of their class represents.
 pub fn note_represented(directions: &mut [ValidatedDirection], view: &View, record: &IoRecord) {
     let of_direction = directions.iter_mut().filter(|one| Some(one.direction) == view.direction);
     for verdict in of_direction.flat_map(|one| &mut one.verdicts).filter(|it| it.measured == view.name) {
@@ -52,7 +54,7 @@ pub fn note_represented(directions: &mut [ValidatedDirection], view: &View, reco
     }
 }
 
-fn tells(view: &View, direction: Direction) -> bool {
+fn has_direction(view: &View, direction: Direction) -> bool {
     view.direction.is_none_or(|its| its == direction)
 }
 
@@ -90,7 +92,7 @@ fn one_direction(
     }
 }
 
-/// Values of the nodes of a class; none if it has no value.
+/// Returns the spread of the values of a class, or `None` if it has no value.
 fn spread(view: &View, nodes: &NodeSet) -> Option<Spread> {
     let members: Vec<&NodeValue> = view.nodes.iter().filter(|value| nodes.contains(value.node)).collect();
     let mean = |of: &dyn Fn(&NodeValue) -> f64| {
@@ -131,7 +133,7 @@ fn verdict(classes: &[ValidatedClass], column: &Column, copy: &View, rivals: &[&
     verdict
 }
 
-/// Counts pairs of classes by whether the I/O puts them into the model's order.
+/// Counts the pairs of classes whose order the I/O confirms.
 fn order(classes: &[ValidatedClass], column: &Column, verdict: &mut Verdict) {
     let known: Vec<(u32, NodeValue)> = classes
         .iter()
@@ -149,7 +151,7 @@ fn order(classes: &[ValidatedClass], column: &Column, verdict: &mut Verdict) {
     }
 }
 
-/// A class's mean as if it were that of a node.
+/// Converts the mean of a class to the value of a node.
 fn value(spread: &Spread) -> NodeValue {
     NodeValue {
         node: spread.nodes.first().unwrap_or(NodeId(0)),
@@ -161,8 +163,7 @@ fn value(spread: &Spread) -> NodeValue {
     }
 }
 
-/// Levels of some nodes' I/O, best first, by the rule `measured`: nobody is more than the level below the best of
-/// the group, beyond noise.
+/// Returns the levels of some nodes' I/O, best first, by the rule `measured`.
 fn levels(view: &View, nodes: &NodeSet) -> Vec<NodeSet> {
     let members = view.nodes.iter().filter(|value| nodes.contains(value.node));
     let points: Vec<Point> = members.map(|value| point(Quantity::BytesPerS, value)).collect();
@@ -175,8 +176,8 @@ fn split(view: &View, class: &ValidatedClass) -> Option<Split> {
     (parts.len() > 1).then_some(Split { rank: class.rank, parts })
 }
 
-/// Runs of neighbouring classes all of whose measured nodes are on one level, as long as they go. A class that
-/// was not measured ends a run.
+/// Returns the longest ranges of adjacent classes whose measured nodes are on one level. An
+/// unmeasured class ends a range.
 fn merges(classes: &[ValidatedClass], view: &View) -> Vec<Merge> {
     let measured = |class: &ValidatedClass| -> NodeSet {
         view.nodes.iter().map(|value| value.node).filter(|node| class.nodes.contains(*node)).collect()

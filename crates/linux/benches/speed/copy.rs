@@ -1,11 +1,11 @@
-//! Who copies.
+//! Copy implementations.
 //!
-//! Figures are bytes copied per second, each byte once. likwid-bench and numademo count a byte when it is read and
-//! again when it is written: theirs is halved.
+//! Values are bytes copied per second, each byte counted once. likwid-bench and numademo count
+//! reads and writes: their values are halved.
 
-use super::contest::{Contender, Figure};
+use super::comparison::{Contender, Metric};
 use super::peers;
-use super::place::Place;
+use super::setup::BenchSetup;
 use numaio_linux::{affinity, copy, Kernel};
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeExt;
@@ -16,43 +16,43 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which a contender of this program copies in each round.
+/// Duration of a contender of this program per round.
 const RUN: Duration = Duration::from_millis(150);
 
-pub const FIGURE: Figure = Figure { what: "copy", unit: "GB/s", divisor: 1e9, less: false };
+pub const METRIC: Metric = Metric { what: "copy", unit: "GB/s", divisor: 1e9, less: false };
 
-/// Everyone, whether able to run here or not.
-pub fn all(place: &Place) -> Vec<Contender> {
+/// Returns all contenders, even those that cannot run here.
+pub fn all(setup: &BenchSetup) -> Vec<Contender> {
     let mut all: Vec<Contender> = Vec::new();
     for copy_loop in CopyLoop::ALL.into_iter().filter(|copy_loop| copy::available(*copy_loop)) {
-        let place = place.clone();
-        let run = Box::new(move || probe(&place, copy_loop));
+        let setup = setup.clone();
+        let run = Box::new(move || probe(&setup, copy_loop));
         all.push(Contender { name: format!("numaio {copy_loop}"), ours: true, run });
     }
-    all.push(in_process(place, "STREAM copy (ordinary stores)", stream_copy));
-    all.push(in_process(place, "memcpy of the whole array", |from, to| to.copy_from_slice(from)));
+    all.push(in_process(setup, "STREAM copy (ordinary stores)", stream_copy));
+    all.push(in_process(setup, "memcpy of the whole array", |from, to| to.copy_from_slice(from)));
     for variant in peers::likwid_variants() {
-        let (place, test) = (place.clone(), format!("copy{variant}"));
+        let (setup, test) = (setup.clone(), format!("copy{variant}"));
         let name = format!("likwid-bench {test}");
-        let run = Box::new(move || Ok(peers::likwid(&place, &test, 2)? / 2.0));
+        let run = Box::new(move || Ok(peers::likwid(&setup, &test, 2)? / 2.0));
         all.push(Contender { name, ours: false, run });
     }
-    if place.cpus.len() == 1 {
-        let place = place.clone();
-        let run = Box::new(move || numademo(&place));
+    if setup.cpus.len() == 1 {
+        let setup = setup.clone();
+        let run = Box::new(move || numademo(&setup));
         all.push(Contender { name: "numademo memcpy, local memory".to_owned(), ours: false, run });
     }
     all
 }
 
-/// numaio's own measurement, as it ships.
-fn probe(place: &Place, copy_loop: CopyLoop) -> Result<f64, String> {
+/// Runs numaio's own measurement.
+fn probe(setup: &BenchSetup, copy_loop: CopyLoop) -> Result<f64, String> {
     let workload = CopyWorkload {
-        flow: Flow { source: place.node, sink: place.node },
-        placement: place.placement(),
+        flow: Flow { source: setup.node, sink: setup.node },
+        placement: setup.placement(),
         copy_loop,
-        bytes_per_thread: place.bytes_per_thread(),
-        pages: place.pages,
+        bytes_per_thread: setup.bytes_per_thread(),
+        pages: setup.pages,
         sampling: Sampling::Window { milliseconds: RUN.as_millis() as u32, slices: 10 },
     };
     let kernel = Kernel::new().map_err(|error| error.to_string())?;
@@ -62,18 +62,18 @@ fn probe(place: &Place, copy_loop: CopyLoop) -> Result<f64, String> {
     Ok(bytes as f64 * 1e9 / ns as f64)
 }
 
-/// A thread's source and sink, touched first by the thread on its CPU.
+/// Source and sink of a thread, first touched by that thread on its CPU.
 type Arrays = (Vec<f64>, Vec<f64>);
 
-fn in_process(place: &Place, name: &str, copy: fn(&[f64], &mut [f64])) -> Contender {
-    let cpus = place.cpus.clone();
-    let words = place.array_bytes / size_of::<f64>() / cpus.len();
+fn in_process(setup: &BenchSetup, name: &str, copy: fn(&[f64], &mut [f64])) -> Contender {
+    let cpus = setup.cpus.clone();
+    let words = setup.array_bytes / size_of::<f64>() / cpus.len();
     let mut arrays: Vec<Option<Arrays>> = cpus.iter().map(|_| None).collect();
     let run = Box::new(move || run_in_process(&cpus, words, &mut arrays, copy));
     Contender { name: name.to_owned(), ours: false, run }
 }
 
-/// All threads copy their arrays over and over, after one pass to warm up; sum of their bandwidths.
+/// Copies the arrays of all threads repeatedly after a warm-up pass; returns the total bandwidth.
 fn run_in_process(
     cpus: &[CpuId],
     words: usize,
@@ -109,7 +109,7 @@ fn run_in_process(
     }
 }
 
-/// STREAM's copy, compiled for the widest vectors of this CPU, as `-O3 -march=native` would.
+/// STREAM's copy, compiled for the widest vectors of this CPU, like `-O3 -march=native`.
 fn stream_copy(from: &[f64], to: &mut [f64]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
@@ -134,7 +134,7 @@ fn stream_copy_avx2(from: &[f64], to: &mut [f64]) {
     stream_copy_plain(from, to);
 }
 
-/// Adding zero keeps the compiler from calling memcpy in place of the loop; it costs no bandwidth.
+/// Adding zero keeps the compiler from calling memcpy instead of the loop; it costs no bandwidth.
 #[inline(always)]
 fn stream_copy_plain(from: &[f64], to: &mut [f64]) {
     for (to, from) in to.iter_mut().zip(from) {
@@ -142,16 +142,16 @@ fn stream_copy_plain(from: &[f64], to: &mut [f64]) {
     }
 }
 
-/// numademo of the path, or the one that `tools/numademo` builds.
-fn numademo(place: &Place) -> Result<f64, String> {
-    let bytes = (2 * place.array_bytes).to_string();
+/// Runs numademo from PATH, or the one that `tools/numademo` builds.
+fn numademo(setup: &BenchSetup) -> Result<f64, String> {
+    let bytes = (2 * setup.array_bytes).to_string();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let run = |program: &Path| peers::output_of(Command::new(program).args(["-c", &bytes, "memcpy"]));
-    let said = run(Path::new("numademo")).or_else(|_| {
+    let output = run(Path::new("numademo")).or_else(|_| {
         let built = peers::output_of(&mut Command::new(root.join("tools/numademo")))?;
         run(&root.join(built.trim()))
     })?;
-    let line = said.lines().find_map(|line| line.strip_prefix("local memory,memcpy,Avg,"));
+    let line = output.lines().find_map(|line| line.strip_prefix("local memory,memcpy,Avg,"));
     let figure = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
-    Ok(figure.ok_or_else(|| said.lines().next().unwrap_or("it said nothing").to_owned())? * 1e6 / 2.0)
+    Ok(figure.ok_or_else(|| output.lines().next().unwrap_or("no output").to_owned())? * 1e6 / 2.0)
 }

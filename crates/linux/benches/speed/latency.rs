@@ -1,37 +1,37 @@
-//! Who follows pointers.
+//! Pointer chasing implementations.
 
-use super::contest::{Contender, Figure};
-use super::peers::{self, Workshop};
-use super::place::Place;
+use super::comparison::{Contender, Metric};
+use super::peers::{self, CompileDir};
+use super::setup::BenchSetup;
 use numaio_linux::Kernel;
 use numaio_machine::probe::ProbeExt;
 use numaio_machine::workload::{LatencyWorkload, Pages};
 use std::process::Command;
 
-/// Time for which a contender runs in each round, in milliseconds.
+/// Duration of a contender per round, in milliseconds.
 const RUN_MS: u32 = 200;
 
-/// Distance between two places: four lines, so that no prefetcher of neighbours helps.
+/// Bytes between two slots: four lines, so that adjacent-line prefetchers have no effect.
 const STRIDE: u32 = 256;
 
-/// Bytes of the chain for each of an array: its places alone, a line each, are as large as one array. In a
-/// smaller one, caches keep places from one pass to the next.
+/// Bytes of the chain per byte of an array: its slots alone, one line each, have the size of an
+/// array. Caches would keep slots of a smaller chain from pass to pass.
 const BYTES_PER_ARRAY_BYTE: usize = STRIDE as usize / 64;
 
-pub const FIGURE: Figure =
-    Figure { what: "load that waits for the one before", unit: "ns", divisor: 1.0, less: true };
+pub const METRIC: Metric =
+    Metric { what: "load that waits for the one before", unit: "ns", divisor: 1.0, less: true };
 
-/// Both, on one CPU.
-pub fn all(place: &Place, pages: Pages, workshop: &Workshop) -> Vec<Contender> {
-    let ours = place.clone();
+/// Returns both contenders, on one CPU.
+pub fn all(setup: &BenchSetup, pages: Pages, compile_dir: &CompileDir) -> Vec<Contender> {
+    let ours = setup.clone();
     let run = Box::new(move || probe(&ours, pages));
     let numaio = Contender { name: "numaio".to_owned(), ours: true, run };
-    let compiled = workshop.compile("chase.c", &[]);
+    let compiled = compile_dir.compile("chase.c", &[]);
     let seconds = format!("{}", f64::from(RUN_MS) / 1e3);
     let kind = if pages == Pages::Transparent { "transparent" } else { "base" };
     let arguments = [
-        place.cpus[0].to_string(),
-        chain_bytes(place).to_string(),
+        setup.cpus[0].to_string(),
+        chain_bytes(setup).to_string(),
         STRIDE.to_string(),
         seconds,
         kind.to_owned(),
@@ -42,17 +42,17 @@ pub fn all(place: &Place, pages: Pages, workshop: &Workshop) -> Vec<Contender> {
     vec![numaio, Contender { name: "as multichase, gcc -O3".to_owned(), ours: false, run }]
 }
 
-/// Bytes of the chain.
-pub fn chain_bytes(place: &Place) -> usize {
-    place.array_bytes * BYTES_PER_ARRAY_BYTE
+/// Returns the size of the chain in bytes.
+pub fn chain_bytes(setup: &BenchSetup) -> usize {
+    setup.array_bytes * BYTES_PER_ARRAY_BYTE
 }
 
-/// numaio's own measurement, as it ships.
-fn probe(place: &Place, pages: Pages) -> Result<f64, String> {
+/// Runs numaio's own measurement.
+fn probe(setup: &BenchSetup, pages: Pages) -> Result<f64, String> {
     let workload = LatencyWorkload {
-        cpu: place.cpus[0],
-        memory: place.node,
-        bytes: chain_bytes(place) as u64,
+        cpu: setup.cpus[0],
+        memory: setup.node,
+        bytes: chain_bytes(setup) as u64,
         stride_bytes: STRIDE,
         pages,
         milliseconds: RUN_MS,

@@ -1,26 +1,27 @@
-//! Our loops beside those of others, on the same CPUs and memory.
+//! Comparison of numaio's loops with those of other programs, on the same CPUs and memory.
 //!
-//! `cargo bench -p numaio-linux --bench speed [-- [PART...] [ROUNDS]]`: parts are `copy`, `stream` and `latency`;
-//! all of them by default. Copies and STREAM run on one CPU and on all CPUs of the first node: every loop of numaio
-//! through its own probe, C programs that are compiled for this CPU meanwhile, and likwid-bench and numademo where
-//! they are installed. Arrays have the same total size, at least four times the last-level cache. Rounds
-//! interleave all, so that what else the machine does meets all alike; ratios are taken within rounds.
+//! `cargo bench -p numaio-linux --bench speed [-- [PART...] [ROUNDS]]`: parts are `copy`, `stream`
+//! and `latency`, by default all. Copies and STREAM run on one CPU and on all CPUs of the first
+//! node: every loop of numaio in its own probe, C programs compiled for this CPU, and likwid-bench
+//! and numademo if installed. Arrays have the same total size, at least four times the last-level
+//! cache. Rounds interleave all contenders, so that other load affects all of them; ratios are
+//! taken within rounds.
 
 #![expect(clippy::print_stdout)]
 
-mod contest;
+mod comparison;
 mod copy;
 mod latency;
 mod peers;
-mod place;
+mod setup;
 mod stream;
 
 use numaio_linux::Kernel;
 use numaio_machine::workload::Pages;
-use peers::Workshop;
-use place::Place;
+use peers::CompileDir;
+use setup::BenchSetup;
 
-/// Rounds by default: a median of them is steady where other work disturbs a few.
+/// Default number of rounds: their median is stable if other load disturbs a few.
 const ROUNDS: usize = 15;
 
 fn main() {
@@ -30,35 +31,35 @@ fn main() {
     let any = ["copy", "stream", "latency"].into_iter().any(named);
     let asked = |part: &str| named(part) || !any;
     let kernel = Kernel::new().expect("a kernel to run on");
-    let workshop = Workshop::new().expect("a folder for programs");
-    let places = Place::all(&kernel);
+    let compile_dir = CompileDir::new().expect("a folder for programs");
+    let places = BenchSetup::all(&kernel);
     if asked("copy") {
-        for place in &places {
-            title(place, place.array_bytes, place.pages, rounds, "all sources and again in all sinks");
-            contest::hold(copy::FIGURE, rounds, copy::all(place));
+        for setup in &places {
+            title(setup, setup.array_bytes, setup.pages, rounds, "all sources and again in all sinks");
+            comparison::run_rounds(copy::METRIC, rounds, copy::all(setup));
         }
     }
     if asked("stream") {
-        for (op, place) in stream::OPS.into_iter().flat_map(|op| places.iter().map(move |place| (op, place)))
+        for (op, setup) in stream::OPS.into_iter().flat_map(|op| places.iter().map(move |setup| (op, setup)))
         {
-            title(place, place.array_bytes, place.pages, rounds, "each array of all threads");
-            contest::hold(stream::figure(op), rounds, stream::all(place, op, &workshop));
+            title(setup, setup.array_bytes, setup.pages, rounds, "each array of all threads");
+            comparison::run_rounds(stream::figure(op), rounds, stream::all(setup, op, &compile_dir));
         }
     }
     if asked("latency") {
         for pages in [Pages::Base, Pages::Transparent] {
-            let place = &places[0];
-            title(place, latency::chain_bytes(place), pages, rounds, "the chain");
-            contest::hold(latency::FIGURE, rounds, latency::all(place, pages, &workshop));
+            let setup = &places[0];
+            title(setup, latency::chain_bytes(setup), pages, rounds, "the chain");
+            comparison::run_rounds(latency::METRIC, rounds, latency::all(setup, pages, &compile_dir));
         }
     }
 }
 
-fn title(place: &Place, bytes: usize, pages: Pages, rounds: usize, of: &str) {
+fn title(setup: &BenchSetup, bytes: usize, pages: Pages, rounds: usize, of: &str) {
     println!(
         "\n{} thread(s) on node {}, {:.0} MB in {of}, {pages:?} pages, {rounds} rounds\n",
-        place.cpus.len(),
-        place.node,
+        setup.cpus.len(),
+        setup.node,
         bytes as f64 / 1e6,
     );
 }

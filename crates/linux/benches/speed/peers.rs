@@ -1,25 +1,26 @@
-//! Programs of others, and how they are run.
+//! External programs and their invocation.
 
-use super::place::Place;
+use super::setup::BenchSetup;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Passes that likwid-bench makes in each round; some tenths of a second.
+/// Passes of likwid-bench per round; some tenths of a second.
 const LIKWID_PASSES: u32 = 16;
 
-/// A folder for compiled programs, gone with this value.
-pub struct Workshop(PathBuf);
+/// A temporary directory for compiled programs, deleted when dropped.
+pub struct CompileDir(PathBuf);
 
-impl Workshop {
-    /// An empty one.
+impl CompileDir {
+    /// Creates the directory.
     pub fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("numaio-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    /// Compiles one of the programs beside this file for this CPU; gives its path, or why it cannot.
+    /// Compiles one of the programs in `peers/` for this CPU; returns its path, or an error
+    /// message.
     pub fn compile(&self, source: &str, options: &[&str]) -> Result<PathBuf, String> {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/speed/peers").join(source);
         let to = self.0.join(format!("{source}.out"));
@@ -33,39 +34,39 @@ impl Workshop {
     }
 }
 
-impl Drop for Workshop {
+impl Drop for CompileDir {
     fn drop(&mut self) {
-        // A folder of /tmp that stays does no harm.
+        // A leftover directory in /tmp is harmless.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// Runs a program of OpenMP's with one thread on each CPU; gives the number it prints.
-pub fn openmp(program: &Path, place: &Place, arguments: &[&str]) -> Result<f64, String> {
-    let cpus: Vec<String> = place.cpus.iter().map(|cpu| format!("{{{cpu}}}")).collect();
+/// Runs an OpenMP program with one thread per CPU and returns the number it prints.
+pub fn openmp(program: &Path, setup: &BenchSetup, arguments: &[&str]) -> Result<f64, String> {
+    let cpus: Vec<String> = setup.cpus.iter().map(|cpu| format!("{{{cpu}}}")).collect();
     let mut command = Command::new(program);
     command.args(arguments).env("OMP_NUM_THREADS", cpus.len().to_string());
     command.env("OMP_PLACES", cpus.join(",")).env("OMP_PROC_BIND", "true");
     number(&output_of(&mut command)?)
 }
 
-/// The number a program printed.
-pub fn number(said: &str) -> Result<f64, String> {
-    said.trim().parse().map_err(|_| format!("it said {:?}", said.lines().next().unwrap_or("nothing")))
+/// Parses the number that a program printed.
+pub fn number(output: &str) -> Result<f64, String> {
+    output.trim().parse().map_err(|_| format!("unexpected output {:?}", output.lines().next().unwrap_or("")))
 }
 
-/// Runs a test of likwid-bench on arrays of the place's size; bytes per second as it counts them: each read and
-/// each write.
-pub fn likwid(place: &Place, test: &str, arrays: usize) -> Result<f64, String> {
+/// Runs a test of likwid-bench on arrays of the setup's size; returns bytes per second as it counts
+/// them: each read and each write.
+pub fn likwid(setup: &BenchSetup, test: &str, arrays: usize) -> Result<f64, String> {
     // Size of all arrays of all threads together.
-    let workgroup = format!("M{}:{}kB:{}", place.node, arrays * place.array_bytes / 1000, place.cpus.len());
+    let workgroup = format!("M{}:{}kB:{}", setup.node, arrays * setup.array_bytes / 1000, setup.cpus.len());
     let passes = LIKWID_PASSES.to_string();
-    let said = output_of(Command::new("likwid-bench").args(["-t", test, "-w", &workgroup, "-i", &passes]))?;
-    let figure = said.lines().find_map(|line| line.strip_prefix("MByte/s:")?.trim().parse::<f64>().ok());
-    Ok(figure.ok_or_else(|| said.lines().last().unwrap_or("it said nothing").to_owned())? * 1e6)
+    let output = output_of(Command::new("likwid-bench").args(["-t", test, "-w", &workgroup, "-i", &passes]))?;
+    let figure = output.lines().find_map(|line| line.strip_prefix("MByte/s:")?.trim().parse::<f64>().ok());
+    Ok(figure.ok_or_else(|| output.lines().last().unwrap_or("no output").to_owned())? * 1e6)
 }
 
-/// Variants of a test of likwid-bench that this CPU can run, by the ends of their names.
+/// Returns the suffixes of a likwid-bench test's variants that this CPU supports.
 pub fn likwid_variants() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -77,18 +78,18 @@ pub fn likwid_variants() -> Vec<&'static str> {
     vec![""]
 }
 
-/// What a program says if it succeeds; else why it does not.
+/// Returns the output of a program, or why it failed.
 pub fn output_of(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| match error.kind() {
+    let result = command.output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "not installed".to_owned(),
         _ => error.to_string(),
     })?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(said);
+    let output = String::from_utf8_lossy(&result.stdout).into_owned();
+    if result.status.success() {
+        return Ok(output);
     }
-    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    // Some say on stdout why they do not run.
-    let first = why.lines().chain(said.lines()).next();
-    Err(first.map_or_else(|| output.status.to_string(), str::to_owned))
+    let why = String::from_utf8_lossy(&result.stderr).trim().to_owned();
+    // Some programs print the reason of a failure to stdout.
+    let first = why.lines().chain(output.lines()).next();
+    Err(first.map_or_else(|| result.status.to_string(), str::to_owned))
 }

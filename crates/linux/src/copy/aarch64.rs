@@ -3,19 +3,19 @@
 use std::arch::asm;
 use std::ptr::copy_nonoverlapping;
 
-/// A cache line, and what one turn of the loop copies.
+/// Bytes of a cache line and of one loop iteration.
 const LINE: usize = 64;
 
 /// Loads and non-temporal stores of pairs of 16-byte registers (Arm ARM, C6.2 `STNP (SIMD&FP)`).
 ///
 /// # Safety
-/// As [`super::CopyFn`].
+/// See [`super::CopyFn`].
 pub unsafe fn stnp(from: *const u8, to: *mut u8, bytes: usize) {
     let head = to.align_offset(LINE).min(bytes);
     let iterations = (bytes - head) / LINE;
     let tail = head + iterations * LINE;
-    // SAFETY: every access lies within the ranges that the caller vouches for: the head, `iterations` lines, and
-    // what is left. Every aarch64 CPU that runs Linux in user space has these registers.
+    // SAFETY: every access is inside the ranges that the caller vouches for: the head, `iterations`
+    // lines and the tail. Every aarch64 CPU that runs Linux in user space has these registers.
     unsafe {
         copy_nonoverlapping(from, to, head);
         if iterations > 0 {
@@ -40,7 +40,7 @@ pub unsafe fn stnp(from: *const u8, to: *mut u8, bytes: usize) {
             );
         }
         copy_nonoverlapping(from.add(tail), to.add(tail), bytes - tail);
-        // Order the stores before anything that says they are done.
+        // Orders the stores before any signal of their completion.
         asm!("dmb ish", options(nostack, preserves_flags));
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_support::expect_instructions;
 
-/// Bytes that look different at every place, so that a byte from the wrong place shows.
+/// Returns bytes that differ by position, so that misplaced bytes are detected.
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -11,7 +11,7 @@ fn available_loops() -> Vec<CopyLoop> {
 }
 
 #[test]
-fn every_loop_copies_exactly_what_it_is_told() {
+fn every_loop_copies_exactly_the_requested_bytes() {
     const GUARD: u8 = 0xA5;
     const ROOM: usize = 192;
     let lengths = (0..=200).chain([255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 70_001]);
@@ -31,7 +31,7 @@ fn every_loop_copies_exactly_what_it_is_told() {
 }
 
 #[test]
-fn the_shorter_slice_decides() {
+fn copies_the_length_of_the_shorter_slice() {
     for copy_loop in available_loops() {
         let copier = Copier::new(copy_loop).expect("available");
         let mut to = [0; 300];
@@ -43,13 +43,13 @@ fn the_shorter_slice_decides() {
 }
 
 #[test]
-fn a_loop_of_another_architecture_is_not_available() {
+fn loops_of_other_architectures_are_unavailable() {
     assert!(available(CopyLoop::Memcpy));
     assert!(!(available(CopyLoop::Stnp) && available(CopyLoop::RepMovsb)));
 }
 
 #[test]
-fn the_c_library_has_a_name_and_glibc_a_version() {
+fn c_library_has_a_name_and_glibc_a_version() {
     let library = c_library();
     match library.strip_prefix("glibc ") {
         Some(version) => assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{library}"),
@@ -57,9 +57,9 @@ fn the_c_library_has_a_name_and_glibc_a_version() {
     }
 }
 
-/// The optimiser may not replace a loop by another: its instructions stand in this very program.
+/// The optimizer must not replace a loop: the test binary contains its instructions.
 #[test]
-fn the_loops_consist_of_the_instructions_they_are_named_for() {
+fn loops_consist_of_their_named_instructions() {
     let expected: &[(&str, &[&str])] = if cfg!(target_arch = "x86_64") {
         &[
             ("x86::avx512", &["vmovntdq", "zmm", "sfence"]),

@@ -1,29 +1,30 @@
 //! Copy loops of x86-64.
 //!
-//! They are written in assembly, not by intrinsics: the same instructions run in every build, and no
-//! optimiser takes them for a memcpy. Order and unrolling are those that were fastest on Zen 5; there software
-//! prefetching (`prefetchnta` and `prefetcht0`, 1 to 8 KiB ahead), copying several pages side by side, and
-//! loading 256 bytes or more before storing them gained nothing or lost up to a third.
+//! The loops are written in assembly rather than with intrinsics, so that every build runs the same
+//! instructions, and no optimizer replaces them by memcpy. Order and unrolling were the fastest on
+//! Zen 5; there software prefetching (`prefetchnta` and `prefetcht0`, 1 to 8 KiB ahead), copying
+//! several pages side by side, and loading 256 bytes or more before storing them gained nothing or
+//! lost up to a third.
 
 use std::arch::asm;
 use std::arch::x86_64::_mm_sfence;
 use std::ptr::copy_nonoverlapping;
 
-/// A cache line: non-temporal stores go to memory by whole lines.
+/// Bytes of a cache line: non-temporal stores write whole lines to memory.
 const LINE: usize = 64;
 
-/// Bytes copied in one turn of a loop.
+/// Bytes copied per loop iteration.
 const ITERATION_BYTES: usize = 4 * LINE;
 
 /// 64-byte loads, non-temporal 64-byte stores.
 ///
 /// # Safety
-/// As [`super::CopyFn`]; the CPU has AVX-512F.
+/// See [`super::CopyFn`]; the CPU has AVX-512F.
 #[target_feature(enable = "avx512f")]
 pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: head, whole iterations and tail lie within the ranges that the caller vouches for; after the head
-    // the sink is aligned to a line, as `vmovntdq` demands. The fence orders the stores before anything that
-    // says they are done.
+    // SAFETY: head, whole iterations and tail are inside the ranges that the caller vouches for;
+    // after the head the sink is aligned to a line, as `vmovntdq` requires. The fence orders the
+    // stores before any signal of their completion.
     unsafe {
         let parts = AlignedParts::new(from, to, bytes);
         if parts.iterations > 0 {
@@ -57,7 +58,7 @@ pub unsafe fn avx512(from: *const u8, to: *mut u8, bytes: usize) {
 /// 32-byte loads, non-temporal 32-byte stores.
 ///
 /// # Safety
-/// As [`super::CopyFn`]; the CPU has AVX2.
+/// See [`super::CopyFn`]; the CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as in `avx512`.
@@ -103,13 +104,13 @@ pub unsafe fn avx2(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// One `rep movsb`: the CPU chooses how.
+/// One `rep movsb`: the CPU chooses the method.
 ///
 /// # Safety
-/// As [`super::CopyFn`].
+/// See [`super::CopyFn`].
 pub unsafe fn rep_movsb(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: reads and writes exactly the ranges that the caller vouches for; the direction flag is clear,
-    // as the calling convention demands.
+    // SAFETY: reads and writes exactly the ranges that the caller vouches for; the direction flag
+    // is clear, as the calling convention requires.
     unsafe {
         asm!(
             "rep movsb",
@@ -118,22 +119,22 @@ pub unsafe fn rep_movsb(from: *const u8, to: *mut u8, bytes: usize) {
             inout("rdi") to => _,
             options(nostack, preserves_flags)
         );
-        // What comes after may not overtake the stores of a string operation (Intel SDM 3A, 9.2.4).
+        // Later stores must not overtake those of a string operation (Intel SDM 3A, 9.2.4).
         _mm_sfence();
     }
 }
 
-/// How a copy is cut: up to the first whole line of the sink, whole iterations, and what is left.
+/// Division of a copy: up to the first whole line of the sink, whole iterations, and the tail.
 struct AlignedParts {
     head: usize,
     iterations: usize,
 }
 
 impl AlignedParts {
-    /// Cuts, and copies the head.
+    /// Divides a copy, and copies the head.
     ///
     /// # Safety
-    /// As [`super::CopyFn`].
+    /// See [`super::CopyFn`].
     unsafe fn new(from: *const u8, to: *mut u8, bytes: usize) -> Self {
         let head = to.align_offset(LINE).min(bytes);
         // SAFETY: within both ranges.
@@ -141,10 +142,10 @@ impl AlignedParts {
         Self { head, iterations: (bytes - head) / ITERATION_BYTES }
     }
 
-    /// Copies what is left.
+    /// Copies the tail.
     ///
     /// # Safety
-    /// As [`super::CopyFn`], with what was cut.
+    /// See [`super::CopyFn`]; the arguments are those of `new`.
     unsafe fn tail(&self, from: *const u8, to: *mut u8, bytes: usize) {
         let done = self.head + self.iterations * ITERATION_BYTES;
         // SAFETY: within both ranges.

@@ -1,4 +1,4 @@
-//! One stream of copies between a buffer and a device.
+//! Queue of copies between a buffer and a device.
 
 use super::driver::{DeviceAddress, Handle, NOT_READY};
 use super::objects::{Context, DriverObject};
@@ -10,15 +10,15 @@ use std::ffi::c_void;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a copy is watched busily: longer than a small one takes.
+/// Time for which a copy is polled without sleeping: longer than a small copy takes.
 const SPIN_TIME: Duration = Duration::from_micros(100);
-/// How long is then slept between two looks; another copy is in flight meanwhile.
+/// Interval of polling after that; another copy is in flight in the meantime.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// How long a turn waits: then the caller looks whether to go on.
+/// Maximum wait per call, so that the caller can check for an early end.
 const BATCH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Copies of equal blocks, one after the other, some of them in flight. The buffer holds a block for each that is in
-/// flight; the device's memory holds one, as copies of a stream follow each other.
+/// Copies of equal blocks in order, several in flight. The buffer holds one block per copy in
+/// flight; the device memory holds a single block, since the copies of a stream are serialized.
 pub struct CopyQueue<'c> {
     context: &'c Context<'c>,
     direction: Direction,
@@ -26,20 +26,20 @@ pub struct CopyQueue<'c> {
     /// Slot of the oldest copy in flight.
     oldest: usize,
     in_flight: usize,
-    /// One for each block in flight: it comes when the copy is done.
+    /// One event per slot, recorded after its copy.
     events: Vec<DriverObject<'c, Handle>>,
-    // What follows is given back in this order: nothing goes while a copy may still use it.
+    // Dropped in this order: resources are released after the copies that use them.
     stream: DriverObject<'c, Handle>,
     device: DriverObject<'c, DeviceAddress>,
     host: DriverObject<'c, *mut c_void>,
 }
 
 impl<'c> CopyQueue<'c> {
-    /// Prepares copies from or to a buffer of `depth` blocks, whose pages are there. The context must be the calling
-    /// thread's.
+    /// Prepares copies from or to a populated buffer of `depth` blocks. The context must be current
+    /// on the calling thread.
     ///
     /// # Safety
-    /// The buffer must outlive what is given back, and nobody else may use it meanwhile.
+    /// The buffer must outlive the queue, and nothing else may use it until then.
     pub unsafe fn new(
         context: &'c Context<'c>,
         buffer: &Buffer,
@@ -55,14 +55,14 @@ impl<'c> CopyQueue<'c> {
         Ok(Self { context, direction, block, oldest: 0, in_flight: 0, events, stream, device, host })
     }
 
-    /// Puts a copy of a slot's block into the stream. The slot's copy before must be done.
+    /// Enqueues the copy of a slot's block. The slot's previous copy must have completed.
     fn submit(&self, slot: usize) -> Result<(), ProbeError> {
         let of = &self.context.driver.functions;
         let (block, stream, device) = (self.block, self.stream.raw, self.device.raw);
-        // SAFETY: there are as many slots as blocks in the buffer.
+        // SAFETY: the buffer has as many blocks as slots.
         let host = unsafe { self.host.raw.byte_add(slot * block) };
-        // SAFETY: both ranges are as long as the block, registered or allocated, and outlive the copy: the drop waits
-        // for it.
+        // SAFETY: both ranges have the length of a block, are registered or allocated, and outlive
+        // the copy: drop waits for it.
         let (what, code) = unsafe {
             match self.direction {
                 Direction::Write => {
@@ -79,7 +79,7 @@ impl<'c> CopyQueue<'c> {
         self.context.driver.check("cuEventRecord", code)
     }
 
-    /// Whether a slot's copy is done.
+    /// Whether a slot's copy has completed.
     fn is_done(&self, slot: usize) -> Result<bool, ProbeError> {
         // SAFETY: the event is alive.
         match unsafe { (self.context.driver.functions.query)(self.events[slot].raw) } {
@@ -88,7 +88,7 @@ impl<'c> CopyQueue<'c> {
         }
     }
 
-    /// Waits for a slot's copy, for a turn at most; whether it is done.
+    /// Waits for a slot's copy, at most [`BATCH_TIMEOUT`]; returns whether it has completed.
     fn wait(&self, slot: usize) -> Result<bool, ProbeError> {
         let began = Instant::now();
         while !self.is_done(slot)? {
@@ -96,7 +96,7 @@ impl<'c> CopyQueue<'c> {
             if waited > BATCH_TIMEOUT {
                 return Ok(false);
             }
-            // With one copy in flight, the device would wait for us to wake up.
+            // With a single copy in flight, sleeping would leave the device idle.
             match self.events.len() > 1 && waited > SPIN_TIME {
                 true => thread::sleep(POLL_INTERVAL),
                 false => std::hint::spin_loop(),
@@ -128,8 +128,8 @@ impl RequestQueue for CopyQueue<'_> {
 
 impl Drop for CopyQueue<'_> {
     fn drop(&mut self) {
-        // SAFETY: the stream is alive. A device that is lost makes no copies any more; its error was told where it was
-        // met.
+        // SAFETY: the stream is alive. A lost device makes no copies; its error was reported
+        // earlier.
         unsafe { (self.context.driver.functions.synchronize)(self.stream.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! The driver library: loading it, its functions, and its errors by name.
+//! CUDA driver library: loading, functions and error names.
 
 use super::{CudaUnavailable, Gpu};
 use numaio_machine::probe::ProbeError;
@@ -8,33 +8,34 @@ use std::ptr;
 
 /// `CUresult`; 0 is success.
 pub type ResultCode = c_int;
-/// `CUDA_ERROR_NOT_READY`: what is asked for is still under way.
+/// `CUDA_ERROR_NOT_READY`: the operation is still in progress.
 pub const NOT_READY: ResultCode = 600;
-/// Most GPUs that are listed; the driver numbers no more.
+/// Maximum number of GPUs listed.
 const MAX_GPUS: c_int = 256;
-/// Room for a device's name, its end included.
+/// Buffer size for a device name, null terminator included.
 const NAME_BYTES: usize = 256;
-/// Room for a PCI address, its end included.
+/// Buffer size for a PCI address, null terminator included.
 const PCI_BYTES: usize = 64;
 
-/// A handle of the driver: context, stream or event.
+/// Handle of a context, stream or event.
 pub type Handle = *mut c_void;
-/// An address in a device's memory (`CUdeviceptr`).
+/// Address in device memory (`CUdeviceptr`).
 pub type DeviceAddress = u64;
 
-/// Declares the driver's functions, and how they are found in the library.
+/// Declares the driver's functions and their lookup in the library.
 macro_rules! functions {
     ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
-        /// The functions that are used (CUDA Driver API, "Modules"), by their names in the library.
+        /// Driver functions in use (CUDA Driver API, "Modules"), by their names in the library.
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($argument),*) -> ResultCode,)*
         }
 
         impl Functions {
-            /// Finds them all. `find` gives the address of a function, or null.
+            /// Resolves all functions. `find` returns the address of a function, or null.
             ///
             /// # Safety
-            /// Under each name the library must have the driver's function of that name, for as long as this lives.
+            /// Each name in the library must be the driver's function of that name while this value
+            /// lives.
             unsafe fn resolve(find: impl Fn(&CStr) -> *mut c_void) -> Result<Self, CudaUnavailable> {
                 Ok(Self {
                     $($name: {
@@ -42,7 +43,8 @@ macro_rules! functions {
                         if symbol.is_null() {
                             return Err(CudaUnavailable::Incomplete { function: $symbol.to_string_lossy().into_owned() });
                         }
-                        // SAFETY: the caller's promise; the signature is that of the driver's header.
+                        // SAFETY: the caller's promise; the signature is that of the driver's
+                        // header.
                         unsafe {
                             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> ResultCode>(symbol)
                         }
@@ -78,16 +80,17 @@ functions! {
     destroy_event: c"cuEventDestroy_v2"(Handle);
 }
 
-/// The driver, started.
+/// The initialized driver.
 pub struct Driver {
     pub functions: Functions,
 }
 
 impl Driver {
-    /// Loads a library by its file name and starts it.
+    /// Loads a library by its file name and initializes the driver.
     pub fn load(library: &str) -> Result<Self, CudaUnavailable> {
         let library = open(library)?;
-        // SAFETY: a library that bears the driver's name or, in tests, is written after it; it is never closed.
+        // SAFETY: a library that bears the driver's name or, in tests, is written after it; it is
+        // never closed.
         let functions = unsafe { Functions::resolve(|symbol| find(library, symbol)) }?;
         let driver = Self { functions };
         // SAFETY: the first call of every user of the driver; it takes no memory of ours.
@@ -96,13 +99,13 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The GPUs, by the driver's index.
+    /// Lists the GPUs by driver index.
     pub fn gpus(&self) -> Result<Vec<Gpu>, CudaUnavailable> {
         let mut count = 0;
         // SAFETY: the pointer is to a value that lives through the call.
         self.start("cuDeviceGetCount", unsafe { (self.functions.device_count)(&raw mut count) })?;
         if count <= 0 {
-            return Err(CudaUnavailable::NoDevice { name: "it counts none".to_owned() });
+            return Err(CudaUnavailable::NoDevice { name: "cuDeviceGetCount returned 0".to_owned() });
         }
         (0..count.min(MAX_GPUS)).map(|index| self.gpu(index)).collect()
     }
@@ -114,8 +117,8 @@ impl Driver {
         let mut name = [0 as c_char; NAME_BYTES];
         let mut pci = [0 as c_char; PCI_BYTES];
         let of = &self.functions;
-        // SAFETY: the driver writes at most as many bytes as it is told, into an array that has them; the last one
-        // is kept for the end.
+        // SAFETY: the driver writes at most the given number of bytes into a larger array, whose
+        // last byte stays 0.
         let code = unsafe { (of.device_name)(name.as_mut_ptr(), NAME_BYTES as c_int - 1, device) };
         self.start("cuDeviceGetName", code)?;
         // SAFETY: as above.
@@ -124,7 +127,7 @@ impl Driver {
         Ok(Gpu { index: index.unsigned_abs(), name: text(&name), pci: text(&pci) })
     }
 
-    /// Whether a call that looks for devices succeeded.
+    /// Converts the result of a call during device discovery.
     fn start(&self, call: &str, code: ResultCode) -> Result<(), CudaUnavailable> {
         let open = |file: &str| OpenOptions::new().read(true).write(true).open(file).map(drop);
         match code {
@@ -133,7 +136,7 @@ impl Driver {
         }
     }
 
-    /// Whether a call succeeded; `what` was asked for.
+    /// Converts the result of the operation `what`.
     pub fn check(&self, what: &str, code: ResultCode) -> Result<(), ProbeError> {
         match code {
             0 => Ok(()),
@@ -141,7 +144,7 @@ impl Driver {
         }
     }
 
-    /// The driver's name of an error, as `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// Returns the driver's name of an error, as in `CUDA_ERROR_OUT_OF_MEMORY`.
     pub fn name(&self, code: ResultCode) -> String {
         let mut name = ptr::null();
         // SAFETY: the pointer is to a value that lives through the call.
@@ -149,12 +152,12 @@ impl Driver {
         if found != 0 || name.is_null() {
             return format!("CUDA error {code}");
         }
-        // SAFETY: the driver gave the address of a text that ends with a zero and lasts as long as the library.
+        // SAFETY: the driver returned a null-terminated string that lives as long as the library.
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
     }
 }
 
-/// The text up to the first zero.
+/// Returns the text before the first null byte.
 fn text(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).trim().to_owned()
@@ -165,13 +168,13 @@ fn text(bytes: &[c_char]) -> String {
 fn open(library: &str) -> Result<*mut c_void, CudaUnavailable> {
     let missing = |why: String| CudaUnavailable::NoLibrary { why };
     let name = std::ffi::CString::new(library).map_err(|error| missing(error.to_string()))?;
-    // SAFETY: the name ends with a zero and lives through the call. What the library runs when it is loaded is the
-    // driver's own.
+    // SAFETY: the name is null-terminated and lives through the call. The library's initializers
+    // are the driver's own.
     let opened = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !opened.is_null() {
         return Ok(opened);
     }
-    // SAFETY: dlerror gives null or a text that stays until the next call of this thread.
+    // SAFETY: dlerror returns null or a string that is valid until the next call on this thread.
     let why = unsafe { libc::dlerror() };
     if why.is_null() {
         return Err(missing(library.to_owned()));
@@ -180,16 +183,16 @@ fn open(library: &str) -> Result<*mut c_void, CudaUnavailable> {
     Err(missing(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned()))
 }
 
-/// A static C library has a dlopen in name only.
+/// dlopen is a stub in a static C library.
 #[cfg(target_feature = "crt-static")]
 fn open(_library: &str) -> Result<*mut c_void, CudaUnavailable> {
     Err(CudaUnavailable::Static)
 }
 
-/// The address of a function, or null.
+/// Returns the address of a function, or null.
 #[cfg(not(target_feature = "crt-static"))]
 fn find(library: *mut c_void, symbol: &CStr) -> *mut c_void {
-    // SAFETY: the library is open, and the name ends with a zero and lives through the call.
+    // SAFETY: the library is open, and the name is null-terminated and lives through the call.
     unsafe { libc::dlsym(library, symbol.as_ptr()) }
 }
 

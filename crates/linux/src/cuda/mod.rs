@@ -1,8 +1,8 @@
-//! GPUs, by way of the CUDA driver library, which is loaded when it is first needed (CUDA Driver API, version 11 or
-//! newer). What it moves are SHOC's BusSpeedDownload and BusSpeedReadback: pinned host memory, bound to a node, to and
-//! from the memory of the device by its copy engines.
+//! GPUs, by the CUDA driver library, loaded on first use (CUDA Driver API, version 11 or newer).
 //!
-//! It is tested against a driver without a GPU (tests/support/fake_cuda.c); no real GPU has been at hand.
+//! The transfers are those of SHOC's BusSpeedDownload and BusSpeedReadback: pinned host memory,
+//! bound to a node, to and from device memory by the copy engines. The tests use a fake driver
+//! (tests/support/fake_cuda.c); this code has not run on a real GPU.
 
 mod copies;
 mod driver;
@@ -18,29 +18,29 @@ pub use unavailable::CudaUnavailable;
 use driver::Driver;
 use std::sync::OnceLock;
 
-/// Name under which every NVIDIA driver installs its library.
+/// File name of the library in every NVIDIA driver.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// A GPU, as the driver tells of it.
+/// A GPU according to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// The driver's index, as in `cuda:0`.
+    /// Driver index, as in `cuda:0`.
     pub index: u32,
-    /// What it is called.
+    /// Model name.
     pub name: String,
-    /// PCI address as the driver writes it, as in `0000:3B:00.0`.
+    /// PCI address in the driver's notation, as in `0000:3B:00.0`.
     pub pci: String,
 }
 
-/// The GPUs of this machine that this process may use, by the driver's index.
+/// Returns the GPUs that this process may use, by driver index.
 ///
 /// # Errors
-/// [`CudaUnavailable`], if there is none: it tells no library, no device and no permission apart.
+/// [`CudaUnavailable`] distinguishes a missing library, missing devices and missing permissions.
 pub fn gpus() -> Result<Vec<Gpu>, CudaUnavailable> {
     driver()?.gpus()
 }
 
-/// The driver, loaded once; it stays until the process ends.
+/// Returns the driver, loaded once for the lifetime of the process.
 fn driver() -> Result<&'static Driver, CudaUnavailable> {
     static DRIVER: OnceLock<Result<Driver, CudaUnavailable>> = OnceLock::new();
     DRIVER.get_or_init(|| Driver::load(LIBRARY)).as_ref().map_err(CudaUnavailable::clone)

@@ -1,4 +1,4 @@
-//! What the driver makes for us, given back when dropped.
+//! Driver objects, released when dropped.
 
 use super::driver::{DeviceAddress, Driver, Handle, ResultCode};
 use numaio_machine::probe::ProbeError;
@@ -8,9 +8,9 @@ use std::ptr;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for every context.
 const PORTABLE: u32 = 1;
-/// `CU_STREAM_NON_BLOCKING`: waits for no other stream.
+/// `CU_STREAM_NON_BLOCKING`: not synchronized with other streams.
 const NON_BLOCKING: u32 = 1;
-/// `CU_EVENT_DISABLE_TIMING`: only tells whether it has come.
+/// `CU_EVENT_DISABLE_TIMING`: without a time stamp.
 const NO_TIMING: u32 = 2;
 
 /// The primary context of a device.
@@ -20,12 +20,12 @@ pub struct Context<'d> {
     raw: Handle,
 }
 
-// SAFETY: the driver's contexts may be used by every thread (CUDA Driver API, "Difference between the driver and
-// runtime APIs" and cuCtxSetCurrent); nothing else is in here that is not shared anyway.
+// SAFETY: all threads may use the driver's contexts (CUDA Driver API, "Difference between the
+// driver and runtime APIs" and cuCtxSetCurrent); the other fields are `Sync`.
 unsafe impl Sync for Context<'_> {}
 
 impl<'d> Context<'d> {
-    /// Of the device with that index.
+    /// Retains the primary context of a device by index.
     pub fn of(driver: &'d Driver, index: u32) -> Result<Self, ProbeError> {
         let what = format!("GPU cuda:{index}");
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
@@ -39,17 +39,17 @@ impl<'d> Context<'d> {
         Ok(Self { driver, device, raw })
     }
 
-    /// Makes it the calling thread's.
+    /// Makes the context current on the calling thread.
     pub fn enter(&self) -> Result<(), ProbeError> {
         // SAFETY: the context is alive.
         let code = unsafe { (self.driver.functions.set_current)(self.raw) };
         self.driver.check("cuCtxSetCurrent", code)
     }
 
-    /// Pins memory and lets the device reach it.
+    /// Pins memory and makes it accessible to the device.
     ///
     /// # Safety
-    /// The memory must be mapped until what is given back is dropped.
+    /// The memory must stay mapped until the returned object is dropped.
     pub unsafe fn register(
         &self,
         start: *mut u8,
@@ -63,7 +63,7 @@ impl<'d> Context<'d> {
         Ok(DriverObject { raw: start, release: of.unregister, context: PhantomData })
     }
 
-    /// Memory of the device.
+    /// Allocates device memory.
     pub fn allocate(&self, bytes: usize) -> Result<DriverObject<'_, DeviceAddress>, ProbeError> {
         let of = &self.driver.functions;
         let make = |made: &mut DeviceAddress| {
@@ -73,7 +73,7 @@ impl<'d> Context<'d> {
         self.make(&format!("{bytes} bytes of the GPU's memory (cuMemAlloc)"), 0, make, of.free)
     }
 
-    /// A stream: what is put into it is done one after the other.
+    /// Creates a stream, which serializes its operations.
     pub fn stream(&self) -> Result<DriverObject<'_, Handle>, ProbeError> {
         let of = &self.driver.functions;
         // SAFETY: as in `allocate`.
@@ -81,7 +81,7 @@ impl<'d> Context<'d> {
         self.make("cuStreamCreate", ptr::null_mut(), make, of.destroy_stream)
     }
 
-    /// An event, which tells whether a stream has come to it.
+    /// Creates an event.
     pub fn event(&self) -> Result<DriverObject<'_, Handle>, ProbeError> {
         let of = &self.driver.functions;
         // SAFETY: as in `allocate`.
@@ -104,12 +104,12 @@ impl<'d> Context<'d> {
 
 impl Drop for Context<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was retained once, by `of`. An error cannot be told here; so in the drop below.
+        // SAFETY: `of` retained the context once. Errors cannot be reported in drop.
         unsafe { (self.driver.functions.release)(self.device) };
     }
 }
 
-/// One thing that the driver made.
+/// A driver object with its release function.
 pub struct DriverObject<'c, T: Copy> {
     pub raw: T,
     release: unsafe extern "C" fn(T) -> ResultCode,
@@ -118,7 +118,8 @@ pub struct DriverObject<'c, T: Copy> {
 
 impl<T: Copy> Drop for DriverObject<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the driver made it for us and it ends only here; the context it belongs to outlives it.
+        // SAFETY: the driver created the object, it is released only here, and its context outlives
+        // it.
         unsafe { (self.release)(self.raw) };
     }
 }

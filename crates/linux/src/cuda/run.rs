@@ -1,4 +1,4 @@
-//! Running streams of copies, all at once.
+//! Concurrent streams of copies between memory and a GPU.
 
 use super::copies::CopyQueue;
 use super::driver::Driver;
@@ -11,14 +11,15 @@ use numaio_machine::workload::IoWorkload;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Copies in flight of one stream, at most: each has an event.
+/// Maximum copies in flight per stream; each has an event.
 const MAX_DEPTH: u32 = 1024;
 
-/// Moves data between memory and a GPU. `limit_bytes` is what the control group still allows.
+/// Copies between memory and a GPU. `limit_bytes` are the bytes that the control group still
+/// allows.
 ///
 /// # Errors
-/// [`ProbeError::Refused`] if there is no such GPU or the driver refuses; an error that comes while time is taken ends
-/// the run early, and is told by its outcome.
+/// [`ProbeError::Refused`] if the GPU does not exist or the driver returns an error. An error
+/// during the measurement ends the run early and is part of the outcome.
 pub fn run(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -30,7 +31,8 @@ pub fn run(
     run_with_driver(driver, root, limit_bytes, workload, device)
 }
 
-/// Keeps a device's context until this process ends: to make one anew takes about as long as a visit.
+/// Retains a device's context for the lifetime of the process: recreating it takes about as long as
+/// a measurement.
 fn retain_context(driver: &Driver, device: u32) -> Result<(), ProbeError> {
     static RETAINED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     let mut kept = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +43,7 @@ fn retain_context(driver: &Driver, device: u32) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// As [`run`], by a driver.
+/// Runs the workload with the given driver; see [`run`].
 pub fn run_with_driver(
     driver: &Driver,
     root: &Root,
@@ -51,13 +53,13 @@ pub fn run_with_driver(
 ) -> Result<IoOutcome, ProbeError> {
     streams::check_limits(workload, 1)?;
     if workload.depth > MAX_DEPTH {
-        return refused("GPU", format!("{} copies in flight; {MAX_DEPTH} can be had", workload.depth));
+        return refused("GPU", format!("{} copies in flight, expected at most {MAX_DEPTH}", workload.depth));
     }
     let context = Context::of(driver, device)?;
     let workers = streams::workers(workload, 1);
     streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
         context.enter()?;
-        // SAFETY: the buffer is this lane's alone and outlives its queue.
+        // SAFETY: only this worker uses the buffer, which outlives the queue.
         let copies = unsafe { CopyQueue::new(&context, buffer, workload.depth as usize, worker.direction) }?;
         Ok((copies, None))
     })

@@ -1,4 +1,4 @@
-//! The engine against a driver without a GPU (tests/support/fake_cuda.c), and what is done without one.
+//! Tests with a fake driver (tests/support/fake_cuda.c) and without a driver.
 
 use super::driver::Driver;
 use super::objects::Context;
@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fake driver, compiled with some definitions; removed when dropped.
+/// A fake driver compiled with given definitions; deleted when dropped.
 struct Fake {
     path: PathBuf,
 }
 
 impl Fake {
-    /// None, with the reason told, where it cannot be built or loaded.
+    /// Builds the driver, or prints why it cannot be built or loaded and returns `None`.
     fn new(definitions: &[&str]) -> Option<Self> {
         if cfg!(target_feature = "crt-static") {
-            print_skipped("skipped: a static program loads no library");
+            print_skipped("skipped: a static program cannot load libraries");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -35,7 +35,7 @@ impl Fake {
         cc.args(["-shared", "-fPIC", "-pthread", "-O1", "-o"]).arg(&path).arg(source);
         cc.args(definitions.iter().map(|definition| format!("-D{definition}")));
         let Ok(output) = cc.output() else {
-            print_skipped("skipped: no C compiler to build a driver without a GPU");
+            print_skipped("skipped: no C compiler to build the fake driver");
             return None;
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -46,7 +46,7 @@ impl Fake {
         Driver::load(self.path.to_str().expect("a name in UTF-8"))
     }
 
-    /// What the driver made and did not get back, or got back while a copy used it.
+    /// Returns the number of objects that were not released, or released while in use.
     fn objects(&self) -> i32 {
         let path = std::ffi::CString::new(self.path.to_str().expect("UTF-8")).expect("no zero");
         // SAFETY: the library is loaded already, and has this function with this signature.
@@ -64,7 +64,7 @@ impl Drop for Fake {
     }
 }
 
-/// To standard error, whatever captures the output of tests.
+/// Prints to stderr, past the capture of the test harness.
 fn print_skipped(what: &str) {
     use std::io::Write;
     drop(writeln!(std::io::stderr(), "{what}"));
@@ -107,7 +107,7 @@ fn bytes_per_s(group: &IoGroupOutcome) -> f64 {
 use Direction::{Read, Write};
 
 #[test]
-fn devices_are_listed_with_their_addresses() {
+fn lists_devices_with_their_addresses() {
     let Some(fake) = Fake::new(&[]) else { return };
     let gpus = fake.load().expect("a driver").gpus().expect("two");
     let found: Vec<(u32, &str, &str)> =
@@ -116,13 +116,13 @@ fn devices_are_listed_with_their_addresses() {
 }
 
 #[test]
-fn each_direction_has_its_rate_and_all_is_given_back() {
+fn measures_each_direction_and_releases_all_objects() {
     let Some(fake) = Fake::new(&["WRITE_RATE=200e6", "READ_RATE=40e6"]) else { return };
     for (direction, rate, streams) in [(Write, 200e6, 1), (Read, 40e6, 1), (Write, 200e6, 3)] {
         let outcome = run(&fake, &workload(&[(streams, direction)]), 1).expect("copies");
         let [group] = &outcome.groups[..] else { panic!("one group") };
         assert_eq!((group.samples.len(), outcome.cut.as_deref()), (4, None));
-        // The fake's engine never moves more; a machine that is busy may move less.
+        // The fake never exceeds its rate; a busy machine may stay below it.
         let measured = bytes_per_s(group);
         assert!(measured > 0.0 && measured < 1.1 * rate, "{measured} of {rate}");
         assert_eq!(group.requests, group.samples.iter().map(|sample| sample.bytes).sum::<u64>() >> 20);
@@ -134,7 +134,7 @@ fn each_direction_has_its_rate_and_all_is_given_back() {
 }
 
 #[test]
-fn both_directions_at_once_share_their_stretches() {
+fn concurrent_directions_share_time_slices() {
     let Some(fake) = Fake::new(&["WRITE_RATE=200e6", "READ_RATE=40e6"]) else { return };
     let outcome = run(&fake, &workload(&[(1, Write), (2, Read)]), 0).expect("copies");
     let [write, read] = &outcome.groups[..] else { panic!("two groups") };
@@ -144,8 +144,8 @@ fn both_directions_at_once_share_their_stretches() {
 }
 
 #[test]
-fn a_lost_device_cuts_the_run_and_what_was_measured_is_kept() {
-    // 70 MiB are 180 ms at this rate: the warm-up and two slices. A busy machine needs longer, and has time enough.
+fn lost_device_ends_the_run_and_keeps_the_samples() {
+    // 70 MiB take 180 ms at this rate: the warm-up and two slices. A busy machine may take longer.
     let Some(fake) = Fake::new(&["WRITE_RATE=400e6", "LOST_AFTER=70"]) else { return };
     let sampling = Sampling::Window { milliseconds: 10_000, slices: 200 };
     let io = IoWorkload { sampling, ..workload(&[(2, Write)]) };
@@ -160,14 +160,14 @@ fn a_lost_device_cuts_the_run_and_what_was_measured_is_kept() {
 }
 
 #[test]
-fn a_device_lost_at_once_gives_no_sample() {
+fn device_lost_at_the_start_yields_no_sample() {
     let Some(fake) = Fake::new(&["LOST_AFTER=1"]) else { return };
     let outcome = run(&fake, &workload(&[(1, Write), (1, Read)]), 0).expect("nothing");
     assert!(outcome.cut.is_some() && outcome.groups.iter().all(|group| group.samples.is_empty()));
 }
 
 #[test]
-fn a_limit_of_bytes_ends_the_run_and_is_kept() {
+fn byte_limit_ends_the_run_and_keeps_the_samples() {
     let Some(fake) = Fake::new(&["WRITE_RATE=200e6"]) else { return };
     for most in [3u64, 24] {
         let io = IoWorkload { most_bytes: Some(most << 20), ..workload(&[(1, Write)]) };
@@ -180,7 +180,7 @@ fn a_limit_of_bytes_ends_the_run_and_is_kept() {
 }
 
 #[test]
-fn what_the_driver_refuses_has_its_name() {
+fn errors_contain_the_driver_error_name() {
     let Some(fake) = Fake::new(&["DEVICE_BYTES=1000"]) else { return };
     let error = run(&fake, &workload(&[(1, Write)]), 0).expect_err("no room").to_string();
     assert_eq!(error, "1048576 bytes of the GPU's memory (cuMemAlloc): CUDA_ERROR_OUT_OF_MEMORY");
@@ -193,7 +193,7 @@ fn what_the_driver_refuses_has_its_name() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_invalid_workloads() {
     let Some(fake) = Fake::new(&[]) else { return };
     let good = workload(&[(1, Write)]);
     let mut no_cpus = good.clone();
@@ -218,7 +218,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn data_comes_back_as_it_went() {
+fn data_survives_a_round_trip() {
     let Some(fake) = Fake::new(&[]) else { return };
     let driver = fake.load().expect("a driver");
     let context = Context::of(&driver, 0).expect("a device");
@@ -230,14 +230,15 @@ fn data_comes_back_as_it_went() {
         let pinned = unsafe { context.register(memory.as_mut_ptr(), 64) }.expect("pinned");
         let device = context.allocate(32).expect("memory");
         let stream = context.stream().expect("a stream");
-        // SAFETY: both halves lie in the pinned memory, the device's has 32 bytes, and the stream is waited for.
+        // SAFETY: both halves lie in the pinned memory, the device's has 32 bytes, and the stream
+        // is waited for.
         let codes = unsafe {
             let to = (of.to_device)(device.raw, pinned.raw, 32, stream.raw);
             let back = (of.to_host)(pinned.raw.byte_add(32), device.raw, 32, stream.raw);
             [to, back, (of.synchronize)(stream.raw)]
         };
         assert_eq!(codes, [0; 3]);
-        // SAFETY: more than was allocated; the fake looks before it copies.
+        // SAFETY: more than was allocated; the fake checks the range before it copies.
         assert_ne!(unsafe { (of.to_device)(device.raw, pinned.raw, 33, stream.raw) }, 0);
     }
     assert_eq!(memory[..32], memory[32..]);
@@ -246,12 +247,15 @@ fn data_comes_back_as_it_went() {
 }
 
 #[test]
-fn without_a_gpu_it_is_said_why() {
+fn reports_why_no_gpu_is_usable() {
     let Err(missing) = Driver::load("no-such-library-of-ours.so") else { panic!("there is one") };
-    let said = missing.to_string();
-    let words =
-        if cfg!(target_feature = "crt-static") { "linked statically" } else { "no CUDA driver library" };
-    assert!(said.contains(words), "{said}");
+    let message = missing.to_string();
+    let words = if cfg!(target_feature = "crt-static") {
+        "linked statically"
+    } else {
+        "cannot load the CUDA driver library"
+    };
+    assert!(message.contains(words), "{message}");
     let Some(fake) = Fake::new(&["DEVICES=0"]) else { return };
     let Err(none) = fake.load().expect("a driver").gpus() else { panic!("there is one") };
     assert!(none.to_string().contains("finds no device"), "{none}");
@@ -260,5 +264,5 @@ fn without_a_gpu_it_is_said_why() {
     assert!(refused.to_string().contains("no permission") && refused.to_string().contains("NOT_PERMITTED"));
     let Some(fake) = Fake::new(&["cuEventQuery=cuEventAsk"]) else { return };
     let Err(incomplete) = fake.load() else { panic!("complete") };
-    assert!(incomplete.to_string().contains("no cuEventQuery"), "{incomplete}");
+    assert!(incomplete.to_string().contains("lacks cuEventQuery"), "{incomplete}");
 }

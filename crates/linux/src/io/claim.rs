@@ -1,7 +1,7 @@
-//! What may be written: files that this process made, and block devices that it has taken for itself.
+//! Write permission for benchmarks: files created by this process and exclusively opened devices.
 //!
-//! The engine writes to nothing else. A file is unlinked as soon as it is made: it is gone when its last descriptor is
-//! closed, however this process ends.
+//! The I/O engine writes to nothing else. A file is unlinked right after its creation, so the
+//! kernel deletes it with the last descriptor, however this process exits.
 
 use super::disk::current_use;
 use super::splitmix::SplitMix64;
@@ -17,18 +17,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes written at once when a file is filled.
+/// Bytes per write when a file is filled.
 const FILL_BYTES: usize = 1 << 20;
-/// Share of a file system's free space that is left to others: one part in this many.
+/// Reciprocal of the share of free space that is left unused on a file system.
 const RESERVED_SHARE: u64 = 64;
 
-/// Claims of this process: name, and descriptor by which it is held.
+/// Claims of this process: name and descriptor.
 static CLAIMS: Mutex<Vec<(String, RawFd)>> = Mutex::new(Vec::new());
 
-/// Files that this process has made.
+/// Counter for names of created files.
 static FILE_COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// Something that this process may write; given up when dropped.
+/// A file or device that this process may write; dropping it releases the claim.
 #[derive(Debug)]
 pub struct Claim {
     name: String,
@@ -36,48 +36,48 @@ pub struct Claim {
     bytes: u64,
 }
 
-/// Why something may not be written.
+/// Reason why a file or device cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// There is such a file, and it is not ours.
-    #[error("{path}: it exists, and only files that numaio makes itself are written")]
+    /// The file already exists.
+    #[error("'{path}' exists already: numaio writes only to files that it creates")]
     Exists {
         /// The file.
         path: String,
     },
-    /// It is no block device.
-    #[error("{path} is no block device")]
+    /// The path is not a block device.
+    #[error("'{path}' is not a block device")]
     NotBlockDevice {
-        /// What was named.
+        /// The path.
         path: String,
     },
-    /// Someone uses it.
-    #[error("{path} is in use: {how}")]
+    /// The device is in use.
+    #[error("'{path}' is in use: {how}")]
     InUse {
         /// The device.
         path: String,
-        /// By whom.
+        /// Current use, as in `sda1 is mounted at /`.
         how: String,
     },
-    /// The file system is too full.
-    #[error("{path} has {} free for this, and {} are needed", size(*.free_bytes), size(*.needed_bytes))]
+    /// The file system has too little free space.
+    #[error("not enough space in '{path}': {} needed, {} available", size(*.needed_bytes), size(*.free_bytes))]
     NoSpace {
-        /// The folder.
+        /// The directory.
         path: String,
         /// Bytes needed.
         needed_bytes: u64,
-        /// Bytes that may be used.
+        /// Bytes available.
         free_bytes: u64,
     },
-    /// Stopped from outside.
+    /// A signal interrupted the operation.
     #[error("interrupted")]
     Interrupted,
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{what}: {why}")]
     Refused {
-        /// What was asked.
+        /// The operation, as in `open /dev/sda`.
         what: String,
-        /// The kernel's words.
+        /// The kernel's error.
         why: io::Error,
     },
 }
@@ -87,11 +87,11 @@ fn size(bytes: u64) -> String {
 }
 
 impl Claim {
-    /// A file of that length, filled with bytes that no device can leave out, in a folder; or at a path at which there
-    /// is nothing yet.
+    /// Creates a file of `bytes` incompressible bytes, at a new path or with a generated name in
+    /// a directory.
     ///
     /// # Errors
-    /// [`ClaimError`]. Nothing is left of it then.
+    /// [`ClaimError`]; the file is deleted.
     pub fn file(target: &Path, bytes: u64) -> Result<Self, ClaimError> {
         let folder = target.is_dir();
         let path = match folder {
@@ -118,24 +118,25 @@ impl Claim {
         Ok(Self::register(name, file, bytes))
     }
 
-    /// A block device, taken so that nobody else mounts or formats it meanwhile. Everything on it may be destroyed.
+    /// Opens a block device exclusively (O_EXCL), so that it cannot be mounted or formatted. The
+    /// benchmark may destroy all data on it.
     ///
     /// # Errors
-    /// [`ClaimError::InUse`] if it is mounted, used for swap or held by others, or a partition of it is.
+    /// [`ClaimError::InUse`] if the device or a partition is mounted, used for swap or has holders.
     pub fn device(root: &dyn Sysfs, path: &str) -> Result<Self, ClaimError> {
         let refused = |why: Errno| ClaimError::Refused { what: format!("open {path}"), why: why.into() };
         let stat = rustix::fs::stat(path).map_err(refused)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
             return Err(ClaimError::NotBlockDevice { path: path.to_owned() });
         }
-        // What the kernel's files tell is the better message; O_EXCL is what keeps others out.
+        // Checked first for the better message; O_EXCL is the actual protection.
         if let Some(how) = current_use(root, stat.st_rdev) {
             return Err(ClaimError::InUse { path: path.to_owned(), how });
         }
         let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
             Errno::BUSY => {
-                ClaimError::InUse { path: path.to_owned(), how: "the kernel holds it for others".into() }
+                ClaimError::InUse { path: path.to_owned(), how: "held exclusively by the kernel".into() }
             }
             error => refused(error),
         })?;
@@ -148,17 +149,17 @@ impl Claim {
         Self { name, file, bytes }
     }
 
-    /// The name under which our own engine knows it.
+    /// Returns the name of the claim for the I/O engine.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name by which other programs can open it as long as this process lives.
+    /// Returns a path in /proc by which other programs can open it while this process runs.
     pub fn proc_path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -175,10 +176,10 @@ fn claims() -> std::sync::MutexGuard<'static, Vec<(String, RawFd)>> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens a file or device for streams: by its claim if there is one, and without one only to be read.
+/// Opens a file or device for streams: through its claim if it has one, otherwise only for reading.
 ///
 /// # Errors
-/// The kernel's, and EPERM if it is to be written without a claim.
+/// The kernel's error, and EPERM for writing without a claim.
 pub(super) fn open(path: &str, write: bool, more: OFlags) -> Result<OwnedFd, Errno> {
     let access = if write { OFlags::WRONLY } else { OFlags::RDONLY };
     let flags = access | more | OFlags::CLOEXEC;
@@ -193,7 +194,7 @@ pub(super) fn open(path: &str, write: bool, more: OFlags) -> Result<OwnedFd, Err
 fn check_space(file: &File, target: &Path, needed_bytes: u64) -> Result<(), ClaimError> {
     let path = target.display().to_string();
     let found = rustix::fs::fstatvfs(file).map_err(|why| ClaimError::Refused {
-        what: format!("ask for free space of {path}"),
+        what: format!("query free space of {path}"),
         why: why.into(),
     })?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
@@ -204,7 +205,7 @@ fn check_space(file: &File, target: &Path, needed_bytes: u64) -> Result<(), Clai
     }
 }
 
-/// Writes every byte: blocks that are only reserved would be read without the device.
+/// Writes every block: reads of preallocated blocks would not reach the device.
 fn fill(file: &File, path: &str, bytes: u64) -> Result<(), ClaimError> {
     let refused = |what: &str, why: io::Error| ClaimError::Refused { what: format!("{what} {path}"), why };
     let mut random = SplitMix64::new(u64::from(std::process::id()));
@@ -215,14 +216,14 @@ fn fill(file: &File, path: &str, bytes: u64) -> Result<(), ClaimError> {
         if interrupt::interrupted() {
             return Err(ClaimError::Interrupted);
         }
-        // No two pages are alike, so that none is stored once for all.
+        // All pages differ, so that the device cannot deduplicate them.
         part.chunks_mut(4096).for_each(|page| random.fill(page.split_at_mut(page.len().min(16)).0));
         let length = (bytes - at).min(FILL_BYTES as u64) as usize;
         file.write_all_at(&part[..length], at).map_err(|error| refused("fill", error))?;
         at += length as u64;
     }
-    file.sync_data().map_err(|error| refused("write out", error))?;
-    // Reads are to come from the device, those through the page cache too. Advice that is not taken costs nothing.
+    file.sync_data().map_err(|error| refused("sync", error))?;
+    // Drops the page cache so that reads reach the device. A failure is harmless.
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
     Ok(())
 }

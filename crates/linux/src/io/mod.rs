@@ -1,4 +1,4 @@
-//! Streams between memory and devices.
+//! I/O streams between memory and devices.
 
 pub mod tcp;
 
@@ -16,7 +16,7 @@ use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::IoWorkload;
 
-/// Bytes that this process may lock in memory, and so register with io_uring.
+/// Returns the bytes that this process may lock in memory and register with io_uring.
 pub fn lockable_bytes() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     if rustix::process::geteuid().is_root() {
@@ -26,7 +26,7 @@ pub fn lockable_bytes() -> u64 {
     }
 }
 
-/// Runs streams of which every request is done as soon as it is made.
+/// Runs streams against a null device that completes every request immediately.
 pub(crate) fn null(
     root: &Root,
     limit_bytes: Option<u64>,

@@ -1,33 +1,33 @@
-//! What streams did in slices of time that all of them share.
+//! Samples of I/O streams in common time slices.
 
 use crate::probe::curve::ProgressCurve;
 use crate::probe::window::SlicePlan;
 use numaio_machine::probe::IoSample;
 
-/// What one lane did.
+/// Progress of one worker thread.
 pub struct WorkerLog {
-    /// Index of its group.
+    /// Index of the stream group.
     pub group: usize,
-    /// When it started, in nanoseconds.
+    /// Start time in nanoseconds.
     pub start_ns: u64,
-    /// When it ended.
+    /// End time in nanoseconds.
     pub end_ns: u64,
-    /// Bytes over time.
+    /// Cumulative bytes over time.
     pub curve: ProgressCurve,
 }
 
-/// Time that all lanes share, cut.
+/// Boundaries of the time slices that all workers share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceBounds {
-    /// Ends of the slices, the first one the end of the warm-up.
+    /// Slice boundaries in nanoseconds, beginning at the end of the warm-up.
     at: Vec<u64>,
-    /// Time between the first and the last lane's start, in nanoseconds.
+    /// Time between the first and the last worker's start, in nanoseconds.
     pub start_skew_ns: u64,
 }
 
 impl SliceBounds {
-    /// Slices that all lanes ran through, from the last one's start on; the first is a warm-up. Of a run that was meant
-    /// to end early and did so before the first slice, all of it is one slice.
+    /// Divides the time in which all workers ran; the first slice is a warm-up. A run that was
+    /// meant to end early (`early_counts`) and did so before the first slice is one slice.
     pub fn new(logs: &[WorkerLog], plan: SlicePlan, early_counts: bool) -> Self {
         let starts = || logs.iter().map(|log| log.start_ns);
         let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
@@ -42,18 +42,18 @@ impl SliceBounds {
         Self { at, start_skew_ns: last - first }
     }
 
-    /// From when to when samples are taken.
+    /// Returns the begin and end of the sampled time.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((*self.at.first()?, *self.at.last()?))
     }
 
-    /// What a group did in each slice.
+    /// Returns the bytes of a group in each slice.
     pub fn samples(&self, logs: &[WorkerLog], group: usize) -> Vec<IoSample> {
         let all_at = |ns: &u64| {
             let of = logs.iter().filter(|log| log.group == group);
             of.map(|log| log.curve.at(*ns)).sum::<f64>().round() as u64
         };
-        // Sums at the cuts are rounded, not the slices: so the slices add up to what was done.
+        // Rounds the cumulative sums, not the slices, so that the slices add up to the total.
         let sums: Vec<(u64, u64)> = self.at.iter().map(|ns| (*ns, all_at(ns))).collect();
         let sample = |pair: &[(u64, u64)]| IoSample {
             bytes: pair[1].1.saturating_sub(pair[0].1),
@@ -77,7 +77,7 @@ mod tests {
     const PLAN: SlicePlan = SlicePlan { slice_ns: 100, slices: 3 };
 
     #[test]
-    fn groups_have_the_same_slices_and_the_first_is_a_warm_up() {
+    fn groups_share_slices_after_a_warm_up() {
         let logs = [
             log(0, &[(0, 0), (1000, 2000)]),
             log(1, &[(100, 0), (600, 500)]),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_was_cut_whole_slices_count() {
+    fn complete_slices_of_an_interrupted_run_count() {
         let logs = [log(0, &[(0, 0), (350, 350)]), log(1, &[(0, 0), (290, 290)])];
         let cuts = SliceBounds::new(&logs, PLAN, false);
         assert_eq!(cuts.samples(&logs, 0), [IoSample { bytes: 100, ns: 100 }]);

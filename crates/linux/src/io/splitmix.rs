@@ -1,15 +1,15 @@
-//! Content that no device can compress, and orders of blocks.
+//! Pseudo-random numbers, for incompressible content.
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014).
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -18,7 +18,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Fills bytes.
+    /// Fills a slice with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             let value = self.next().to_le_bytes();

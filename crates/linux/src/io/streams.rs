@@ -1,4 +1,4 @@
-//! Streams at work: each lane makes requests from its own buffer, all lanes are cut into the same slices.
+//! Worker threads of I/O streams: each issues requests from its own buffer.
 
 use super::slices::{SliceBounds, WorkerLog};
 use super::splitmix::SplitMix64;
@@ -16,40 +16,40 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Lanes of all streams, at most: each is a thread.
+/// Maximum number of worker threads of a run.
 const MAX_WORKERS: u64 = 4096;
-/// Slices of a window, at most: each lane keeps some points of time for each.
+/// Maximum number of slices: each worker stores a few points in time per slice.
 const MAX_SLICES: u32 = 4096;
 
-/// A thread with its buffer: a stream, or a part of one.
+/// A worker thread with its buffer; it runs one stream or a part of one.
 #[derive(Debug, Clone)]
 pub struct StreamWorker {
-    /// Index of its group.
+    /// Index of the stream group.
     pub group: usize,
-    /// Index of its stream among those of all groups.
+    /// Index of the stream among all groups.
     pub stream: usize,
     /// Device write or device read.
     pub direction: Direction,
-    /// CPUs it may run on.
+    /// CPUs on which the worker may run.
     mask: Mask,
-    /// Its buffer.
+    /// The requested buffer.
     wanted: BufferRequest,
 }
 
-/// Requests of one lane, to and from its buffer. Dropping it waits until nothing is in flight any more: only then the
-/// buffer may go.
+/// Request queue of one worker. Dropping it waits for all requests in flight, so that the buffer
+/// may be freed afterwards.
 pub trait RequestQueue {
-    /// Makes as many requests as may be in flight, waits until one or more are done, and gives their bytes; 0 after a
-    /// signal.
+    /// Submits requests up to the queue depth, waits for at least one completion and returns the
+    /// completed bytes; 0 after a signal.
     ///
     /// # Errors
-    /// What went wrong, with the request that it happened to.
+    /// A message that names the failed request.
     fn submit_and_reap(&mut self) -> Result<u64, String>;
 }
 
-/// Requests that are done as soon as they are made.
+/// Queue of the null device: requests complete immediately.
 pub struct NullQueue {
-    /// Bytes of all that may be in flight.
+    /// Bytes of a full queue.
     pub bytes: u64,
 }
 
@@ -59,7 +59,7 @@ impl RequestQueue for NullQueue {
     }
 }
 
-/// Lanes of a workload: `parts` for each stream, that share its requests in flight.
+/// Returns the workers of a workload: `parts` per stream, which share its queue depth.
 pub fn workers(workload: &IoWorkload, parts: u32) -> Vec<StreamWorker> {
     let depth = (workload.depth / parts.max(1)).max(1);
     let bytes = workload.block_bytes.saturating_mul(depth.into());
@@ -82,17 +82,17 @@ pub fn workers(workload: &IoWorkload, parts: u32) -> Vec<StreamWorker> {
     workers
 }
 
-/// Refuses what would give no sample, or fill our own memory.
+/// Rejects workloads that yield no sample or exceed the limits.
 pub fn check_limits(workload: &IoWorkload, parts: u32) -> Result<(), ProbeError> {
     let workers = u64::from(workload.streams()).saturating_mul(parts.into());
     if workers == 0 || workload.block_bytes == 0 || workload.depth == 0 {
-        return refused("I/O", "it has no streams, no blocks or no requests in flight");
+        return refused("I/O", "it has no streams, a block size of 0 or a depth of 0");
     }
     if workers > MAX_WORKERS {
-        return refused("I/O", format!("it needs {workers} threads; {MAX_WORKERS} can be had"));
+        return refused("I/O", format!("{workers} threads needed, at most {MAX_WORKERS} allowed"));
     }
     if workload.groups.iter().any(|group| group.cpus.is_empty()) {
-        return refused("I/O", "streams without CPUs to run on");
+        return refused("I/O", "a stream group has no CPUs");
     }
     plan(workload).map(|_| ())
 }
@@ -105,33 +105,34 @@ fn plan(workload: &IoWorkload) -> Result<SlicePlan, ProbeError> {
             Ok(SlicePlan::new(milliseconds, slices))
         }
         Sampling::Window { .. } => {
-            refused("window", format!("it has no length, or not 1 to {MAX_SLICES} slices"))
+            refused("window", format!("expected a length above 0 and 1 to {MAX_SLICES} slices"))
         }
-        Sampling::Repetitions { .. } => refused("repetitions", "I/O is sampled by a window"),
+        Sampling::Repetitions { .. } => refused("repetitions", "I/O is sampled in a time window"),
     }
 }
 
-/// What all lanes of a run share.
+/// Shared state of all workers of a run.
 struct RunState {
     plan: SlicePlan,
     most_bytes: u64,
     done: AtomicU64,
-    /// Whether lanes are to end before the window does.
+    /// Whether workers stop before the window ends.
     early: AtomicBool,
-    /// What went wrong first.
+    /// First error.
     cut: Mutex<Option<String>>,
     notes: Mutex<Vec<String>>,
-    /// CPU time of this process when the first lane began, when the warm-up was over, and at the end.
+    /// Process CPU time at the first worker's start, after the warm-up and at the end.
     cpu_ns: [AtomicU64; 3],
 }
 
-/// What a lane brings back.
+/// Result of a worker: its progress, and page locations before and after the run.
 struct WorkerResult {
     log: WorkerLog,
     seen: [PageLocations; 2],
 }
 
-/// Runs lanes; `queue` makes the requests of one, on its own thread, and a note if it does otherwise than asked.
+/// Runs workers. `queue` creates the request queue of a worker on its own thread, and a note if the
+/// queue deviates from the request.
 pub fn run<Q: RequestQueue>(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -193,7 +194,8 @@ impl RunState {
         })
     }
 
-    /// Makes requests until the last lane to start has run for the plan's time, or all are to end early.
+    /// Issues requests until the last worker to start has run for the planned time, or until
+    /// `early` is set.
     fn member(
         &self,
         team: &ThreadTeam,
@@ -230,7 +232,7 @@ impl RunState {
         }
     }
 
-    /// Counts what requests did; an error and the limit of bytes end all lanes.
+    /// Adds completed bytes; an error or the byte limit stops all workers.
     fn count(&self, moved: Result<u64, String>) {
         let over = match moved {
             Ok(bytes) => {
@@ -246,14 +248,14 @@ impl RunState {
         }
     }
 
-    /// The first lane looks for all.
+    /// Samples the process CPU time; only the first worker does.
     fn note_cpu(&self, index: usize, when: usize) {
         if index == 0 {
             self.cpu_ns[when].store(cpu_ns(), Ordering::Relaxed);
         }
     }
 
-    /// CPU time while samples were taken.
+    /// Returns the CPU time of the sampled interval.
     fn cpu_ns(&self, logs: &[WorkerLog], bounds: &SliceBounds) -> u64 {
         let [start, warm, end] = &self.cpu_ns;
         let last_start = logs.iter().map(|log| log.start_ns).max();
@@ -285,15 +287,15 @@ fn bind(mask: &Mask) -> Result<(), ProbeError> {
     })
 }
 
-/// Takes the buffer's pages, by the thread that uses it, and fills it with bytes that no device can compress.
+/// Faults in the buffer on the calling thread and fills it with incompressible bytes.
 fn fill(buffer: &mut Buffer, seed: u64) -> Result<(), ProbeError> {
     buffer.touch()?;
     SplitMix64::new(seed).fill(buffer.content());
     Ok(())
 }
 
-/// CPU time of this process until now, user and system, in nanoseconds (getrusage(2)); kernel threads that io_uring
-/// starts for it are among it.
+/// Returns the user and system CPU time of this process in nanoseconds (getrusage(2)), including
+/// io_uring's kernel threads.
 fn cpu_ns() -> u64 {
     // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

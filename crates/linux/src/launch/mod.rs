@@ -1,4 +1,4 @@
-//! Starting programs in their place: CPU affinity and memory policy are set before they are executed.
+//! Programs started with CPU affinity and memory policy, both set before exec.
 
 mod program_group;
 
@@ -16,66 +16,66 @@ use std::panic::resume_unwind;
 use std::process::Command;
 use std::thread;
 
-/// Asks a program to end.
+/// Signal that requests termination.
 pub const SIGTERM: i32 = libc::SIGTERM;
 
-/// A program and its arguments.
+/// A program, its arguments and its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Name on PATH, or path.
+    /// Name in PATH, or path.
     pub name: OsString,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<OsString>,
-    /// Variables added to its environment.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
 }
 
-/// A place that this kernel takes.
+/// CPU affinity and memory policy that this kernel accepts for a program.
 #[derive(Debug, Clone)]
 pub struct ProgramBinding {
     mask: Mask,
-    /// None where a sandbox forbids policies, and the place is not strict.
+    /// `None` if a sandbox forbids policies and the binding is not strict.
     policy: Option<Policy>,
-    /// What is done otherwise than asked, and why.
+    /// Deviations from the request, with reasons.
     pub notes: Vec<String>,
 }
 
-/// Why a program cannot have its place.
+/// Error of binding a program.
 #[derive(Debug, thiserror::Error)]
 pub enum BindingError {
-    /// Affinity.
-    #[error("CPUs {cpus}: {why}")]
+    /// The CPU affinity cannot be set.
+    #[error("cannot bind to CPUs {cpus}: {why}")]
     Cpus {
         /// The CPUs.
         cpus: CpuSet,
-        /// The kernel's words.
+        /// The kernel's error.
         why: io::Error,
     },
-    /// Memory policy.
-    #[error("memory on nodes {}: {why}", place.nodes)]
+    /// The memory policy cannot be set.
+    #[error("cannot bind memory to nodes {}: {why}", place.nodes)]
     Memory {
-        /// The place.
+        /// The requested memory placement.
         place: MemoryPlace,
-        /// The kernel's words.
+        /// The kernel's error.
         why: io::Error,
     },
 }
 
 impl ProgramBinding {
-    /// Finds out what this kernel takes of a place; nothing is changed.
+    /// Determines the binding that this kernel accepts, without changing the calling thread.
     ///
     /// # Errors
-    /// [`BindingError`]. Where a sandbox forbids memory policies, only a place that is strict is refused: the kernel's
-    /// own choice, the node of the CPU, is what the others prefer.
+    /// [`BindingError`]. Where a sandbox forbids memory policies, only strict bindings fail: the
+    /// kernel's default, the node of the CPU, matches the preference of the others.
     pub fn probe(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
         thread::scope(|scope| scope.spawn(|| Self::apply_here(cpus, memory, strict)).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// The same, found out by doing it to the calling thread: sooner, for one that is to become the program.
+    /// Applies the binding to the calling thread: faster, for a process that becomes the program.
     ///
     /// # Errors
-    /// As [`ProgramBinding::probe`].
+    /// See [`ProgramBinding::probe`].
     pub fn apply_here(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
         let mask = Mask::of(cpus);
         mask.apply().map_err(|why| BindingError::Cpus { cpus: cpus.clone(), why })?;
@@ -88,30 +88,31 @@ impl ProgramBinding {
                 mask,
                 policy: None,
                 notes: vec![format!(
-                    "no memory policy ({why}): pages lie where the CPUs are that touch them first"
+                    "memory policy not set ({why}): pages are allocated on the node of the CPU that touches them first"
                 )],
             }),
         }
     }
 
-    /// For the calling thread and what it executes. Between fork and exec it allocates nothing.
+    /// Applies the binding to the calling thread; it survives exec. Allocates nothing, so it may
+    /// run between fork and exec.
     fn apply(&self) -> io::Result<()> {
         self.mask.apply()?;
         self.policy.as_ref().map_or(Ok(()), Policy::apply)
     }
 }
 
-/// Whether memory policies are kept from us, or this kernel has none.
+/// Whether memory policies are forbidden or unsupported.
 fn forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }
 
-/// Turns this process into the program, in its place. It only returns if that fails.
+/// Replaces this process with the program; returns only on failure.
 pub fn become_program(program: &Program, place: &ProgramBinding) -> io::Error {
     if let Err(error) = place.apply() {
         return error;
     }
-    // It finds this as it would without us.
+    // Restores the disposition that the program would have without numaio.
     ignore_children_again();
     let error = command(program).exec();
     heed_children();

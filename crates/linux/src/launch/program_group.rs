@@ -1,4 +1,4 @@
-//! Programs that run beside us until all have ended; we pass on what is sent to us.
+//! Programs that run until all have exited, with signals forwarded to them.
 
 use super::{command, Program, ProgramBinding};
 use crate::process::ignore_children_again;
@@ -8,35 +8,35 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-/// Signals that are passed on. Stopping and continuing by the terminal reaches the whole group by itself.
+/// Forwarded signals. Job control signals of the terminal reach the process group directly.
 const FORWARDED: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
-/// How a program ended.
+/// Exit outcome of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramExit {
-    /// With an exit status.
+    /// Exit status.
     Status(u8),
-    /// By a signal.
+    /// Terminating signal.
     Signal(i32),
 }
 
-/// Programs that were started.
+/// A group of started programs.
 #[derive(Debug)]
 pub struct ProgramGroup {
     members: Vec<(u32, Option<ProgramExit>)>,
-    /// Readable when one of our signals came; they are blocked otherwise.
+    /// Descriptor that reports pending signals; they are blocked otherwise.
     signals: OwnedFd,
     before: libc::sigset_t,
 }
 
 impl ProgramGroup {
-    /// From now on signals wait for [`ProgramGroup::wait`], so that none is lost between here and the first start.
+    /// Blocks signals until [`ProgramGroup::wait`], so that none is lost before the first start.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: sigset_t is plain data, filled by sigemptyset and sigaddset before it is read; both masks live
+        // SAFETY: sigset_t is plain data that sigemptyset and sigaddset initialize; both masks live
         // through the calls.
         unsafe {
             let mut mask: libc::sigset_t = mem::zeroed();
@@ -57,17 +57,17 @@ impl ProgramGroup {
         }
     }
 
-    /// Starts a program in its place; gives its process number.
+    /// Starts a program with its binding and returns its process ID.
     ///
     /// # Errors
-    /// The kernel's; `NotFound` if there is no such program.
+    /// The kernel's error; `NotFound` if the program does not exist.
     pub fn start(&mut self, program: &Program, place: &ProgramBinding) -> io::Result<u32> {
         let (place, before) = (place.clone(), self.before);
         let mut command = command(program);
-        // SAFETY: between fork and exec only system calls are made, on memory that was allocated before.
+        // SAFETY: between fork and exec only system calls run, on memory allocated before.
         unsafe {
             command.pre_exec(move || {
-                // It finds this as it would without us.
+                // Restores the disposition that the program would have without numaio.
                 ignore_children_again();
                 if libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) != 0 {
                     return Err(io::Error::last_os_error());
@@ -80,25 +80,25 @@ impl ProgramGroup {
         Ok(child.id())
     }
 
-    /// Process numbers of all, in the order of their start.
+    /// Returns the process IDs of all programs, in order of their start.
     pub fn pids(&self) -> Vec<u32> {
         self.members.iter().map(|(pid, _)| *pid).collect()
     }
 
-    /// Process numbers of those that still run, in the order of their start.
+    /// Returns the process IDs of the running programs, in order of their start.
     pub fn running(&self) -> Vec<u32> {
         self.members.iter().filter(|(_, ended)| ended.is_none()).map(|(pid, _)| *pid).collect()
     }
 
-    /// How each ended, in the order of their start; none if it still runs.
+    /// Returns the exit outcome of each program in order of their start, `None` while it runs.
     pub fn exits(&self) -> Vec<Option<ProgramExit>> {
         self.members.iter().map(|(_, ended)| *ended).collect()
     }
 
-    /// Waits until one of them ends, a signal was passed on, or the time is over.
+    /// Waits until a program exits, a signal was forwarded or `most` has elapsed.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.signals.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let milliseconds = most.map_or(-1, |most| i32::try_from(most.as_millis()).unwrap_or(i32::MAX));
@@ -108,7 +108,7 @@ impl ProgramGroup {
             return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
         }
         while let Some(signal) = self.next_signal() {
-            // What the terminal sends reaches the whole group; only what was sent to us alone is passed on.
+            // Signals of the terminal reach the group directly; only others are forwarded.
             let by_terminal = signal.ssi_code == SI_KERNEL;
             if signal.ssi_signo as libc::c_int != libc::SIGCHLD && !by_terminal {
                 self.signal(signal.ssi_signo as libc::c_int);
@@ -118,10 +118,10 @@ impl ProgramGroup {
         Ok(())
     }
 
-    /// Sends a signal to all that still run.
+    /// Sends a signal to all running programs.
     pub fn signal(&self, signal: libc::c_int) {
         for pid in self.running() {
-            // SAFETY: a call without memory, on a child that was not waited for yet.
+            // SAFETY: no memory is involved, and the child has not been waited for.
             unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
@@ -146,21 +146,21 @@ impl ProgramGroup {
                     false => ProgramExit::Status(libc::WEXITSTATUS(status) as u8),
                 });
             } else if found < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-                // It has ended, and how is lost: that is no success.
+                // The exit outcome is lost, which must not count as success.
                 *ended = Some(ProgramExit::Status(1));
             }
         }
     }
 }
 
-/// `si_code` of what the kernel itself sends, as for Ctrl-C (include/uapi/asm-generic/siginfo.h).
+/// `si_code` of signals from the kernel, as for Ctrl-C (include/uapi/asm-generic/siginfo.h).
 const SI_KERNEL: i32 = 0x80;
 
-/// Ends this process by a signal, as the program that we stand for was ended, so that whoever waits for us sees the
-/// same. No core is written: the program's own is.
+/// Terminates this process with the signal that terminated the program, so that the parent process
+/// sees the same outcome. Core dumps are disabled: the program wrote its own.
 pub fn exit_by_signal(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain calls on values that live through them; the signal's default action is what we want.
+    // SAFETY: the values live through these calls; the signal's default action is intended.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         libc::signal(signal, libc::SIG_DFL);

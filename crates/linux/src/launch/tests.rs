@@ -31,11 +31,11 @@ fn finish(group: &mut ProgramGroup) -> Vec<ProgramExit> {
 }
 
 #[test]
-fn programs_start_in_their_place_and_their_ends_are_told() {
+fn programs_start_with_their_binding_and_report_their_exit() {
     let last = our_cpus().iter().next_back().expect("a CPU");
     let place =
         ProgramBinding::probe(&CpuSet::one(last), &on_node_0(MemoryPolicy::Bind), true).expect("a place");
-    let mut group = ProgramGroup::new().expect("a team");
+    let mut group = ProgramGroup::new().expect("a group");
     let check =
         format!("grep -q 'Cpus_allowed_list:\t{last}$' /proc/self/status && test $TASK = 7 && exit 5");
     for line in [check.as_str(), "kill -TERM $$"] {
@@ -45,22 +45,22 @@ fn programs_start_in_their_place_and_their_ends_are_told() {
 }
 
 #[test]
-fn what_is_sent_to_us_is_passed_on() {
+fn forwards_signals_to_the_programs() {
     let place =
         ProgramBinding::probe(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
-    let mut group = ProgramGroup::new().expect("a team");
+    let mut group = ProgramGroup::new().expect("a group");
     group.start(&shell("trap 'exit 9' USR1; while :; do sleep 0.05; done"), &place).expect("started");
     std::thread::sleep(Duration::from_millis(300));
-    // SAFETY: a call without memory; the signal is blocked in this thread, and read by the team.
+    // SAFETY: no memory is involved; the signal is blocked in this thread and read by the group.
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
     assert_eq!(finish(&mut group), [ProgramExit::Status(9)]);
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_from_one_that_cannot_run() {
+fn missing_and_non_executable_programs_have_different_errors() {
     let place =
         ProgramBinding::probe(&our_cpus(), &on_node_0(MemoryPolicy::Preferred), false).expect("a place");
-    let mut group = ProgramGroup::new().expect("a team");
+    let mut group = ProgramGroup::new().expect("a group");
     let absent = Program { name: "/no/such/program".into(), args: Vec::new(), env: Vec::new() };
     assert_eq!(group.start(&absent, &place).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
     let folder = Program { name: "/".into(), ..absent };
@@ -72,7 +72,7 @@ fn a_program_that_is_not_there_is_told_from_one_that_cannot_run() {
 }
 
 #[test]
-fn places_that_are_not_there_are_refused() {
+fn rejects_missing_cpus_and_nodes() {
     let nowhere = CpuSet::one(numaio_machine::ids::CpuId(8000));
     assert!(matches!(
         ProgramBinding::probe(&nowhere, &on_node_0(MemoryPolicy::Bind), true),

@@ -1,12 +1,14 @@
-//! Loads of aarch64.
+//! Load loops for aarch64.
 
 use super::ReadLoop;
 use std::arch::asm;
 
+/// Follows a chain of pointers.
+///
 /// # Safety
-/// As [`super::follow`], with one turn at least.
+/// As for [`super::follow`], with at least one iteration.
 pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
-    // SAFETY: only loads of places that the caller vouches for.
+    // SAFETY: loads only slots that the caller vouches for.
     unsafe {
         asm!(
             "2:",
@@ -23,15 +25,15 @@ pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
     slot
 }
 
-/// The loop of this CPU.
+/// Returns the read loop of this CPU.
 pub fn reader() -> ReadLoop {
     pairs
 }
 
 /// # Safety
-/// As [`ReadLoop`].
+/// See [`ReadLoop`].
 unsafe fn pairs(from: *const u8, iterations: usize) {
-    // SAFETY: every turn reads the next 256 bytes of a range that the caller vouches for.
+    // SAFETY: every iteration reads the next 256 bytes of a range that the caller vouches for.
     unsafe {
         asm!(
             "2:",
@@ -49,15 +51,18 @@ unsafe fn pairs(from: *const u8, iterations: usize) {
     }
 }
 
+/// Evicts the cache line of a slot.
+///
 /// # Safety
-/// As [`super::evict`].
+/// As for [`super::evict`].
 pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; Linux lets user space clean and invalidate lines
     // (`Documentation/arch/arm64/cpu-feature-registers.rst`, SCTLR_EL1.UCI).
     unsafe { asm!("dc civac, {slot}", slot = in(reg) slot, options(nostack, preserves_flags)) }
 }
 
+/// Waits for evictions to complete.
 pub fn barrier() {
-    // SAFETY: a barrier changes nothing.
+    // SAFETY: a barrier accesses no memory.
     unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
 }

@@ -1,4 +1,4 @@
-//! Loads: a chain of them, and as many as can be.
+//! Load loops: dependent loads for latency, and streaming loads for bandwidth.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -10,18 +10,18 @@ use aarch64 as architecture;
 #[cfg(target_arch = "x86_64")]
 use x86 as architecture;
 
-/// A cache line of x86-64 and of most aarch64.
+/// Cache line size of x86-64 and of most aarch64 CPUs, in bytes.
 pub const LINE: usize = 64;
 
-/// Loads that one turn of [`follow`] makes.
+/// Loads per iteration of [`follow`].
 pub const LOADS_PER_ITERATION: usize = 64;
 
-/// Follows a chain of pointers from `slot`; gives the place where it stopped, after `iterations` times
-/// [`LOADS_PER_ITERATION`] loads. Each load waits for the one before.
+/// Follows a chain of pointers from `slot` for `iterations` times [`LOADS_PER_ITERATION`] dependent
+/// loads, and returns the slot where it stopped.
 ///
 /// # Safety
-/// `slot` and every place of the chain holds the address of a place of the chain, and nobody writes there
-/// meanwhile.
+/// `slot` and every slot of the chain contain the address of a slot of the chain, and no other
+/// thread writes to them during the call.
 pub unsafe fn follow(slot: *const u8, iterations: usize) -> *const u8 {
     if iterations == 0 {
         return slot;
@@ -30,21 +30,21 @@ pub unsafe fn follow(slot: *const u8, iterations: usize) -> *const u8 {
     unsafe { architecture::follow(slot, iterations) }
 }
 
-/// Reads memory in order with the widest vectors of this CPU, and drops it.
+/// Reads memory in order with the widest vectors of this CPU and discards it.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader(ReadLoop);
 
 /// Reads that many times [`READ_PER_ITERATION`] bytes.
 ///
 /// # Safety
-/// The range is valid. The CPU has what the loop is made of.
+/// The range is valid, and the CPU supports the instructions of the loop.
 type ReadLoop = unsafe fn(*const u8, usize);
 
-/// Bytes that a turn of a reading loop reads.
+/// Bytes read per loop iteration.
 const READ_PER_ITERATION: usize = 4 * LINE;
 
 impl Reader {
-    /// The loop of this CPU.
+    /// Selects the loop for this CPU.
     pub fn new() -> Self {
         Self(architecture::reader())
     }
@@ -55,8 +55,8 @@ impl Reader {
     /// The range is valid.
     pub unsafe fn read(self, from: *const u8, bytes: usize) {
         let iterations = bytes / READ_PER_ITERATION;
-        // SAFETY: whole iterations, and then one byte of each line that is left, lie within the range that the caller
-        // vouches for; `new` has made sure of the CPU.
+        // SAFETY: whole iterations, and one byte of each remaining line, are inside the range that
+        // the caller vouches for; `new` checked the CPU.
         unsafe {
             if iterations > 0 {
                 (self.0)(from, iterations);
@@ -68,16 +68,16 @@ impl Reader {
     }
 }
 
-/// Takes the line of a place out of all caches.
+/// Evicts the cache line of an address from all caches.
 ///
 /// # Safety
-/// The place is valid.
+/// The address is valid.
 pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; content does not change.
     unsafe { architecture::evict(slot) }
 }
 
-/// Waits until all that was evicted is out.
+/// Waits for evictions to complete.
 pub fn wait_for_evictions() {
     architecture::barrier();
 }

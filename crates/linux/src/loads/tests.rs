@@ -2,8 +2,8 @@ use super::*;
 use crate::test_support::expect_instructions;
 
 #[test]
-fn a_chain_is_followed_exactly_as_often_as_told() {
-    // Seven places in a row; 64 loads from the first one end at the second.
+fn follows_the_chain_for_the_requested_iterations() {
+    // Seven slots in a row; 64 loads from the first slot end at the second.
     let mut slots = [std::ptr::null::<u8>(); 7];
     let start = slots.as_mut_ptr();
     for slot in 0..7 {
@@ -11,7 +11,7 @@ fn a_chain_is_followed_exactly_as_often_as_told() {
         unsafe { start.add(slot).write(start.add((slot + 1) % 7).cast()) };
     }
     for iterations in 0..20 {
-        // SAFETY: every place holds the address of one.
+        // SAFETY: every slot contains the address of a slot.
         let end = unsafe { follow(start.cast(), iterations) };
         let expected = start.wrapping_add(iterations * LOADS_PER_ITERATION % 7);
         assert_eq!(end, expected.cast(), "{iterations} iterations");
@@ -35,7 +35,7 @@ fn reading_and_evicting_change_nothing() {
 }
 
 #[test]
-fn the_loops_consist_of_the_instructions_they_are_named_for() {
+fn loops_consist_of_their_named_instructions() {
     if cfg!(target_arch = "x86_64") {
         expect_instructions(
             "loads::x86::",

@@ -1,13 +1,15 @@
-//! Loads of x86-64.
+//! Load loops for x86-64.
 
 use super::ReadLoop;
 use std::arch::asm;
 use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 
+/// Follows a chain of pointers.
+///
 /// # Safety
-/// As [`super::follow`], with one turn at least.
+/// As for [`super::follow`], with at least one iteration.
 pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
-    // SAFETY: only loads of places that the caller vouches for.
+    // SAFETY: loads only slots that the caller vouches for.
     unsafe {
         asm!(
             ".p2align 5",
@@ -25,7 +27,7 @@ pub unsafe fn follow(mut slot: *const u8, iterations: usize) -> *const u8 {
     slot
 }
 
-/// The loop with the widest vectors of this CPU.
+/// Returns the read loop with the widest vectors of this CPU.
 pub fn reader() -> ReadLoop {
     if is_x86_feature_detected!("avx512f") {
         avx512
@@ -36,14 +38,15 @@ pub fn reader() -> ReadLoop {
     }
 }
 
-/// A loop of loads at some offsets into one register.
+/// Defines a loop of loads at given offsets into one register.
 macro_rules! read {
     ($name:ident, $feature:literal, $load:literal, $after:literal, $at:literal) => {
         /// # Safety
-        /// As [`ReadLoop`].
+        /// See [`ReadLoop`].
         #[target_feature(enable = $feature)]
         unsafe fn $name(from: *const u8, iterations: usize) {
-            // SAFETY: every turn reads the next 256 bytes of a range that the caller vouches for.
+            // SAFETY: every iteration reads the next 256 bytes of a range that the caller vouches
+            // for.
             unsafe {
                 asm!(
                     ".p2align 5",
@@ -78,13 +81,16 @@ read!(
     "0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240"
 );
 
+/// Evicts the cache line of a slot.
+///
 /// # Safety
-/// As [`super::evict`].
+/// As for [`super::evict`].
 pub unsafe fn evict(slot: *const u8) {
     // SAFETY: the caller's promise; every x86-64 CPU has it.
     unsafe { _mm_clflush(slot) }
 }
 
+/// Waits for evictions to complete.
 pub fn barrier() {
     // SAFETY: every x86-64 CPU has it.
     unsafe { _mm_mfence() }

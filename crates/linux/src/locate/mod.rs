@@ -1,4 +1,4 @@
-//! What the kernel and the resolver of names tell of paths, hosts and processes.
+//! Facts about paths, hosts and processes from the kernel and the name resolver.
 
 mod route;
 pub mod rtnetlink;
@@ -13,10 +13,10 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
-/// Most open files of a process that are told.
+/// Maximum number of open files reported per process.
 const MAX_OPEN_FILES: usize = 1 << 16;
 
-/// Answers a question by asking this machine.
+/// Answers a question about this machine.
 pub fn locate(question: &Question) -> Result<Answer, LocateError> {
     let failed = |error: io::Error| error_of(question, &error);
     match question {
@@ -49,10 +49,10 @@ fn path_facts(path: &str) -> io::Result<PathFacts> {
     facts(&canonical, canonical.to_string_lossy().into_owned())
 }
 
-/// What is at a path, to be told under a name.
+/// Returns facts about a path, reported under `name`.
 fn facts(path: &Path, name: String) -> io::Result<PathFacts> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    // What is known here is enough: no server of a network file system need be asked, which may be away.
+    // Cached attributes suffice: an unreachable network file server must not block this.
     let state = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted)?;
     let kind = match FileType::from_raw_mode(state.stx_mode.into()) {
         FileType::RegularFile => PathKind::File,
@@ -71,12 +71,12 @@ fn facts(path: &Path, name: String) -> io::Result<PathFacts> {
     })
 }
 
-/// Number of the mount, from Linux 5.8 on.
+/// Returns the mount ID (Linux 5.8 and later).
 fn mount_of(state: &Statx) -> Option<u64> {
     (state.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(state.stx_mnt_id)
 }
 
-/// Addresses by the resolver (getaddrinfo(3)), which sorts them after RFC 6724; each once.
+/// Resolves a host (getaddrinfo(3), sorted by RFC 6724), without duplicates.
 fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
     for found in (host, 0).to_socket_addrs()? {
@@ -90,8 +90,8 @@ fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// What a process has open; a file that is closed meanwhile is left out. Without the right to trace it the kernel may list its open files,
-/// and refuse to tell what they are: then nothing is told.
+/// Returns the open files of a process, without those closed in between. Without permission to
+/// trace the process, the kernel may list its descriptors but deny their targets: that is an error.
 fn opened(pid: u32) -> io::Result<OpenedFacts> {
     let folder = format!("/proc/{pid}/fd");
     let names = fs::read_dir(&folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_keeps_the_rules_of_the_seam() {
+    fn implementation_passes_the_conformance_test() {
         conformance::locate(&Live);
     }
 
     #[test]
-    fn a_mount_is_the_one_that_mountinfo_has() {
+    fn mount_id_matches_mountinfo() {
         let Some(mount) = Live.path("/proc").expect("a folder").mount else { return };
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         let line = mounts.lines().find(|line| line.starts_with(&format!("{mount} "))).expect("the mount");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_has_open() {
+    fn lists_open_files_of_this_process() {
         let path = std::env::temp_dir().join(format!("numaio-open-{}", std::process::id()));
         let file = File::create(&path).expect("a file");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_cannot_be_asked() {
+    fn missing_paths_and_hosts_are_errors() {
         let absent = |error| matches!(error, LocateError::Absent(_));
         assert!(absent(Live.path("/proc/version/x").expect_err("below a file")));
         assert!(absent(Live.path("").expect_err("no path")));

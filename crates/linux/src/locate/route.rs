@@ -1,4 +1,4 @@
-//! Routes, looked up by the kernel itself: with its policy rules, tables and next hops.
+//! Route lookup by the kernel, with its policy rules, tables and next hops.
 
 use super::rtnetlink::{reply, request, Reply, Route, FIB_MATCH, LOOKUP_TABLE};
 use numaio_machine::locate::RouteFacts;
@@ -7,25 +7,26 @@ use rustix::io::{retry_on_intr, Errno};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::net::IpAddr;
 
-/// Longest reply: a multipath route has some 24 bytes a way, and the kernel allows hundreds of them.
+/// Maximum reply size: a multipath route has about 24 bytes per next hop, and hundreds are allowed.
 const MAX_REPLY: usize = 64 << 10;
 
-/// The ways to an address.
+/// Returns the next hops of the route to an address.
 ///
 /// # Errors
-/// `ENETUNREACH`, `EHOSTUNREACH`, `EACCES` or `EINVAL` where a route says so, or there is none.
+/// `ENETUNREACH`, `EHOSTUNREACH`, `EACCES` or `EINVAL` as stated by a route, or without a route.
 pub fn routes(to: IpAddr) -> Result<Vec<RouteFacts>, Errno> {
     // NETLINK_ROUTE is protocol 0.
     let socket =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     let first = query(&socket, to, None, LOOKUP_TABLE)?;
-    // As connect(2) does: once a source address is chosen, rules for that source have their say.
+    // Like connect(2): once a source address is chosen, the rules for that source apply.
     let source = first.source;
     let route = match source {
         Some(_) => query(&socket, to, source, LOOKUP_TABLE).unwrap_or(first),
         None => first,
     };
-    // The lookup gives one way of several; the table has them all. An own address is told as `lo` by the lookup alone.
+    // The lookup returns one next hop, the table all of them. Only the lookup maps a local address
+    // to `lo`.
     let whole =
         query(&socket, to, source, FIB_MATCH | LOOKUP_TABLE).ok().filter(|whole| whole.next_hops.len() > 1);
     let route = whole.unwrap_or(route);

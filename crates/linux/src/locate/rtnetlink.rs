@@ -1,4 +1,4 @@
-//! The messages of rtnetlink(7) by which a route is asked for: pure, bytes in and out.
+//! Route messages of rtnetlink(7): encoding of requests and decoding of replies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -11,63 +11,71 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
-/// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel takes no such way.
+/// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel skips these next hops.
 const UNUSABLE: u8 = 1 | 16;
 
-/// Numbers that errors have (`MAX_ERRNO` of `include/linux/err.h`).
+/// Valid error numbers (`MAX_ERRNO` of `include/linux/err.h`).
 const ERRORS: RangeInclusive<i32> = 1..=4095;
 
 /// Attributes of a route (`include/uapi/linux/rtnetlink.h`).
 mod attribute {
+    /// Destination address.
     pub const DST: u16 = 1;
+    /// Source address of the request.
     pub const SRC: u16 = 2;
+    /// Output interface index.
     pub const OIF: u16 = 4;
+    /// Gateway address.
     pub const GATEWAY: u16 = 5;
+    /// Preferred source address.
     pub const PREFSRC: u16 = 7;
+    /// Next hops.
     pub const MULTIPATH: u16 = 9;
+    /// Routing table.
     pub const TABLE: u16 = 15;
+    /// Gateway of another address family.
     pub const VIA: u16 = 18;
 }
 
-/// Ask for the table that was looked up (`RTM_F_LOOKUP_TABLE`).
+/// Requests the table of the lookup (`RTM_F_LOOKUP_TABLE`).
 pub const LOOKUP_TABLE: u32 = 0x1000;
-/// Ask for the whole route as it stands in the table, all ways of it (`RTM_F_FIB_MATCH`, Linux 4.13).
+/// Requests the complete route of the table with all next hops (`RTM_F_FIB_MATCH`, Linux 4.13).
 pub const FIB_MATCH: u32 = 0x2000;
 
-/// A route as the kernel tells it.
+/// A route of the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Ways that can be used.
+    /// Usable next hops.
     pub next_hops: Vec<NextHop>,
-    /// The source address that the kernel would choose.
+    /// Source address that the kernel would choose.
     pub source: Option<IpAddr>,
-    /// The table that it stands in.
+    /// Routing table.
     pub table: u32,
 }
 
-/// One way of it.
+/// A next hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
-    /// Its interface, by number.
+    /// Interface index.
     pub interface: u32,
-    /// Who passes on what is sent; none if the address is reached directly.
+    /// Gateway, or `None` if the address is reached directly.
     pub gateway: Option<IpAddr>,
-    /// From 1 to 256.
+    /// Weight from 1 to 256.
     pub weight: u32,
 }
 
-/// What came back.
+/// A decoded reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// What was asked for.
+    /// The requested route.
     Route(Route),
     /// The kernel's error number.
     Error(i32),
-    /// Nothing that is known.
+    /// An unknown or malformed message.
     Other,
 }
 
-/// A request for the route to an address, from an address if that is known already.
+/// Encodes a request for the route to an address, from an address if known.
 pub fn request(to: IpAddr, from: Option<IpAddr>, flags: u32) -> Vec<u8> {
     let (family, bits) = match to {
         IpAddr::V4(_) => (AF_INET, 32),
@@ -87,7 +95,7 @@ pub fn request(to: IpAddr, from: Option<IpAddr>, flags: u32) -> Vec<u8> {
     message
 }
 
-/// Addresses have 4 or 16 bytes, so that no attribute needs filling up.
+/// Appends an address; 4 or 16 bytes need no padding.
 fn push_address(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -98,14 +106,14 @@ fn push_address(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
     message.extend(bytes);
 }
 
-/// Reads the first message of a reply.
+/// Decodes the first message of a reply.
 pub fn reply(bytes: &[u8]) -> Reply {
     let length = number(bytes, 0).map_or(0, |length| length as usize);
     let Some(message) = bytes.get(..length).filter(|_| length >= HEADER) else { return Reply::Other };
     match short(message, 4) {
         Some(NLMSG_ERROR) => {
             let error = number(message, HEADER).map(|error| (error as i32).wrapping_neg());
-            // 0 acknowledges, which nobody asked for.
+            // 0 is an acknowledgment, which was not requested.
             error.filter(|error| ERRORS.contains(error)).map_or(Reply::Other, Reply::Error)
         }
         Some(RTM_NEWROUTE) => route(message).map_or(Reply::Other, Reply::Route),
@@ -132,7 +140,7 @@ fn route(message: &[u8]) -> Option<Route> {
     Some(route)
 }
 
-/// The ways of a multipath route (`struct rtnexthop`) that can be used.
+/// Returns the usable next hops of a multipath route (`struct rtnexthop`).
 fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     let mut next_hops = Vec::new();
     while let (Some(length), [_, _, flags, hops, ..], Some(interface)) =
@@ -149,7 +157,7 @@ fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     next_hops
 }
 
-/// A gateway of the same family, or of the other one.
+/// Decodes a gateway of the same or the other address family.
 fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
     match kind {
         attribute::GATEWAY => address(value),
@@ -158,7 +166,7 @@ fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Attributes in a row: length, kind and value, each filled up to four bytes.
+/// Iterates over attributes: length, kind and value, each padded to four bytes.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(short(bytes, 0)?);
@@ -216,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_way() {
+    fn decodes_a_single_next_hop() {
         let bytes = newroute(&[
             attribute(attribute::TABLE, &1000u32.to_ne_bytes()),
             attribute(attribute::OIF, &7u32.to_ne_bytes()),
@@ -230,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ways_without_those_that_are_down() {
+    fn decodes_several_next_hops_without_dead_ones() {
         let via = [&AF_INET6.to_ne_bytes()[..], &[0], &Ipv6Addr::LOCALHOST.octets()].concat();
         let hops = [
             hop(0, 3, 2, &attribute(attribute::GATEWAY, &[10, 0, 0, 1])),
@@ -240,17 +248,17 @@ mod tests {
         let Reply::Route(route) = reply(&newroute(&[attribute(attribute::MULTIPATH, &hops.concat())])) else {
             panic!("a route")
         };
-        let told: Vec<_> = route
+        let found: Vec<_> = route
             .next_hops
             .iter()
             .map(|next_hop| (next_hop.interface, next_hop.weight, next_hop.gateway))
             .collect();
         let v6 = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
-        assert_eq!(told, [(2, 3, Some([10, 0, 0, 1].into())), (4, 1, v6)]);
+        assert_eq!(found, [(2, 3, Some([10, 0, 0, 1].into())), (4, 1, v6)]);
     }
 
     #[test]
-    fn errors_and_what_is_no_message() {
+    fn decodes_errors_and_rejects_malformed_messages() {
         assert_eq!(reply(&message(NLMSG_ERROR, &(-101i32).to_ne_bytes())), Reply::Error(101));
         for no_error in [0, 1, -4096, i32::MIN] {
             assert_eq!(reply(&message(NLMSG_ERROR, &no_error.to_ne_bytes())), Reply::Other, "{no_error}");
@@ -260,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_or_changed_reply_panics_or_has_no_end() {
+    fn truncated_or_changed_replies_neither_panic_nor_loop() {
         let hops = hop(0, 1, 2, &attribute(attribute::GATEWAY, &[10, 0, 0, 1]));
         let whole = newroute(&[attribute(attribute::MULTIPATH, &hops), attribute(attribute::OIF, &[0; 4])]);
         for end in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! Buffers bound to a node.
+//! Buffers bound to a NUMA node.
 
 use super::free_memory::FreeMemory;
 use super::policy::Policy;
@@ -12,13 +12,13 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 
-/// A cache line of x86-64 and of most aarch64.
+/// Cache line size of x86-64 and of most aarch64 CPUs, in bytes.
 const LINE: usize = 64;
 
-/// Bytes touched between two looks at the interrupt flag.
+/// Bytes touched between two checks of the interrupt flag.
 const TOUCH_BYTES: usize = 32 << 20;
 
-/// Anonymous memory of this process, bound to one node; given back when dropped.
+/// Anonymous memory of this process, bound to one node and unmapped when dropped.
 #[derive(Debug)]
 pub struct Buffer {
     node: NodeId,
@@ -29,31 +29,31 @@ pub struct Buffer {
     pages: Pages,
 }
 
-/// How a buffer is to be mapped.
+/// Page kind, alignment and size of a mapping.
 #[derive(Debug, Clone, Copy)]
 struct MappingRequest {
     pages: Pages,
-    /// Size of the pages asked for.
+    /// Page size in bytes.
     page: usize,
-    /// Bytes between a page's beginning and the buffer's.
+    /// Bytes between the start of a page and the start of the buffer.
     offset: usize,
     bytes: usize,
 }
 
-/// A buffer that is wanted.
+/// Node, size and offset of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferRequest {
-    /// Node to bind it to.
+    /// Node to bind to.
     pub node: NodeId,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Cache lines between the beginning of its first page and its own: see [`write_offset_lines`].
+    /// Cache lines from the start of the first page; see [`write_offset_lines`].
     pub offset_lines: usize,
 }
 
-/// Buffers, mapped and bound, but not touched: the threads that use them do that.
+/// Maps and binds buffers without touching them; the threads that use them do that.
 ///
-/// Every call maps fresh memory, so that one run's luck with physical pages is not the next one's.
+/// Every call maps fresh memory, so that runs do not share the choice of physical pages.
 pub fn map_buffers(
     free_memory: &FreeMemory,
     pages: Pages,
@@ -74,16 +74,17 @@ pub fn map_buffers(
     wanted.iter().map(|wanted| Buffer::new(free_memory, wanted.node, shape(wanted))).collect()
 }
 
-/// Offset of the buffer that a thread writes, in lines; what it reads has none, or a little one.
+/// Returns the offset, in lines, of the buffer that a thread writes; read buffers have an offset of
+/// or near zero.
 ///
-/// A load that follows a store to the same place modulo 4 KiB waits for it, so what is read and what is written
-/// must not be alike there. An odd number of lines from 33 to 63 keeps a load at least half a page from the
-/// last stores, and does not put the buffers of all threads into the same sets of a cache.
+/// A load stalls on an earlier store to the same address modulo 4 KiB, so read and written buffers
+/// must differ there. An odd number of lines from 33 to 63 keeps loads at least half a page from
+/// the last stores, and spreads the buffers of all threads over the sets of a cache.
 pub fn write_offset_lines(thread: usize) -> usize {
     33 + 2 * (thread % 16)
 }
 
-/// Whether the nodes exist and have memory for all buffers.
+/// Checks that the nodes exist and have memory for all buffers.
 fn check(
     free_memory: &FreeMemory,
     pages: Pages,
@@ -94,13 +95,16 @@ fn check(
     for BufferRequest { node, bytes, .. } in wanted {
         if !free_memory.has_node(*node) {
             let what = format!("memory of node {node}");
-            return Err(ProbeError::Refused { what, why: "this machine has no such node online".to_owned() });
+            return Err(ProbeError::Refused {
+                what,
+                why: "the node does not exist or is offline".to_owned(),
+            });
         }
         let whole = bytes.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
         let need = needs.entry(*node).or_default();
         *need = need.saturating_add(whole);
     }
-    // Reserved huge pages are on an account of their own (cgroup v2, hugetlb).
+    // Reserved huge pages have their own accounting (cgroup v2, hugetlb).
     if let Some(last) = wanted.last().filter(|_| pages != Pages::Huge) {
         free_memory
             .check_limit(last.node, needs.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))?;
@@ -118,11 +122,11 @@ impl Buffer {
             why: error.to_string(),
         };
         let whole = (shape.offset + shape.bytes).next_multiple_of(shape.page);
-        // Room to move the beginning to a boundary of transparent huge pages.
+        // Slack to align the start to a transparent huge page.
         let slack = if shape.pages == Pages::Transparent { shape.page } else { 0 };
         let map = map(whole + slack, shape.pages == Pages::Huge).map_err(|error| refused("map", error))?;
         let start = map.start.next_multiple_of(shape.page) + shape.offset;
-        // From here on the buffer is dropped, and with it the memory given back, whatever fails.
+        // From here on an error drops the buffer, which unmaps the memory.
         let MappingRequest { pages, page, bytes, .. } = shape;
         let buffer = Self { node, map, start, bytes, page, pages };
         match bind(&buffer.map, node) {
@@ -130,7 +134,7 @@ impl Buffer {
             result => result.map_err(|error| refused_binding(node, &error))?,
         }
         match pages {
-            // A kernel without transparent huge pages says EINVAL, and gives base pages.
+            // Without transparent huge pages, madvise returns EINVAL and base pages are used.
             Pages::Base => drop(advise(&buffer.map, libc::MADV_NOHUGEPAGE)),
             Pages::Transparent => drop(advise(&buffer.map, libc::MADV_HUGEPAGE)),
             Pages::Huge => {}
@@ -138,59 +142,59 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Node it is bound to.
+    /// Returns the node of the binding.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> *mut u8 {
         ptr::with_exposed_provenance_mut(self.start)
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The addresses of the pages it lies on, and their size.
+    /// Returns the address range of the buffer's pages, and the page size.
     pub fn pages(&self) -> (Range<usize>, usize) {
-        // A transparent huge page may as well be many base pages.
+        // A transparent huge page may consist of base pages.
         let page = if self.pages == Pages::Huge { self.page } else { page_bytes() };
         (self.start / page * page..(self.start + self.bytes).next_multiple_of(page), page)
     }
 
-    /// Whether it lies on reserved huge pages.
+    /// Whether the buffer uses reserved huge pages.
     pub fn is_huge(&self) -> bool {
         self.pages == Pages::Huge
     }
 
-    /// Makes every page be there, by the calling thread, and fills it: no page is left that the kernel
-    /// backs by its one page of zeroes. A word in each line is enough, and eight times sooner done.
+    /// Faults in every page on the calling thread and fills it, so that no page maps the shared
+    /// zero page. One word per line suffices and takes an eighth of the time.
     pub fn fill(&mut self) -> Result<(), ProbeError> {
         self.populate_parts(|buffer, part| {
             for (index, line) in buffer.part(part).chunks_mut(LINE).enumerate() {
                 let value = index as u64 | 0x0101_0101_0101_0101;
                 match line.first_chunk_mut() {
                     Some(word) => *word = value.to_le_bytes(),
-                    // The end may be less than a word, and the first byte of its page.
+                    // The last line may be shorter than a word and start a page.
                     None => line.fill(1),
                 }
             }
         })
     }
 
-    /// Makes every page be there, by the calling thread: none is first touched while time is taken.
+    /// Faults in every page on the calling thread, so that the measurement has no page faults.
     pub fn touch(&mut self) -> Result<(), ProbeError> {
         self.populate_parts(|buffer, part| {
             let bytes = buffer.part(part);
             bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = 1);
-            // Steps begin within a page, and may end before the last one.
+            // Steps begin within a page and may miss the last one.
             bytes.iter_mut().next_back().into_iter().for_each(|byte| *byte = 1);
         })
     }
 
-    /// Takes the pages from the node, and has each part written while it is at it.
+    /// Populates the pages in steps and calls `write` for each step.
     fn populate_parts(&mut self, write: impl Fn(&mut Self, Range<usize>)) -> Result<(), ProbeError> {
         let (pages, page) = self.pages();
         let step = TOUCH_BYTES.next_multiple_of(page);
@@ -200,7 +204,7 @@ impl Buffer {
             }
             let part = start..pages.end.min(start + step);
             populate(part.clone()).map_err(|error| ProbeError::Refused {
-                what: format!("take {} bytes from node {}", self.bytes, self.node),
+                what: format!("allocate {} bytes on node {}", self.bytes, self.node),
                 why: error.to_string(),
             })?;
             write(self, part);
@@ -208,17 +212,17 @@ impl Buffer {
         Ok(())
     }
 
-    /// All of it. Pages that were not taken before come when they are first touched.
+    /// Returns the content. Pages that are not populated are allocated on first access.
     pub fn content(&mut self) -> &mut [u8] {
         self.part(self.start..self.start + self.bytes)
     }
 
-    /// The part of the buffer within some addresses.
+    /// Returns the part of the buffer within an address range.
     fn part(&mut self, addresses: Range<usize>) -> &mut [u8] {
         let from = addresses.start.max(self.start) - self.start;
         let to = addresses.end.min(self.start + self.bytes) - self.start;
-        // SAFETY: the range lies in this buffer's mapping, which is readable and writable, initialised by
-        // the kernel, and ours alone by `&mut self`.
+        // SAFETY: the range is inside this buffer's mapping, which is readable and writable,
+        // initialized by the kernel, and exclusively ours by `&mut self`.
         unsafe { std::slice::from_raw_parts_mut(self.start().add(from), to - from) }
     }
 }
@@ -226,15 +230,15 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let start: *mut libc::c_void = ptr::with_exposed_provenance_mut(self.map.start);
-        // SAFETY: the mapping is this buffer's own, made by `map`, and no reference into it outlives it.
+        // SAFETY: `map` made this mapping for this buffer, and no reference into it outlives it.
         unsafe { libc::munmap(start, self.map.len()) };
     }
 }
 
-/// Maps fresh anonymous memory. No page is taken yet.
+/// Maps fresh anonymous memory without allocating pages.
 fn map(bytes: usize, huge: bool) -> io::Result<Range<usize>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if huge { libc::MAP_HUGETLB } else { 0 };
-    // SAFETY: without a wanted address the kernel takes unused addresses; no file is involved.
+    // SAFETY: with a null hint the kernel picks unused addresses; no file is involved.
     let start =
         unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
@@ -244,12 +248,12 @@ fn map(bytes: usize, huge: bool) -> io::Result<Range<usize>> {
     Ok(start..start + bytes)
 }
 
-/// Binds addresses to one node, strictly (mbind(2)). Static: a later change of the cpuset may take the
-/// memory's right to exist, but not map the node to another one.
+/// Binds an address range to one node, strictly (mbind(2)). `MPOL_F_STATIC_NODES` keeps the kernel
+/// from remapping the node after a change of the cpuset.
 fn bind(map: &Range<usize>, node: NodeId) -> io::Result<()> {
     let policy = Policy::bind(node);
-    // SAFETY: the addresses are a mapping of our own, the mask holds `bits - 1` bits and lives through the
-    // call. A policy changes no content.
+    // SAFETY: the range is our own mapping, and the mask holds `bits - 1` bits and lives through
+    // the call. A policy does not change content.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -268,7 +272,7 @@ fn bind(map: &Range<usize>, node: NodeId) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel has no memory policies, or a sandbox keeps them from us.
+/// Whether memory policies are unsupported by the kernel or forbidden by a sandbox.
 fn policy_unavailable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
@@ -276,9 +280,9 @@ fn policy_unavailable(error: &io::Error) -> bool {
 fn refused_binding(node: NodeId, error: &io::Error) -> ProbeError {
     let cause = match error.raw_os_error() {
         Some(libc::EPERM) => {
-            " (containers forbid it by default: it needs CAP_SYS_NICE or an own seccomp profile)"
+            " (forbidden by default in containers: needs CAP_SYS_NICE or a custom seccomp profile)"
         }
-        Some(libc::EINVAL) => " (the node has no memory, or the cpuset of this process excludes it)",
+        Some(libc::EINVAL) => " (the node has no memory or is outside the cpuset of this process)",
         _ => "",
     };
     ProbeError::Refused { what: format!("mbind to node {node}"), why: format!("{error}{cause}") }
@@ -286,15 +290,15 @@ fn refused_binding(node: NodeId, error: &io::Error) -> ProbeError {
 
 fn advise(part: &Range<usize>, advice: libc::c_int) -> io::Result<()> {
     let start = ptr::with_exposed_provenance_mut(part.start);
-    // SAFETY: the addresses are a mapping of our own; none of the advice given here changes its content.
+    // SAFETY: the range is our own mapping, and none of the advice used here changes its content.
     match unsafe { libc::madvise(start, part.len(), advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Makes pages be there, and says so where they cannot: a mere write would end in SIGBUS when a pool of huge
-/// pages ran dry. Kernels before 5.14 know no such call; there the write that follows does it.
+/// Faults in pages and reports failure, whereas a write would raise SIGBUS when the pool of huge
+/// pages is empty. Kernels before 5.14 lack this call; there the following write faults them in.
 fn populate(part: Range<usize>) -> io::Result<()> {
     match advise(&part, libc::MADV_POPULATE_WRITE) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM)) => {
@@ -311,7 +315,7 @@ mod tests {
     use crate::Root;
     use numaio_machine::sysfs::SysfsExt;
 
-    /// A buffer that is read and one that is written, for each of some threads.
+    /// Maps a buffer to read and a buffer to write for each thread.
     fn sample_buffers(threads: usize, pages: Pages, bytes: u64) -> Vec<Buffer> {
         let root = Root::live().expect("/");
         let status = root.text("/proc/self/status").expect("a status");
@@ -325,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn source_and_sink_are_never_alike_modulo_a_page() {
+    fn read_and_written_buffers_differ_modulo_a_page() {
         for pages in [Pages::Base, Pages::Transparent] {
             for pair in sample_buffers(17, pages, 100).chunks(2) {
                 let (source, sink) = (pair[0].start().addr(), pair[1].start().addr());
-                assert_eq!((source % LINE, sink % LINE), (0, 0), "whole lines");
+                assert_eq!((source % LINE, sink % LINE), (0, 0), "aligned to lines");
                 let lines = sink.wrapping_sub(source) % 4096 / LINE;
                 assert!(lines % 2 == 1 && lines >= 33, "{lines} lines apart");
             }
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_there_after_filling_and_touching_and_not_before() {
+    fn filling_and_touching_populate_all_pages() {
         for pages in [Pages::Base, Pages::Transparent] {
             for bytes in [1, 4096, 300_000, 5 << 20] {
                 let Ok([mut source, mut sink]) = <[Buffer; 2]>::try_from(sample_buffers(1, pages, bytes))
@@ -345,14 +349,18 @@ mod tests {
                     unreachable!("two buffers")
                 };
                 for before in [locate_pages(&source), locate_pages(&sink)].map(|seen| merge([seen], 0)) {
-                    assert_eq!(before.pages_misplaced, before.pages_checked.unwrap_or(0), "nothing is there");
+                    assert_eq!(
+                        before.pages_misplaced,
+                        before.pages_checked.unwrap_or(0),
+                        "no page is populated"
+                    );
                 }
                 source.fill().expect("filled");
                 sink.touch().expect("touched");
                 let after = merge([locate_pages(&source), locate_pages(&sink)], 0);
                 assert_eq!((after.pages_misplaced, after.found_on), (0, None));
                 let whole = source.start..source.start + source.bytes;
-                assert!(source.part(whole).chunks(LINE).all(|line| line[0] != 0), "no zeroes to be shared");
+                assert!(source.part(whole).chunks(LINE).all(|line| line[0] != 0), "no zero pages");
             }
         }
     }

@@ -1,15 +1,15 @@
-//! What memory the nodes have left.
+//! Free memory of the nodes.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 
-/// Largest share of a huge page's size that an alignment may cost; above it (512 MiB on aarch64 with 64 KiB
-/// pages) transparent huge pages are left to luck.
+/// Maximum alignment for transparent huge pages; larger ones (512 MiB on aarch64 with 64 KiB pages)
+/// are not aligned to.
 const MAX_ALIGNMENT: u64 = 32 << 20;
 
-/// A view of the nodes' memory.
+/// Free memory of the nodes of a machine.
 pub struct FreeMemory<'a> {
     root: &'a dyn Sysfs,
     nodes: NodeSet,
@@ -17,8 +17,8 @@ pub struct FreeMemory<'a> {
 }
 
 impl<'a> FreeMemory<'a> {
-    /// Of a machine: its online nodes (`Documentation/ABI/stable/sysfs-devices-node`); a kernel without
-    /// NUMA has node 0. `limit_bytes` is what the control group of this process still
+    /// Reads the online nodes (`Documentation/ABI/stable/sysfs-devices-node`); a kernel without
+    /// NUMA has node 0. `limit_bytes` are the bytes that the control group of this process still
     /// allows.
     pub fn new(root: &'a dyn Sysfs, limit_bytes: Option<u64>) -> Self {
         let online = root.optional("/sys/devices/system/node/online");
@@ -26,18 +26,18 @@ impl<'a> FreeMemory<'a> {
         Self { root, nodes: nodes.unwrap_or_else(|| NodeSet::one(NodeId(0))), limit_bytes }
     }
 
-    /// Whether there is nothing to choose.
+    /// Whether the machine has a single node.
     pub fn has_one_node(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// Whether the machine has the node.
+    /// Whether the node is online.
     pub fn has_node(&self, node: NodeId) -> bool {
         self.nodes.contains(node)
     }
 
-    /// Makes sure that a node can give memory in base pages without waking the OOM killer: a strict
-    /// binding makes the kernel kill rather than take memory elsewhere.
+    /// Checks that a node has enough memory in base pages. With a strict binding the OOM killer
+    /// would run instead of a fallback to other nodes.
     pub fn check(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
         let per_node = self.root.optional(&format!("/sys/devices/system/node/node{node}/meminfo"));
         let text =
@@ -46,14 +46,14 @@ impl<'a> FreeMemory<'a> {
         require_available(node, needed_bytes, free_bytes)
     }
 
-    /// Makes sure that the control group lets this process have `needed_bytes` more on all nodes together: beyond
-    /// its limit the group's own OOM killer wakes. `node` is only named in the error.
+    /// Checks that the control group allows `needed_bytes` more on all nodes together; beyond its
+    /// limit the group's OOM killer runs. `node` only appears in the error.
     pub fn check_limit(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
-        // A little is left for this process itself.
+        // A reserve for this process itself.
         self.limit_bytes.map_or(Ok(()), |limit| require_available(node, needed_bytes, limit - limit / 64))
     }
 
-    /// Makes sure that a node's pool of reserved huge pages holds `needed_bytes`; gives the size of a page.
+    /// Checks that a node's pool of reserved huge pages holds `needed_bytes`.
     pub fn check_huge(&self, node: NodeId, needed_bytes: u64, page: u64) -> Result<(), ProbeError> {
         let pool = format!("hugepages/hugepages-{}kB/free_hugepages", page >> 10);
         let per_node = self.root.value::<u64>(&format!("/sys/devices/system/node/node{node}/{pool}")).ok();
@@ -69,17 +69,17 @@ impl<'a> FreeMemory<'a> {
         Ok(())
     }
 
-    /// Size of the huge pages that MAP_HUGETLB gives (`Documentation/admin-guide/mm/hugetlbpage.rst`).
+    /// Returns the page size of MAP_HUGETLB (`Documentation/admin-guide/mm/hugetlbpage.rst`).
     pub fn huge_page_bytes(&self) -> Result<u64, ProbeError> {
         let text = self.root.optional("/proc/meminfo").unwrap_or_default();
         let size = bytes_of(&text, "Hugepagesize").filter(|size| size.is_power_of_two());
         size.ok_or_else(|| ProbeError::Refused {
             what: "reserved huge pages".to_owned(),
-            why: "this kernel has none (hugetlb)".to_owned(),
+            why: "not supported by this kernel (hugetlb)".to_owned(),
         })
     }
 
-    /// Size to which memory is aligned so that transparent huge pages fit
+    /// Returns the alignment for transparent huge pages
     /// (`Documentation/admin-guide/mm/transhuge.rst`, `hpage_pmd_size`).
     pub fn transparent_page_bytes(&self) -> u64 {
         let size = self.root.value("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok();
@@ -94,9 +94,9 @@ fn require_available(node: NodeId, needed_bytes: u64, free_bytes: u64) -> Result
     Ok(())
 }
 
-/// Bytes that can be had from a node without swapping, by its meminfo: what is free, and what the page cache
-/// and the slabs can give back, less what the kernel keeps for itself. As `MemAvailable`, which nodes lack
-/// (`Documentation/filesystems/proc.rst`), but with 1/64 of the memory in place of the zones' low watermarks.
+/// Returns the bytes available on a node without swapping: free memory, page cache and reclaimable
+/// slabs, less the kernel's reserve. Nodes lack `MemAvailable`
+/// (`Documentation/filesystems/proc.rst`); 1/64 of the memory replaces the zones' low watermarks.
 fn available_bytes(meminfo: &str) -> u64 {
     let of = |name| bytes_of(meminfo, name).unwrap_or(0);
     let kept = (of("MemTotal") / 64).min(512 << 20);
@@ -106,7 +106,7 @@ fn available_bytes(meminfo: &str) -> u64 {
     (of("MemFree") + given_back).saturating_sub(kept).min(of("MemTotal"))
 }
 
-/// One size of a meminfo, in bytes: `MemFree:  12 kB` of the machine, `Node 0 MemFree:  12 kB` of a node.
+/// Returns a value of meminfo in bytes: `MemFree:  12 kB`, or `Node 0 MemFree:  12 kB` of a node.
 fn bytes_of(meminfo: &str, name: &str) -> Option<u64> {
     meminfo.lines().find_map(|line| {
         let (left, right) = line.split_once(':')?;
@@ -134,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn free_and_reclaimable_memory_counts_and_the_reserve_does_not() {
+    fn counts_free_and_reclaimable_memory_less_the_reserve() {
         let tree = machine();
         let free_memory = FreeMemory::new(&tree, None);
-        // 512 MiB free, 128 MiB of page cache less a reserve of 16 MiB, less the reserve once more.
+        // 512 MiB free, 128 MiB of page cache less a reserve of 16 MiB, and another 16 MiB reserve.
         let most = (512 + 128 - 16 - 16) << 20;
         assert_eq!(free_memory.check(NodeId(0), most), Ok(()));
         let node = NodeId(0);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_memory_has_none_though_the_machine_has() {
+    fn rejects_a_node_without_memory() {
         let tree = machine();
         let free_memory = FreeMemory::new(&tree, None);
         assert!(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_allows_less_than_the_nodes_have() {
+    fn respects_the_control_group_limit() {
         let tree = machine();
         let free_memory = FreeMemory::new(&tree, Some(64 << 20));
         assert_eq!(free_memory.check_limit(NodeId(0), 63 << 20), Ok(()));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_huge_pages_are_counted_by_node() {
+    fn checks_huge_page_pools_per_node() {
         let tree = machine();
         let free_memory = FreeMemory::new(&tree, None);
         let page = free_memory.huge_page_bytes().expect("a size");

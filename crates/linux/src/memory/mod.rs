@@ -1,4 +1,4 @@
-//! Memory on chosen nodes: whether it is there, mapping it, and where it came to lie.
+//! Memory on chosen nodes: free memory, bound buffers and page locations.
 
 mod buffer;
 mod free_memory;

@@ -5,12 +5,13 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use std::io;
 
-/// From Linux 5.15 on (include/uapi/linux/mempolicy.h).
+/// Since Linux 5.15 (include/uapi/linux/mempolicy.h).
 const MPOL_PREFERRED_MANY: libc::c_int = 5;
-/// From Linux 6.9 on.
+/// Since Linux 6.9.
 const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
-/// A policy in the kernel's form. Applying it allocates nothing, so that it may happen between fork and exec.
+/// Memory policy in the kernel's format. [`Policy::apply`] allocates nothing, so it may run between
+/// fork and exec.
 #[derive(Debug, Clone)]
 pub struct Policy {
     pub(super) mode: libc::c_int,
@@ -18,8 +19,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Memory of one node and no other. Static: a later change of the cpuset may take the memory's right to exist,
-    /// but not map the node to another one.
+    /// Returns a strict binding to one node. `MPOL_F_STATIC_NODES` keeps the kernel from remapping
+    /// the node after a change of the cpuset.
     pub fn bind(node: NodeId) -> Self {
         Self::of_nodes(libc::MPOL_BIND, &NodeSet::one(node))
     }
@@ -33,13 +34,13 @@ impl Policy {
         Self { mode: mode | libc::MPOL_F_STATIC_NODES, mask }
     }
 
-    /// The policy that this kernel takes for a place, and what it does otherwise than asked, if it does. It is found
-    /// by applying it to the calling thread.
+    /// Applies the policy for `place` to the calling thread; returns the accepted policy and a note
+    /// if it deviates from the request.
     ///
-    /// Older kernels prefer one node only, and interleave without weights.
+    /// Older kernels accept only one preferred node and lack weighted interleaving.
     ///
     /// # Errors
-    /// The kernel's: no such node, a node outside the cpuset, or a sandbox that forbids policies.
+    /// The kernel's error: unknown node, node outside the cpuset, or a sandbox forbids policies.
     pub fn apply_of(place: &MemoryPlace) -> io::Result<(Self, Option<String>)> {
         let nodes = &place.nodes;
         let first = || nodes.first().map_or_else(NodeSet::new, NodeSet::one);
@@ -53,11 +54,14 @@ impl Policy {
         let instead = match place.policy {
             MemoryPolicy::Preferred if nodes.len() > 1 => Some((
                 Self::of_nodes(libc::MPOL_PREFERRED, &first()),
-                format!("this kernel prefers one node only: {} (Linux 5.15 prefers several)", first()),
+                format!(
+                    "this kernel supports one preferred node: using {} (several need Linux 5.15)",
+                    first()
+                ),
             )),
             MemoryPolicy::WeightedInterleave => Some((
                 Self::of_nodes(libc::MPOL_INTERLEAVE, nodes),
-                "this kernel interleaves without weights (Linux 6.9 has them)".to_owned(),
+                "this kernel interleaves without weights (weights need Linux 6.9)".to_owned(),
             )),
             _ => None,
         };
@@ -71,15 +75,16 @@ impl Policy {
         }
     }
 
-    /// Bits of the mask as the kernel wants them told: it takes one bit less than that.
+    /// Returns the mask length for the system call, which reads one bit less.
     pub(super) fn bits(&self) -> usize {
         self.mask.len() * 64 + 1
     }
 
-    /// For all that the calling thread allocates from now on, and what it executes (set_mempolicy(2)).
+    /// Applies the policy to future allocations of the calling thread (set_mempolicy(2)); exec
+    /// keeps it.
     ///
     /// # Errors
-    /// The kernel's: no such node, a node outside the cpuset, or a sandbox that forbids it.
+    /// The kernel's error: unknown node, node outside the cpuset, or a sandbox forbids policies.
     pub fn apply(&self) -> io::Result<()> {
         // SAFETY: the mask holds `bits - 1` bits and lives through the call.
         let result =

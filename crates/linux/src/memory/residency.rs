@@ -1,4 +1,4 @@
-//! Where memory came to lie.
+//! Nodes on which the pages of buffers are.
 
 use super::Buffer;
 use numaio_machine::ids::NodeId;
@@ -8,24 +8,24 @@ use numaio_machine::workload::Pages;
 use std::io;
 use std::ops::Range;
 
-/// Pages of a buffer that are looked at, at most; of a longer buffer they are evenly spaced. At 4 KiB a page
-/// every page of 64 MiB is looked at, and looking takes a few milliseconds.
+/// Maximum number of pages checked per buffer; those of a longer buffer are evenly spaced. With 4
+/// KiB pages this covers all of 64 MiB in a few milliseconds.
 pub const MAX_PAGES: usize = 16_384;
 
-/// What one look at one buffer saw.
+/// Result of one page check of one buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageLocations {
-    /// Pages of which the kernel told; none if it refused to tell of any.
+    /// Pages whose node is known, or `None` if the check failed.
     checked: Option<u64>,
     misplaced: u64,
     found_on: Option<NodeId>,
 }
 
-/// Looks where a buffer's pages are, by move_pages(2) without target nodes.
+/// Queries the nodes of a buffer's pages by move_pages(2) without target nodes.
 ///
-/// A page that is not there any more (swapped out), or stands for the kernel's page of zeroes, is misplaced:
-/// it was written, and it is not on the node asked for. Of reserved huge pages, which cannot go away, some
-/// kernels (5.19) only tell such an error: they count as not looked at, as does every other error of a page.
+/// A page that was swapped out or maps the zero page is misplaced: it was written, and is not on
+/// the requested node. For reserved huge pages, which cannot be swapped out, some kernels (5.19)
+/// return this error too: they count as unchecked, like pages with any other error.
 pub fn locate_pages(buffer: &Buffer) -> PageLocations {
     let (range, page) = buffer.pages();
     let addresses = sampled_pages(range, page);
@@ -37,8 +37,8 @@ fn classify_pages(states: &[i32], node: NodeId, huge: bool) -> PageLocations {
     let mut seen = PageLocations { checked: Some(0), ..PageLocations::default() };
     for state in states {
         let found = u32::try_from(*state).ok().map(NodeId);
-        let gone = matches!(-*state, libc::ENOENT | libc::EFAULT) && !huge;
-        if found.is_none() && !gone {
+        let absent = matches!(-*state, libc::ENOENT | libc::EFAULT) && !huge;
+        if found.is_none() && !absent {
             continue;
         }
         seen.checked = seen.checked.map(|count| count + 1);
@@ -51,7 +51,7 @@ fn classify_pages(states: &[i32], node: NodeId, huge: bool) -> PageLocations {
     seen
 }
 
-/// All looks together. If one was refused, nothing is claimed to have been checked.
+/// Merges page checks. If one check failed, the number of checked pages is unknown.
 pub fn merge(checks: impl IntoIterator<Item = PageLocations>, huge_bytes: u64) -> Residency {
     let mut all = Residency { pages_checked: Some(0), huge_bytes, ..Residency::default() };
     for seen in checks {
@@ -62,7 +62,7 @@ pub fn merge(checks: impl IntoIterator<Item = PageLocations>, huge_bytes: u64) -
     all
 }
 
-/// The beginnings of a range's pages, [`MAX_PAGES`] at most.
+/// Returns the start addresses of at most [`MAX_PAGES`] evenly spaced pages.
 fn sampled_pages(range: Range<usize>, page: usize) -> Vec<usize> {
     let pages = range.len() / page;
     let count = pages.min(MAX_PAGES);
@@ -71,12 +71,12 @@ fn sampled_pages(range: Range<usize>, page: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The node of each page, or a negative errno.
+/// Returns the node of each page, or a negative errno.
 fn page_states(addresses: &[usize]) -> io::Result<Vec<i32>> {
     let mut states = vec![0i32; addresses.len()];
     let nodes = std::ptr::null::<i32>();
-    // SAFETY: both arrays have as many elements as said and live through the call. Without nodes the kernel
-    // moves nothing and only writes the states; it checks the addresses itself.
+    // SAFETY: both arrays have `addresses.len()` elements and live through the call. Without target
+    // nodes the kernel only writes the states; it checks the addresses itself.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -94,8 +94,8 @@ fn page_states(addresses: &[usize]) -> io::Result<Vec<i32>> {
     Ok(states)
 }
 
-/// Bytes of buffers that lie on huge pages: all of what was mapped from a reserved pool, and what the kernel
-/// tells of transparent ones (`AnonHugePages` in `Documentation/filesystems/proc.rst`, smaps).
+/// Returns the bytes of buffers on huge pages: all of a reserved pool's mappings, and
+/// `AnonHugePages` (`Documentation/filesystems/proc.rst`, smaps) of transparent ones.
 pub fn huge_bytes(root: &dyn Sysfs, pages: Pages, buffers: &[&Buffer]) -> u64 {
     let all = buffers.iter().map(|buffer| buffer.bytes() as u64).sum();
     match pages {
@@ -109,8 +109,8 @@ pub fn huge_bytes(root: &dyn Sysfs, pages: Pages, buffers: &[&Buffer]) -> u64 {
     }
 }
 
-/// Sum of `AnonHugePages` over the areas that hold any of the ranges. An area is larger than a range by less
-/// than two huge pages, and those are not touched.
+/// Sums `AnonHugePages` over the areas that contain any of the ranges. An area exceeds its range by
+/// less than two huge pages, which are not touched.
 fn anonymous_huge_bytes(smaps: &str, ranges: &[Range<usize>]) -> u64 {
     let mut ours = false;
     let mut sum = 0;
@@ -125,7 +125,7 @@ fn anonymous_huge_bytes(smaps: &str, ranges: &[Range<usize>]) -> u64 {
     sum
 }
 
-/// The addresses of a line that begins an area: `7f0000000000-7f0000200000 rw-p ...`.
+/// Parses the address range of an area's first line: `7f0000000000-7f0000200000 rw-p ...`.
 fn area_range(line: &str) -> Option<Range<usize>> {
     let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
     Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
@@ -137,7 +137,7 @@ mod tests {
     use crate::page_bytes;
 
     #[test]
-    fn pages_elsewhere_and_pages_gone_are_misplaced() {
+    fn pages_on_other_nodes_and_absent_pages_are_misplaced() {
         let page_states = [1, 1, 0, 3, -libc::ENOENT, -libc::EBUSY];
         let seen = classify_pages(&page_states, NodeId(1), false);
         assert_eq!(seen, PageLocations { checked: Some(5), misplaced: 3, found_on: Some(NodeId(0)) });
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refused_look_spoils_the_claim_but_not_what_was_seen() {
+    fn one_failed_check_makes_the_page_count_unknown() {
         let good = PageLocations { checked: Some(4), misplaced: 0, found_on: None };
         let bad = PageLocations { checked: Some(4), misplaced: 2, found_on: Some(NodeId(7)) };
         assert_eq!(merge([good, good], 0).pages_checked, Some(8));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn long_buffers_are_looked_at_evenly_from_end_to_end() {
+    fn pages_of_long_buffers_are_sampled_evenly() {
         let page = page_bytes();
         assert_eq!(sampled_pages(page..4 * page, page), [page, 2 * page, 3 * page]);
         let many = sampled_pages(0..(MAX_PAGES * 5 / 2) * page, page);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_areas_with_buffers_count() {
+    fn only_areas_of_buffers_count() {
         let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nSize: 4096 kB\n\
             AnonHugePages:      2048 kB\n7f0000400000-7f0000600000 rw-p 00000000 00:00 0\n\
             AnonHugePages:      2048 kB\n";

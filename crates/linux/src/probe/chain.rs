@@ -1,4 +1,4 @@
-//! A chain of pointers that visits every place of a buffer once.
+//! Random pointer chain through all slots of a buffer.
 
 use super::team::EarlyExit;
 use crate::interrupt::interrupted;
@@ -6,30 +6,30 @@ use crate::loads;
 use crate::memory::Buffer;
 use numaio_machine::probe::ProbeError;
 
-/// Places of a chain, at most: their numbers have 32 bits.
+/// Maximum number of slots: their indices have 32 bits.
 const MAX_SLOTS: usize = 1 << 32;
 
-/// Places between two looks at the interrupt flag.
+/// Slots between two checks of the interrupt flag.
 const SLOTS_PER_CHECK: usize = 1 << 20;
 
-/// What the order of a chain is drawn from. Always the same: two runs differ by the machine, not by luck.
+/// Seed of the chain's order, constant so that runs are comparable.
 const SEED: u64 = 0x6e75_6d61_696f_2026;
 
-/// A chain laid through a buffer.
+/// A pointer chain in a buffer.
 pub struct Chain<'a> {
     buffer: &'a mut Buffer,
     slots: usize,
-    /// Where the next load goes.
+    /// Slot of the next load.
     at: *const u8,
 }
 
 impl<'a> Chain<'a> {
-    /// Lays a chain through the places of a buffer, which are `stride` bytes apart, and takes them out of all
-    /// caches: what laying left there would be found by some of the first loads and not by others.
+    /// Builds a chain through the slots of a buffer, `stride` bytes apart, and evicts them from all
+    /// caches: otherwise some of the first loads would hit lines that the writes left there.
     pub fn build(buffer: &'a mut Buffer, stride: usize) -> Result<Self, EarlyExit> {
         let slots = buffer.bytes() / stride;
         if slots > MAX_SLOTS {
-            let why = format!("{slots} places; up to {MAX_SLOTS} can be had");
+            let why = format!("{slots} slots, expected at most {MAX_SLOTS}");
             super::refused("latency", why)?;
         }
         let next = cycle(slots)?;
@@ -37,8 +37,8 @@ impl<'a> Chain<'a> {
         for (first, part) in next.chunks(SLOTS_PER_CHECK).enumerate() {
             check_interrupt()?;
             for (slot, next) in (first * SLOTS_PER_CHECK..).zip(part) {
-                // SAFETY: both places lie in the buffer's mapping, which is ours alone by `&mut`; a stride of
-                // whole lines keeps the pointers aligned.
+                // SAFETY: both slots are in the buffer's mapping, which is ours by `&mut`; a stride
+                // of whole lines keeps the pointers aligned.
                 unsafe {
                     let slot = start.add(slot * stride);
                     slot.cast::<*mut u8>().write(start.add(*next as usize * stride));
@@ -50,29 +50,29 @@ impl<'a> Chain<'a> {
         Ok(Self { at: start, buffer, slots })
     }
 
-    /// Its length.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Its buffer.
+    /// Returns the buffer.
     pub fn buffer(&self) -> &Buffer {
         self.buffer
     }
 
-    /// Follows it; gives the number of loads, [`loads::LOADS_PER_ITERATION`] in each turn.
+    /// Follows the chain and returns the number of loads: [`loads::LOADS_PER_ITERATION`] each.
     pub fn follow(&mut self, iterations: usize) -> u64 {
-        // SAFETY: `build` has written a place's address to every place, and nobody has written since: the buffer
-        // is borrowed.
+        // SAFETY: `build` wrote the address of a slot to every slot, and the borrow of the buffer
+        // excludes other writes.
         self.at = unsafe { loads::follow(self.at, iterations) };
         (iterations * loads::LOADS_PER_ITERATION) as u64
     }
 }
 
-/// For each place the next one, all of them in one cycle that is as likely as any other (Sattolo, 1986).
+/// Returns the successor of each slot in one uniformly random cycle (Sattolo, 1986).
 ///
-/// It is drawn in memory of its own, a small part of the chain's, so that what is written at random lies in
-/// caches and near the thread, and the chain's own memory is written in order.
+/// The permutation has separate memory, a small part of the chain's, so that random writes stay in
+/// caches near the thread, and the chain's memory is written in order.
 fn cycle(slots: usize) -> Result<Vec<u32>, EarlyExit> {
     let mut next: Vec<u32> = (0..slots).map(|slot| slot as u32).collect();
     let mut random = SEED;
@@ -85,7 +85,8 @@ fn cycle(slots: usize) -> Result<Vec<u32>, EarlyExit> {
     Ok(next)
 }
 
-/// A number below `limit`, every one as likely but for one part in 2^32 (splitmix64; Steele et al., 2014).
+/// Returns a number below `limit`, uniform up to one part in 2^32 (splitmix64; Steele et al.,
+/// 2014).
 fn random_below(state: &mut u64, limit: u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = *state;
@@ -107,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_visited_once_before_the_first_comes_again() {
+    fn chain_visits_every_slot_once_per_cycle() {
         for slots in [1, 2, 3, 10, 1000, 65_537] {
             let Ok(next) = cycle(slots) else { unreachable!("no interrupt") };
             let mut seen = vec![false; slots];
             let mut slot = 0;
             for _ in 0..slots {
-                assert!(!seen[slot], "{slot} of {slots} comes again");
+                assert!(!seen[slot], "slot {slot} of {slots} is repeated");
                 seen[slot] = true;
                 slot = next[slot] as usize;
             }
@@ -121,9 +122,9 @@ mod tests {
         }
     }
 
-    /// Steps of a random cycle are as long one way as the other, a third of its length on average.
+    /// Steps of a random cycle are symmetric, with a mean length of a third of the cycle.
     #[test]
-    fn the_order_has_no_pattern() {
+    fn order_has_no_pattern() {
         const SLOTS: usize = 100_000;
         let Ok(next) = cycle(SLOTS) else { unreachable!("no interrupt") };
         let steps = || next.iter().enumerate().map(|(slot, next)| i64::from(*next) - slot as i64);
@@ -132,6 +133,6 @@ mod tests {
         let forward = steps().filter(|step| *step > 0).count();
         assert!((49_000..51_000).contains(&forward), "{forward}");
         let near = steps().filter(|step| step.abs() <= 16).count();
-        assert!(near < 100, "{near} steps that a prefetcher might guess");
+        assert!(near < 100, "{near} steps are predictable by a prefetcher");
     }
 }

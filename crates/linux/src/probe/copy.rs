@@ -1,4 +1,4 @@
-//! Threads that copy from one node to another.
+//! Copy workload: threads that copy from one node to another.
 
 use super::passes::{BufferPass, PassTask};
 use crate::copy::{c_library, Copier};
@@ -8,14 +8,14 @@ use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
 use numaio_machine::workload::{CopyLoop, CopyWorkload};
 use std::time::Instant;
 
-/// A thread that copies.
+/// Buffers and loop of a copying thread.
 struct Copying {
     copier: Copier,
     source: Buffer,
     sink: Buffer,
 }
 
-/// Runs a copy workload. `limit_bytes` is what the control group still allows.
+/// Runs a copy workload. `limit_bytes` are the bytes that the control group still allows.
 pub fn copy(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -93,7 +93,8 @@ impl BufferPass for Copying {
         if bytes == 0 {
             return;
         }
-        // SAFETY: both ranges lie in their buffers' mappings, which are distinct and ours alone by `&mut self`.
+        // SAFETY: both ranges are inside their mappings, which are distinct and ours by `&mut
+        // self`.
         unsafe { self.copier.copy_raw(self.source.start().add(at), self.sink.start().add(at), bytes) }
     }
 }

@@ -1,34 +1,34 @@
-//! How much a thread had done, over time.
+//! Cumulative progress of a thread over time.
 
-/// A moment and what was done until then.
+/// A moment and the cumulative count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgressPoint {
-    /// Nanoseconds since the team was made.
+    /// Nanoseconds since the team's epoch.
     pub ns: u64,
-    /// Bytes, or whatever is counted, until then.
+    /// Cumulative bytes, or another count.
     pub done: u64,
 }
 
-/// Points of one thread, ascending in time, never more than it was made for.
+/// Progress points of one thread in ascending time, with a fixed capacity.
 #[derive(Debug)]
 pub struct ProgressCurve {
-    /// Room made and touched beforehand: the thread at work never allocates.
+    /// Preallocated and touched: a running thread never allocates.
     points: Vec<ProgressPoint>,
     used: usize,
-    /// Time between two points, at least.
+    /// Minimum time between two points.
     spacing_ns: u64,
 }
 
 impl ProgressCurve {
-    /// A curve that begins at `ns` with nothing done; of at least two points.
+    /// Creates a curve that begins at `ns` with 0; the capacity is at least two points.
     pub fn new(capacity: usize, spacing_ns: u64) -> Self {
-        // Not zero: memory of zeroes comes untouched, and would be touched while time is taken.
+        // Not zeros: zeroed memory is mapped lazily and would be faulted in during the run.
         let points = vec![ProgressPoint { ns: u64::MAX, done: u64::MAX }; capacity.max(2)];
         Self { points, used: 0, spacing_ns }
     }
 
-    /// Adds a point if it is far enough from the one before. When there is no room, every second point goes,
-    /// and from then on they are twice as far apart: a thread may be at work long before the others start.
+    /// Adds a point if it is far enough from the previous one. A full curve drops every second
+    /// point and doubles the spacing, since a thread may run long before the others start.
     pub fn add(&mut self, point: ProgressPoint) {
         let last = self.used.checked_sub(1).map(|last| self.points[last]);
         if last.is_some_and(|last| point.ns < last.ns.saturating_add(self.spacing_ns)) {
@@ -41,7 +41,7 @@ impl ProgressCurve {
         self.used += 1;
     }
 
-    /// Adds the last point, however near.
+    /// Adds the last point, regardless of the spacing.
     pub fn end(&mut self, point: ProgressPoint) {
         if self.used == self.points.len() {
             self.thin_out();
@@ -58,7 +58,7 @@ impl ProgressCurve {
         self.spacing_ns = self.spacing_ns.saturating_mul(2);
     }
 
-    /// What was done until `ns`, evenly between two points; outside of the curve those of its end.
+    /// Returns the count at `ns`, interpolated linearly and constant outside of the curve.
     pub fn at(&self, ns: u64) -> f64 {
         let points = &self.points[..self.used];
         let next = points.partition_point(|point| point.ns <= ns);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_between_two_points_is_even() {
+    fn interpolates_linearly_between_points() {
         let mut curve = ProgressCurve::new(8, 1);
         for (ns, done) in [(100, 0), (200, 1000), (400, 1000), (500, 5000)] {
             curve.add(point(ns, done));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_curve_thins_out_and_stays_true() {
+    fn full_curve_drops_points_and_stays_exact() {
         let mut curve = ProgressCurve::new(16, 10);
         for ns in 0..10_000 {
             curve.add(point(ns, ns * 3));

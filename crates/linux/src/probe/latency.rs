@@ -1,4 +1,4 @@
-//! One thread that follows pointers, and threads that load the memory meanwhile.
+//! Latency workload: one thread follows pointers while other threads load the memory.
 
 use super::chain::Chain;
 use super::curve::{ProgressCurve, ProgressPoint};
@@ -15,44 +15,44 @@ use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Time between two readings of the clock, at least: reading it takes some tens of nanoseconds, or a
+/// Minimum time between two readings of the clock: a reading takes some tens of nanoseconds, or a
 /// microsecond where it is a system call.
 const CLOCK_EVERY_NS: u64 = 20_000;
 
-/// Bytes that a thread under full load reads between two looks at the clock.
+/// Bytes that a loading thread reads between two readings of the clock.
 const READ_BYTES: usize = 256 << 10;
 
-/// Points of time that a loading thread keeps, and the time between two at first.
+/// Progress points of a loading thread, and their initial spacing.
 const POINTS: usize = 4096;
 const POINT_EVERY_NS: u64 = 10_000;
 
-/// What a thread does.
+/// Role of a thread.
 enum Role<'a> {
-    /// Follows the chain.
+    /// Follows the chain in its buffer.
     Chase(&'a mut Buffer),
-    /// Reads its buffer over and over.
+    /// Reads its buffer repeatedly.
     Load(&'a mut Buffer),
 }
 
-/// What a thread brings back.
+/// Samples or progress of a thread.
 enum MemberLog {
-    /// The chain's thread.
+    /// Samples of the chain's thread.
     Chase(ChainSamples),
-    /// What a loading thread had read, over time.
+    /// Progress of a loading thread.
     Load(ProgressCurve),
 }
 
-/// A thread's log, and where its buffer lay before and after.
+/// A thread's log, and its page locations before and after the run.
 type MemberResult = (MemberLog, [PageLocations; 2]);
 
-/// What the chain gave, and when.
+/// Samples of the chain's thread, with the begin and end of the sampled time.
 struct ChainSamples {
     samples: Vec<LatencySample>,
     from_ns: u64,
     to_ns: u64,
 }
 
-/// Runs a latency workload. `limit_bytes` is what the control group still allows.
+/// Runs a latency workload. `limit_bytes` are the bytes that the control group still allows.
 pub fn latency(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -65,7 +65,7 @@ pub fn latency(
     let mut buffers = memory::map_buffers(&free_memory, workload.pages, &wanted(workload))?;
     let work = |team: &ThreadTeam, role| member(team, workload, role);
     let results = team::run_pinned("latency", members(workload, &mut buffers), work)?;
-    // The chain's is the first of all.
+    // The chain's buffer is the first.
     let residency = |which: Range<usize>| {
         let looks = results[which.clone()].iter().flat_map(|(_, seen)| *seen);
         let of: Vec<&Buffer> = buffers[which].iter().collect();
@@ -77,28 +77,28 @@ pub fn latency(
     outcome(results.into_iter().map(|(log, _)| log), of_chain, of_load, began)
 }
 
-/// Refuses what would give no sample, or fill our own memory.
+/// Rejects workloads that yield no sample or exceed the limits.
 fn check_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
     passes::check_window(workload.milliseconds, workload.slices)?;
     let stride = workload.stride_bytes as usize;
     if stride == 0 || !stride.is_multiple_of(LINE) {
-        return refused("latency", format!("places {stride} bytes apart; whole lines of {LINE} can be had"));
+        return refused("latency", format!("stride of {stride} bytes, expected a multiple of {LINE}"));
     }
     if workload.bytes < stride as u64 {
-        return refused("latency", format!("no place in {} bytes", workload.bytes));
+        return refused("latency", format!("{} bytes hold no slot", workload.bytes));
     }
     let Some(load) = &workload.load else { return Ok(()) };
     if load.placement.cpus.is_empty() || load.bytes_per_thread == 0 {
-        return refused("load", "no CPU to run on, or no bytes to read");
+        return refused("load", "no CPUs or no bytes to read");
     }
     if load.placement.cpus.contains(workload.cpu) {
-        return refused("load", format!("CPU {} is the chain's", workload.cpu));
+        return refused("load", format!("CPU {} is used by the chain", workload.cpu));
     }
     Ok(())
 }
 
-/// Bytes that the control group must allow while a chain is laid: its order, and the chain itself where its pages
-/// count there.
+/// Returns the bytes that the control group must allow for building a chain: its permutation, and
+/// the chain itself if its pages are charged.
 fn build_bytes(workload: &LatencyWorkload) -> u64 {
     let order = workload.bytes / u64::from(workload.stride_bytes) * size_of::<u32>() as u64;
     if workload.pages == Pages::Huge {
@@ -118,7 +118,7 @@ fn wanted(workload: &LatencyWorkload) -> Vec<BufferRequest> {
     std::iter::once(chain).chain(loads).collect()
 }
 
-/// The chain's thread first, and then those of the load.
+/// Returns the chain's thread, followed by the loading threads.
 fn members<'a>(workload: &LatencyWorkload, buffers: &'a mut [Buffer]) -> Vec<(CpuId, Role<'a>)> {
     let loading = workload.load.iter().flat_map(|load| load.placement.cpus.iter());
     let mut buffers = buffers.iter_mut();
@@ -126,7 +126,7 @@ fn members<'a>(workload: &LatencyWorkload, buffers: &'a mut [Buffer]) -> Vec<(Cp
     chain.into_iter().chain(loading.zip(buffers.map(Role::Load))).collect()
 }
 
-/// What each thread does.
+/// Runs the role of a thread.
 fn member(team: &ThreadTeam, workload: &LatencyWorkload, role: Role) -> Result<MemberResult, EarlyExit> {
     match role {
         Role::Chase(buffer) => {
@@ -176,8 +176,8 @@ fn chase(team: &ThreadTeam, chain: &mut Chain, plan: SlicePlan) -> Result<ChainS
     Ok(ChainSamples { samples, from_ns, to_ns: start })
 }
 
-/// Follows the chain once, but for no longer than the run itself, and until all others load the memory. Gives
-/// the iterations that take long enough for reading the clock to cost nothing beside them.
+/// Follows the chain once, at most for the duration of the run, until all others load the memory.
+/// Returns the number of iterations that make the cost of reading the clock negligible.
 fn warm_up(team: &ThreadTeam, chain: &mut Chain, plan: SlicePlan) -> Result<usize, EarlyExit> {
     let enough_ns = CLOCK_EVERY_NS.min(plan.slice_ns / 8);
     let until = team.now() + plan.slice_ns.saturating_mul(u64::from(plan.slices));
@@ -199,7 +199,7 @@ fn warm_up(team: &ThreadTeam, chain: &mut Chain, plan: SlicePlan) -> Result<usiz
     }
 }
 
-/// Reads a buffer over and over, with a gap after each piece, until the chain's thread is done.
+/// Reads a buffer repeatedly, with a gap after each piece, until the chain's thread is done.
 fn load(team: &ThreadTeam, buffer: &Buffer, gap_ns: u64) -> Result<ProgressCurve, EarlyExit> {
     let reader = Reader::new();
     let mut curve = ProgressCurve::new(POINTS, POINT_EVERY_NS);
@@ -211,7 +211,7 @@ fn load(team: &ThreadTeam, buffer: &Buffer, gap_ns: u64) -> Result<ProgressCurve
     curve.add(ProgressPoint { ns: start_ns, done });
     while team.is_running()? {
         let bytes = piece.min(buffer.bytes() - at);
-        // SAFETY: the range lies in the buffer's mapping.
+        // SAFETY: the range is inside the buffer's mapping.
         unsafe { reader.read(buffer.start().add(at), bytes) };
         done += bytes as u64;
         at = if at + bytes == buffer.bytes() { 0 } else { at + bytes };

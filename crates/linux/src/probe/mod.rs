@@ -1,4 +1,4 @@
-//! Running workloads on this machine.
+//! Memory workloads on this machine.
 
 mod chain;
 mod copy;
@@ -17,12 +17,12 @@ pub use stream::stream;
 use numaio_machine::probe::ProbeError;
 use std::time::Instant;
 
-/// Refuses what makes no sense, as the kernel refuses what cannot be.
+/// Returns the error for an invalid workload.
 pub(crate) fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
     Err(ProbeError::Refused { what: what.to_owned(), why: why.into() })
 }
 
-/// Nanoseconds since a moment.
+/// Returns the nanoseconds elapsed since a moment.
 pub(crate) fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Threads that go over their buffers again and again, and what they did in stretches of time.
+//! Threads that make passes over their buffers, and their throughput per interval.
 
 use super::team::{self, EarlyExit, ThreadTeam};
 use super::{repetitions, window};
@@ -8,40 +8,40 @@ use numaio_machine::probe::{ProbeError, Residency};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Pages, Sampling};
 
-/// Slices of a window, at most: each thread keeps some points of time for each.
+/// Maximum number of slices: each thread stores a few points in time per slice.
 pub const MAX_SLICES: u32 = 4096;
 
-/// Repetitions, at most: each thread keeps two points of time for each.
+/// Maximum number of repetitions: each thread stores two points in time per repetition.
 const MAX_REPETITIONS: u32 = 10_000;
 
-/// What one thread does: passes over its buffers, in parts, between which time can be taken.
+/// A pass over buffers, made in parts between which the clock is read.
 pub trait BufferPass: Send {
-    /// Makes the buffers be there, by the thread that uses them.
+    /// Faults in the buffers on the thread that uses them.
     fn prepare(&mut self) -> Result<(), ProbeError>;
-    /// All its buffers.
+    /// Returns all buffers.
     fn buffers(&self) -> Vec<&Buffer>;
-    /// Bytes of a pass, counted in one of the buffers.
+    /// Returns the bytes of a pass, counted in one buffer.
     fn bytes(&self) -> usize;
-    /// Bytes that a part should have at most.
+    /// Returns the maximum bytes per part.
     fn max_part_bytes(&self) -> usize;
-    /// Does the part of a pass that begins at a byte.
+    /// Processes the part of a pass that begins at byte `at`.
     fn part(&mut self, at: usize, bytes: usize);
 }
 
-/// What is to be run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct PassTask<'a> {
-    /// A word for it, as in `copy`.
+    /// Name of the workload, as in `copy`.
     pub name: &'a str,
-    /// A CPU for each thread.
+    /// CPUs, one per thread.
     pub cpus: &'a CpuSet,
-    /// Pages of the buffers.
+    /// Page kind of the buffers.
     pub pages: Pages,
-    /// When samples are taken, and when to end.
+    /// Sampling and duration.
     pub sampling: Sampling,
 }
 
-/// What all threads together did in one stretch of time.
+/// Bytes of all threads in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
     /// Bytes of their passes.
@@ -50,29 +50,29 @@ pub struct Interval {
     pub ns: u64,
 }
 
-/// What a run gave.
+/// Result of a run.
 pub struct PassOutcome {
-    /// In order of time, without the warm-up.
+    /// Intervals in order of time, without the warm-up.
     pub intervals: Vec<Interval>,
     /// Time between the first and the last thread's start, in nanoseconds.
     pub start_skew_ns: u64,
-    /// Where the pages were.
+    /// Page locations.
     pub residency: Residency,
 }
 
-/// What a thread brings back.
+/// Timing log of a thread.
 enum MemberLog {
-    /// Of [`Sampling::Window`].
+    /// Log of [`Sampling::Window`].
     Window(window::WindowLog),
-    /// Of [`Sampling::Repetitions`].
+    /// Log of [`Sampling::Repetitions`].
     Repetitions(repetitions::RepetitionLog),
 }
 
-/// A member's log, and where its buffers lay before and after.
+/// A thread's log, and its page locations before and after the run.
 type MemberResult = (MemberLog, Vec<PageLocations>);
 
 impl PassTask<'_> {
-    /// Refuses what would give no sample, or fill our own memory.
+    /// Rejects workloads that yield no sample or exceed the limits.
     pub fn check_limits(&self) -> Result<(), ProbeError> {
         if self.cpus.is_empty() {
             return super::refused(self.name, "no CPU to run on");
@@ -80,13 +80,13 @@ impl PassTask<'_> {
         match self.sampling {
             Sampling::Window { milliseconds, slices } => check_window(milliseconds, slices),
             Sampling::Repetitions { count } if count == 0 || count > MAX_REPETITIONS => {
-                super::refused("repetitions", format!("{count}; from 1 to {MAX_REPETITIONS} can be had"))
+                super::refused("repetitions", format!("{count}, expected 1 to {MAX_REPETITIONS}"))
             }
             Sampling::Repetitions { .. } => Ok(()),
         }
     }
 
-    /// Runs one thread on each CPU, each with work of its own.
+    /// Runs one thread per CPU, each with one of the passes.
     pub fn run<W: BufferPass>(&self, root: &Root, works: &mut [W]) -> Result<PassOutcome, ProbeError> {
         let members = self.cpus.iter().zip(works.iter_mut()).collect();
         let results = team::run_pinned(self.name, members, |team, work| member(team, self.sampling, work))?;
@@ -98,7 +98,8 @@ impl PassTask<'_> {
         Ok(PassOutcome { intervals, start_skew_ns, residency })
     }
 
-    /// Stretches of all threads together, and the skew of their starts. `bytes` are those of one pass of all.
+    /// Returns the intervals of all threads, and the skew of their starts. `bytes` is the sum of
+    /// one pass of each.
     fn intervals(&self, logs: impl Iterator<Item = MemberLog>, bytes: u64) -> (Vec<Interval>, u64) {
         match self.sampling {
             Sampling::Window { milliseconds, slices } => {
@@ -113,18 +114,18 @@ impl PassTask<'_> {
     }
 }
 
-/// Refuses a window that gives no sample, or fills our own memory.
+/// Rejects windows that yield no sample or exceed the limits.
 pub fn check_window(milliseconds: u32, slices: u32) -> Result<(), ProbeError> {
     if milliseconds == 0 {
-        return super::refused("window", "it has no length");
+        return super::refused("window", "expected a length above 0");
     }
     if slices == 0 || slices > MAX_SLICES {
-        return super::refused("window", format!("{slices} slices; from 1 to {MAX_SLICES} can be had"));
+        return super::refused("window", format!("{slices} slices, expected 1 to {MAX_SLICES}"));
     }
     Ok(())
 }
 
-/// What each thread does.
+/// Runs one thread.
 fn member(
     team: &ThreadTeam,
     sampling: Sampling,

@@ -1,4 +1,4 @@
-//! Algorithm 1 as printed (Li et al., ICPP 2013): all threads start together and make one pass, again and again.
+//! Algorithm 1 of Li et al. (ICPP 2013): all threads start together and make one pass, repeatedly.
 
 use super::passes::{BufferPass, Interval};
 use super::team::{EarlyExit, ThreadTeam};
@@ -8,9 +8,9 @@ use numaio_machine::probe::ProbeError;
 /// Start and end of each repetition of one thread, the warm-up first.
 pub struct RepetitionLog(Vec<(u64, u64)>);
 
-/// Makes one pass to warm up, and then `count` passes, in step with the team.
+/// Makes a warm-up pass and `count` passes, synchronized with the team.
 pub fn run(team: &ThreadTeam, work: &mut impl BufferPass, count: u32) -> Result<RepetitionLog, EarlyExit> {
-    // Touched beforehand, so that it is not while time is taken.
+    // Touched beforehand, so that the measurement has no page faults.
     let mut times = vec![(u64::MAX, u64::MAX); count as usize + 1];
     for time in &mut times {
         team.wait_at_barrier()?;
@@ -23,13 +23,13 @@ pub fn run(team: &ThreadTeam, work: &mut impl BufferPass, count: u32) -> Result<
         }
         *time = (start, team.now());
     }
-    // What comes after the last pass is not to disturb those who are still at theirs.
+    // Work after the last pass must not disturb threads that still run theirs.
     team.wait_at_barrier()?;
     Ok(RepetitionLog(times))
 }
 
-/// A stretch for each repetition, from the first thread's start to the last one's end; and the largest skew of
-/// the starts. `bytes` are those of a pass of all threads.
+/// Returns an interval per repetition, from the first thread's start to the last one's end, and the
+/// largest skew of the starts. `bytes` is the sum of one pass of each thread.
 pub fn intervals(logs: &[RepetitionLog], bytes: u64) -> (Vec<Interval>, u64) {
     let count = logs.iter().map(|log| log.0.len()).min().unwrap_or(0);
     let mut skew = 0;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_reaches_from_the_first_start_to_the_last_end() {
+    fn interval_spans_first_start_to_last_end() {
         let logs = [
             RepetitionLog(vec![(0, 9), (20, 50), (60, 100)]),
             RepetitionLog(vec![(0, 9), (23, 45), (58, 90)]),

@@ -1,4 +1,4 @@
-//! Threads that run an operation of STREAM.
+//! STREAM workload: threads that run an operation of STREAM.
 
 use super::passes::{BufferPass, Interval, PassTask};
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
@@ -8,19 +8,19 @@ use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
 use numaio_machine::workload::StreamWorkload;
 use std::time::Instant;
 
-/// Offset in lines of the second array that is read, the first having none: even, so that both are an odd number
-/// of lines away from what is written, and small, so that both stay far from the last stores.
+/// Offset in lines of the second array read; the first has none. Even, so that both are an odd
+/// number of lines from the written array, and small, so that both stay far from the last stores.
 const SECOND_READ_AT: usize = 10;
 
-/// A thread that runs STREAM. Doubles that do not fit whole into an array are left out.
+/// Buffers and loop of a STREAM thread. Bytes that are no complete double are left out.
 struct Streaming {
     streamer: Streamer,
     written: Buffer,
-    /// One array, or two.
+    /// One or two arrays.
     read: Vec<Buffer>,
 }
 
-/// Runs a STREAM workload. `limit_bytes` is what the control group still allows.
+/// Runs a STREAM workload. `limit_bytes` are the bytes that the control group still allows.
 pub fn stream(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -34,7 +34,7 @@ pub fn stream(
     let task = PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
     task.check_limits()?;
     if workload.bytes_per_array < size_of::<f64>() as u64 {
-        return super::refused("stream", format!("no double fits into {} bytes", workload.bytes_per_array));
+        return super::refused("stream", format!("{} bytes hold no double", workload.bytes_per_array));
     }
     let mut passes = build_passes(&FreeMemory::new(root, limit_bytes), streamer, workload)?;
     let ran = task.run(root, &mut passes)?;
@@ -90,8 +90,8 @@ impl BufferPass for Streaming {
     fn part(&mut self, at: usize, bytes: usize) {
         let count = bytes.min(self.bytes().saturating_sub(at)) / size_of::<f64>();
         let (Some(first), Some(last)) = (self.read.first(), self.read.last()) else { return };
-        // SAFETY: the doubles lie in their buffers' mappings, which are distinct, whole lines from a page's
-        // beginning, and ours alone by `&mut self`.
+        // SAFETY: the doubles are inside their mappings, which are distinct, whole lines from the
+        // start of a page, and ours by `&mut self`.
         unsafe {
             let of = |buffer: &Buffer| buffer.start().add(at).cast::<f64>();
             self.streamer.run_raw(of(&self.written), of(first), of(last), count);

@@ -1,4 +1,4 @@
-//! Threads that wait for each other, and that none can leave waiting.
+//! Teams of threads that wait for each other without deadlocks.
 
 use crate::affinity;
 use numaio_machine::ids::CpuId;
@@ -8,18 +8,18 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Turns of a waiting loop before the CPU is offered to others: where a virtual machine has fewer CPUs than
-/// it shows, the one waited for may need this one.
+/// Spins before yielding the CPU: where a virtual machine has fewer CPUs than it shows, the awaited
+/// thread may need this one.
 const SPINS_BEFORE_YIELD: u32 = 10_000;
 
-/// Stack of a thread. It needs little; a signal with AVX-512 state on it needs 4 KiB more.
+/// Stack size of a thread. A signal with AVX-512 state needs 4 KiB of it.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Why a thread ends early.
+/// Reason why a thread ends early.
 pub enum EarlyExit {
-    /// It failed by itself.
+    /// The thread failed.
     Failed(ProbeError),
-    /// Another one did.
+    /// Another thread failed.
     Abandoned,
 }
 
@@ -29,8 +29,7 @@ impl From<ProbeError> for EarlyExit {
     }
 }
 
-/// Runs `work` on a thread for each member, pinned to its CPU; gives what all of them brought, or why one of
-/// them failed.
+/// Runs `work` on a thread per member, pinned to its CPU; returns all results or the first error.
 pub fn run_pinned<M: Send, B: Send>(
     name: &str,
     members: Vec<(CpuId, M)>,
@@ -39,7 +38,7 @@ pub fn run_pinned<M: Send, B: Send>(
     run_bound(name, members, |cpu| affinity::pin(*cpu), work)
 }
 
-/// The same with threads that are bound to their places by `bind`.
+/// Runs `work` on a thread per member, bound by `bind`; returns all results or the first error.
 pub fn run_bound<P: Send, M: Send, B: Send>(
     name: &str,
     members: Vec<(P, M)>,
@@ -51,7 +50,7 @@ pub fn run_bound<P: Send, M: Send, B: Send>(
         let mut threads = Vec::new();
         for (index, (place, member)) in members.into_iter().enumerate() {
             let run = move || {
-                // Whatever ends this thread early, a panic too, the others do not wait for it.
+                // If this thread ends early, even by a panic, the others must not wait for it.
                 let guard = team.guard();
                 bind(&place)?;
                 let results = work(team, member)?;
@@ -79,10 +78,7 @@ pub fn run_bound<P: Send, M: Send, B: Send>(
     });
     let all: Result<Vec<B>, EarlyExit> = results.into_iter().collect();
     all.map_err(|_| {
-        let why = || ProbeError::Refused {
-            what: name.to_owned(),
-            why: "a thread ended before its time".to_owned(),
-        };
+        let why = || ProbeError::Refused { what: name.to_owned(), why: "a thread exited early".to_owned() };
         failure.unwrap_or_else(why)
     })
 }
@@ -90,7 +86,7 @@ pub fn run_bound<P: Send, M: Send, B: Send>(
 /// Threads that work together.
 pub struct ThreadTeam {
     size: usize,
-    /// What all times are counted from.
+    /// Origin of all times.
     epoch: Instant,
     abandoned: AtomicBool,
     ready: Mutex<usize>,
@@ -102,11 +98,11 @@ pub struct ThreadTeam {
     stopped: AtomicBool,
 }
 
-/// A thread's promise to the team: dropped before [`AbandonGuard::done`], it sets the others free.
+/// Releases the waiting threads if it is dropped before [`AbandonGuard::done`].
 pub struct AbandonGuard<'a>(Option<&'a ThreadTeam>);
 
 impl ThreadTeam {
-    /// A team of that many threads.
+    /// Creates a team of `size` threads.
     pub fn new(size: usize) -> Self {
         Self {
             size,
@@ -122,25 +118,25 @@ impl ThreadTeam {
         }
     }
 
-    /// Nanoseconds since the team was made.
+    /// Returns the nanoseconds since the epoch.
     pub fn now(&self) -> u64 {
         super::nanoseconds(self.epoch)
     }
 
-    /// The calling thread's promise.
+    /// Returns a guard for the calling thread.
     pub fn guard(&self) -> AbandonGuard<'_> {
         AbandonGuard(Some(self))
     }
 
-    /// Sets all free who wait or will wait.
+    /// Makes all current and future waits return an error.
     pub fn abandon(&self) {
-        // Under the lock, so that nobody falls asleep between looking and waiting.
+        // Under the lock, so that no thread misses the wakeup between check and wait.
         let _ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         self.abandoned.store(true, Ordering::Release);
         self.all_ready.notify_all();
     }
 
-    /// Sleeps until all threads are prepared, which may take long.
+    /// Sleeps until all threads are prepared, which can take long.
     pub fn wait_until_prepared(&self) -> Result<(), EarlyExit> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         *ready += 1;
@@ -156,7 +152,7 @@ impl ThreadTeam {
         Ok(())
     }
 
-    /// Waits, busy, until all threads are here: they go on within well under a microsecond.
+    /// Spins until all threads arrive: they continue within well under a microsecond.
     pub fn wait_at_barrier(&self) -> Result<(), EarlyExit> {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
@@ -179,18 +175,18 @@ impl ThreadTeam {
         Ok(())
     }
 
-    /// Notes that a thread starts its work now.
+    /// Records that a thread starts its work now.
     pub fn record_start(&self, ns: u64) {
         self.latest_start.fetch_max(ns, Ordering::AcqRel);
         self.started.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Tells those who only accompany the work of others that it is done.
+    /// Stops the threads that accompany the work of others.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Whether the work that the caller accompanies goes on.
+    /// Whether the accompanied work is still running.
     pub fn is_running(&self) -> Result<bool, EarlyExit> {
         if self.abandoned.load(Ordering::Relaxed) {
             return Err(EarlyExit::Abandoned);
@@ -198,14 +194,14 @@ impl ThreadTeam {
         Ok(!self.stopped.load(Ordering::Relaxed))
     }
 
-    /// When the last thread started; none while one has not.
+    /// Returns when the last thread started, or `None` until all have.
     pub fn latest_start(&self) -> Option<u64> {
         (self.started.load(Ordering::Acquire) == self.size).then(|| self.latest_start.load(Ordering::Acquire))
     }
 }
 
 impl AbandonGuard<'_> {
-    /// The thread has done all that others wait for.
+    /// Disarms the guard: the thread has passed all synchronization points.
     pub fn done(mut self) {
         self.0 = None;
     }
@@ -223,9 +219,9 @@ impl Drop for AbandonGuard<'_> {
 mod tests {
     use super::*;
 
-    /// Threads that line up many times, counted after each.
+    /// Threads pass a barrier many times and count arrivals after each.
     #[test]
-    fn nobody_goes_on_before_all_are_there() {
+    fn barrier_releases_no_thread_early() {
         const ROUNDS: usize = 200;
         let team = &ThreadTeam::new(4);
         let count = &AtomicUsize::new(0);
@@ -248,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_leaves_nobody_waiting() {
+    fn failing_thread_releases_the_others() {
         for waits_asleep in [true, false] {
             let team = &ThreadTeam::new(3);
             let left = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Passes over buffers for a while.
+//! Passes over buffers in a time window.
 
 use super::curve::{ProgressCurve, ProgressPoint};
 use super::passes::{BufferPass, Interval};
@@ -6,45 +6,45 @@ use super::team::{EarlyExit, ThreadTeam};
 use crate::interrupt::interrupted;
 use numaio_machine::probe::ProbeError;
 
-/// Points of time that a thread keeps of each slice.
+/// Progress points that a thread stores per slice.
 const POINTS_PER_SLICE: u64 = 8;
 
-/// How time is cut. Before the slices one more passes as warm-up.
+/// Time slices of a run, preceded by one more slice as warm-up.
 #[derive(Debug, Clone, Copy)]
 pub struct SlicePlan {
     /// Length of a slice.
     pub slice_ns: u64,
-    /// Number of slices that count.
+    /// Number of slices after the warm-up.
     pub slices: u32,
 }
 
-/// What one thread saw.
+/// Progress of one thread.
 pub struct WindowLog {
     start_ns: u64,
     curve: ProgressCurve,
 }
 
 impl SlicePlan {
-    /// Equal slices of a run of some length.
+    /// Divides a run into equal slices.
     pub fn new(milliseconds: u32, slices: u32) -> Self {
         let slice_ns = u64::from(milliseconds) * 1_000_000 / u64::from(slices.max(1));
         Self { slice_ns: slice_ns.max(1), slices }
     }
 
-    /// Time of the warm-up and all slices.
+    /// Returns the duration of the warm-up and all slices.
     pub fn total_ns(self) -> u64 {
         self.slice_ns.saturating_mul(u64::from(self.slices) + 1)
     }
 
-    /// A curve with points enough for these slices.
+    /// Returns a curve with enough points for these slices.
     pub fn curve(self) -> ProgressCurve {
         let points = (u64::from(self.slices) + 2) * POINTS_PER_SLICE + 2;
         ProgressCurve::new(points as usize, self.slice_ns / POINTS_PER_SLICE)
     }
 }
 
-/// Goes over the buffers again and again until the last thread to start has run for the plan's time: so all
-/// threads run in the time that is cut, however late one of them came.
+/// Repeats passes until the last thread to start has run for the planned time, so that all threads
+/// run during the sampled time, regardless of late starts.
 pub fn run(team: &ThreadTeam, work: &mut impl BufferPass, plan: SlicePlan) -> Result<WindowLog, EarlyExit> {
     let mut curve = plan.curve();
     let (all, longest) = (work.bytes(), work.max_part_bytes());
@@ -70,12 +70,13 @@ pub fn run(team: &ThreadTeam, work: &mut impl BufferPass, plan: SlicePlan) -> Re
     }
 }
 
-/// Cuts the time in which all threads ran; gives the slices after the warm-up, and the skew of the starts.
+/// Divides the time in which all threads ran; returns the slices after the warm-up and the start
+/// skew.
 pub fn intervals(logs: &[WindowLog], plan: SlicePlan) -> (Vec<Interval>, u64) {
     let starts = || logs.iter().map(|log| log.start_ns);
     let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
     let all_at = |ns| logs.iter().map(|log| log.curve.at(ns)).sum::<f64>().round() as u64;
-    // Sums at the cuts are rounded, not the slices: so the slices add up to what was done.
+    // Rounds the cumulative sums, not the slices, so that the slices add up to the total.
     let cuts = (1..=u64::from(plan.slices) + 1).map(|slice| all_at(last + slice * plan.slice_ns));
     let cuts: Vec<u64> = cuts.collect();
     let slices = cuts.windows(2).map(|cut| Interval { bytes: cut[1] - cut[0], ns: plan.slice_ns });
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_in_which_all_run_is_cut_and_the_first_slice_is_dropped() {
+    fn samples_only_the_common_time_after_the_warm_up() {
         // The first thread does 2 bytes/ns throughout; the second 1, then 4 in the last slice.
         let early = log(&[(0, 0), (1000, 2000)]);
         let late = log(&[(100, 0), (300, 200), (400, 600), (900, 700)]);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_add_up_to_what_was_done() {
+    fn slices_add_up_to_the_total() {
         let logs = [log(&[(0, 0), (70, 1001), (701, 5003)]), log(&[(3, 0), (333, 777), (800, 999)])];
         let plan = SlicePlan { slice_ns: 33, slices: 20 };
         let (intervals, _) = intervals(&logs, plan);

@@ -11,42 +11,42 @@ use rustix::path::DecInt;
 use std::io;
 use std::path::Path;
 
-/// Bytes asked for by the first read(2), and at least by others. A sysfs attribute is no longer than a page.
+/// Bytes of the first read(2) and minimum of later ones; a sysfs attribute has at most a page.
 const READ_BYTES: usize = 4 << 10;
 
-/// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
+/// Retries of openat2(2) if the tree changes during the call (`EAGAIN`).
 const RETRIES: usize = 16;
 
-/// Room for a path at first; longer ones take another try.
+/// Initial buffer size for a path; longer paths need another call.
 const INITIAL_PATH_BYTES: usize = 256;
 
-/// A directory below which files are read, as if it were `/`.
+/// A directory below which files are read as if it were `/`.
 ///
-/// Paths are resolved by openat2(2) with `RESOLVE_IN_ROOT`. Where the kernel is older than 5.6 or a sandbox
-/// refuses that call, they are walked component by component. Either way nothing outside is reached.
+/// Paths are resolved by openat2(2) with `RESOLVE_IN_ROOT`, or component by component where the
+/// kernel is older than 5.6 or a sandbox forbids that call. Neither reaches files outside.
 #[derive(Debug)]
 pub struct Root {
     dir: OwnedFd,
-    /// Where /proc tells the paths of this process's open files.
+    /// Directory of this process's descriptors in /proc.
     files: Option<OwnedFd>,
-    /// Path of the root in this process's view, if /proc tells it; without a slash at its end.
+    /// Path of the root according to /proc, without a trailing slash.
     path: Option<String>,
     openat2: bool,
 }
 
 impl Root {
-    /// This machine itself.
+    /// Opens this machine's root directory.
     ///
     /// # Errors
-    /// The kernel's, if not even `/` can be opened.
+    /// The kernel's error, if `/` cannot be opened.
     pub fn live() -> io::Result<Self> {
         Self::open(Path::new("/"))
     }
 
-    /// A directory that holds a machine's files, as `lscpu --sysroot` takes it.
+    /// Opens a directory with a machine's files, like `lscpu --sysroot`.
     ///
     /// # Errors
-    /// The kernel's, if it is no directory or cannot be opened.
+    /// The kernel's error, if `dir` is not a directory or cannot be opened.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, dir, flags, Mode::empty())?;
@@ -57,14 +57,14 @@ impl Root {
         Ok(Self { dir, files, path, openat2 })
     }
 
-    /// The same root, walked without openat2(2).
+    /// Returns the same root without openat2(2).
     #[cfg(test)]
     fn without_openat2(mut self) -> Self {
         self.openat2 = false;
         self
     }
 
-    /// Opens what a path leads to.
+    /// Opens a path, following links.
     pub(crate) fn open_file(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         if !self.openat2 {
@@ -83,7 +83,7 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// The canonical path by /proc/self/fd; none if /proc is absent or speaks of another path.
+    /// Returns the canonical path by /proc/self/fd, or `None` if /proc is unusable for it.
     fn resolve_by_proc(&self, path: &str) -> Result<Option<String>, Errno> {
         let (Some(files), Some(root), true) = (&self.files, &self.path, self.openat2) else {
             return Ok(None);
@@ -99,15 +99,16 @@ impl Root {
     }
 
     fn content(&self, path: &str) -> Result<Vec<u8>, WhyUnread> {
-        // Without NONBLOCK a pipe that someone left in a recorded tree would hold us forever.
+        // NONBLOCK: opening a FIFO in a recorded tree would block forever.
         let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
-        // An attribute of sysfs is read by one call, which is most of a topology's work: what is short is whole.
+        // A short read of a sysfs attribute is complete. This avoids a second read(2): these reads
+        // are most of the work of discovering a topology.
         let short_read_is_end = path.starts_with("/sys/");
         read_to_end(&file, short_read_is_end)
     }
 
     fn names(&self, path: &str) -> Result<Vec<String>, WhyUnread> {
-        // Not O_DIRECTORY: it would make a file in the midst of the path and one at its end look alike.
+        // Not O_DIRECTORY: it would hide whether the path's end or a component is not a directory.
         let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
         let mut names = Vec::new();
         for entry in Dir::new(dir).map_err(list_error)? {
@@ -141,7 +142,7 @@ impl Sysfs for Root {
     }
 }
 
-/// `path` as openat2 wants it relative to the root.
+/// Converts `path` to the relative form that openat2(2) needs.
 fn relative(path: &str) -> &str {
     match path.trim_start_matches('/') {
         "" => ".",
@@ -149,20 +150,20 @@ fn relative(path: &str) -> &str {
     }
 }
 
-/// Path of an open file in this process's view, by /proc/self/fd (proc_pid_fd(5)), which `files` is.
+/// Returns the path of an open file by /proc/self/fd (proc_pid_fd(5)), the directory `files`.
 fn path_of(files: &OwnedFd, file: &OwnedFd) -> Option<String> {
     let number = DecInt::from_fd(file);
     let path = rustix::fs::readlinkat(files, number, Vec::with_capacity(INITIAL_PATH_BYTES)).ok()?;
     path.into_string().ok().filter(|path| path.starts_with('/'))
 }
 
-/// Reads to the end whatever size the kernel claims: sysfs says 4096, proc says 0. Elsewhere than in sysfs a
-/// short read is not yet the end.
+/// Reads to the end, regardless of the reported size: sysfs reports 4096, proc 0. Outside of sysfs
+/// a short read is not the end.
 fn read_to_end(file: &OwnedFd, short_read_is_end: bool) -> Result<Vec<u8>, WhyUnread> {
-    // Most files end here, and take no more memory than they hold.
+    // Most files fit into this buffer, so that the result allocates no more than their size.
     let mut first = [0; READ_BYTES];
     let count = retry_on_intr(|| rustix::io::read(file, &mut first)).map_err(read_error)?;
-    // Nothing at all, or very much: as a pipe or a device may give that someone left in a tree.
+    // An empty or long result may come from a FIFO or device in a recorded tree.
     if (count == 0 || count == READ_BYTES) && !is_file(file)? {
         return Err(WhyUnread::WrongKind);
     }
@@ -187,7 +188,7 @@ fn is_file(file: &OwnedFd) -> Result<bool, WhyUnread> {
 
 fn read_error(errno: Errno) -> WhyUnread {
     match errno {
-        // A file in the midst of a path: what is asked for cannot exist.
+        // If a component is a file, the path cannot exist.
         Errno::NOENT | Errno::NOTDIR => WhyUnread::Absent,
         Errno::ACCESS | Errno::PERM => WhyUnread::Denied,
         Errno::ISDIR => WhyUnread::WrongKind,
@@ -212,7 +213,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
-    /// A directory of its own for each test, removed at the end.
+    /// A temporary directory per test, removed when dropped.
     struct TempDir(PathBuf);
 
     impl TempDir {
@@ -242,7 +243,7 @@ mod tests {
         folder
     }
 
-    /// Every rule is checked by openat2 and by walking.
+    /// Runs a check with openat2(2) and with the walk.
     fn with_both_resolvers(folder: &TempDir, check: impl Fn(&Root)) {
         let root = Root::open(&folder.0).expect("a root");
         check(&root);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_keeps_the_rules_of_the_seam() {
+    fn implementation_passes_the_conformance_test() {
         with_both_resolvers(&filled("seam"), |root| conformance::sysfs(root));
     }
 
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_said_so_and_never_waited_for() {
+    fn special_files_are_errors_and_never_block() {
         let folder = filled("kinds");
         rustix::fs::mkfifoat(CWD, folder.at("/sys/pipe"), Mode::RWXU).expect("a pipe");
         with_both_resolvers(&folder, |root| {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_the_limit_is_refused() {
+    fn rejects_a_file_beyond_the_size_limit() {
         let folder = TempDir::new("long");
         let file = fs::File::create(folder.at("/long")).expect("a file");
         file.set_len(LONGEST_FILE as u64).expect("a hole");
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_live_root_reads_files_of_any_claimed_size() {
+    fn live_root_reads_files_regardless_of_the_reported_size() {
         for root in [Root::live().expect("/"), Root::live().expect("/").without_openat2()] {
             assert!(root.text("/proc/version").expect("claims 0 bytes").starts_with("Linux"));
             let own = root.resolve("/proc/self").expect("a link");

@@ -1,22 +1,22 @@
-//! Following a path component by component, for kernels without openat2(2) and for sandboxes that refuse it.
+//! Path resolution by component, where openat2(2) is missing or forbidden by a sandbox.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Symbolic links followed before a path counts as a loop, as in the kernel.
+/// Maximum number of symbolic links in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Components a path may have in all: each costs an open file while the walk lasts.
+/// Maximum number of components of a path: each holds an open file during the walk.
 const MAX_COMPONENTS: usize = 256;
 
-/// Where a path led: the files from the root down, none of them a link.
+/// A resolved path: the files from the root down, without links.
 pub struct WalkedPath<'a> {
     root: BorrowedFd<'a>,
     steps: Vec<(String, OwnedFd)>,
 }
 
-/// Follows a path and every link in it; `..` in the root is the root, and an absolute link begins there.
+/// Resolves a path and all links; `..` of the root is the root, and absolute links begin there.
 pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<WalkedPath<'a>, Errno> {
     let mut found = WalkedPath { root, steps: Vec::new() };
     let mut rest = Vec::new();
@@ -37,7 +37,7 @@ pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<WalkedPath<'a>, Errn
         if links > MAX_LINKS {
             return Err(Errno::LOOP);
         }
-        // An empty path means the link that is open itself (readlink(2), since Linux 2.6.39).
+        // An empty path means the open link itself (readlink(2), since Linux 2.6.39).
         let target = rustix::fs::readlinkat(&file, "", Vec::new())?;
         let target = target.into_string().map_err(|_| Errno::NOENT)?;
         if target.starts_with('/') {
@@ -48,7 +48,7 @@ pub fn walk<'a>(root: BorrowedFd<'a>, path: &str) -> Result<WalkedPath<'a>, Errn
     Ok(found)
 }
 
-/// Puts the components of a path on the stack of what is still to be walked.
+/// Pushes the components of a path onto the stack of pending components.
 fn push(rest: &mut Vec<String>, path: &str) -> Result<(), Errno> {
     if path.contains('\0') {
         return Err(Errno::NOENT);
@@ -62,7 +62,7 @@ fn push(rest: &mut Vec<String>, path: &str) -> Result<(), Errno> {
 }
 
 impl WalkedPath<'_> {
-    /// The path from the root, without links.
+    /// Returns the path from the root, without links.
     pub fn canonical(&self) -> String {
         if self.steps.is_empty() {
             return "/".to_owned();
@@ -70,7 +70,7 @@ impl WalkedPath<'_> {
         self.steps.iter().flat_map(|(name, _)| ["/", name]).collect()
     }
 
-    /// Opens what was found for more than its place; refused if a link has taken its place meanwhile.
+    /// Reopens the file with `flags`; fails if a link has replaced it in the meantime.
     pub fn open(self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW;
         let Some((name, _)) = self.steps.last() else {

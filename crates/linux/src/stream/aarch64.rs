@@ -1,10 +1,10 @@
-//! Loops of STREAM on aarch64, with pairs of 16-byte vectors.
+//! STREAM loops for aarch64, with pairs of 16-byte vectors.
 
 use super::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
-/// The loop of an operation; none if this CPU cannot run it.
+/// Returns the loop of an operation, or `None` if this CPU does not support it.
 pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
     let all: &[IterationFn; 4] = match stream_loop {
         StreamLoop::Ordinary => &ORDINARY,
@@ -14,15 +14,15 @@ pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn>
     Some(all[op as usize])
 }
 
-/// A loop: its steps at the offsets of the pairs in a turn, `\at` (Arm ARM, C7.2: `LDP`, `STNP`, `FMUL (by
-/// element)`, `FADD (vector)`).
+/// Defines a loop by its steps at the offsets `\at` of the pairs in an iteration (Arm ARM, C7.2:
+/// `LDP`, `STNP`, `FMUL (by element)`, `FADD (vector)`).
 macro_rules! iterations {
     ($name:ident, $($step:expr),+) => {
         /// # Safety
-        /// As [`IterationFn`].
+        /// See [`IterationFn`].
         unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, iterations: usize) {
-            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for.
-            // Every aarch64 CPU that runs Linux in user space has these registers.
+            // SAFETY: every iteration accesses the next 256 bytes of arrays that the caller vouches
+            // for. Every aarch64 CPU that runs Linux in user space has these registers.
             unsafe {
                 asm!(
                     "2:",
@@ -47,7 +47,7 @@ macro_rules! iterations {
     };
 }
 
-/// The four operations with one kind of store, in the order of [`StreamOp`].
+/// Defines the four operations with one kind of store, in the order of [`StreamOp`].
 macro_rules! operations {
     ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $store:literal) => {
         static $all: [IterationFn; 4] = [$copy, $scale, $add, $triad];

@@ -1,4 +1,4 @@
-//! Loops of STREAM (McCalpin, 1995).
+//! STREAM loops (McCalpin, 1995).
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -7,70 +7,71 @@ mod x86;
 
 use numaio_machine::workload::{StreamLoop, StreamOp};
 
-/// The number that scale and triad multiply with, as in STREAM.
+/// Factor of scale and triad, as in STREAM.
 pub const SCALAR: f64 = 3.0;
 
-/// A cache line: non-temporal stores go to memory by whole lines.
+/// Bytes of a cache line: non-temporal stores write whole lines to memory.
 const LINE: usize = 64;
 
-/// Doubles that one turn of a loop writes.
+/// Doubles written per loop iteration.
 const ITERATION_DOUBLES: usize = 4 * LINE / size_of::<f64>();
 
-/// Doubles of each array that a call gets at most, so that between two calls time can be taken and an interrupt
-/// noticed: long enough that the fence at its end costs nothing.
+/// Maximum doubles of each array per call: the clock and interrupts are checked between calls, and
+/// the cost of the final fence is negligible.
 const MAX_CALL: usize = (1 << 20) / size_of::<f64>();
 
-/// Writes `ITERATION_DOUBLES` doubles to the first array in each turn, from those of the other two.
+/// Writes `ITERATION_DOUBLES` doubles per iteration to the first array, computed from the others.
 ///
 /// # Safety
-/// As [`Streamer::run_raw`], for that many iterations, and the first array begins with a cache line.
+/// As for [`Streamer::run_raw`], for that many iterations; the first array begins with a cache
+/// line.
 type IterationFn = unsafe fn(*mut f64, *const f64, *const f64, usize);
 
-/// A loop that this CPU can run.
+/// A STREAM loop that this CPU supports.
 #[derive(Debug, Clone, Copy)]
 pub struct Streamer {
     op: StreamOp,
     iterations: IterationFn,
 }
 
-/// Whether this CPU can run a loop.
+/// Whether this CPU supports a loop.
 pub fn available(stream_loop: StreamLoop) -> bool {
     Streamer::new(stream_loop, StreamOp::Copy).is_some()
 }
 
 impl Streamer {
-    /// The loop; none if this CPU cannot run it.
+    /// Returns the loop, or `None` if this CPU does not support it.
     pub fn new(stream_loop: StreamLoop, op: StreamOp) -> Option<Self> {
         Some(Self { op, iterations: select_loop(stream_loop, op)? })
     }
 
-    /// Doubles of each array that one call should get at most.
+    /// Returns the maximum doubles of each array per call.
     pub(crate) fn max_call_len(&self) -> usize {
         MAX_CALL
     }
 
-    /// Writes as many doubles as all slices have: from `x`, or from `x` and `y`. When it returns, they are on
-    /// their way to memory and seen by every CPU: non-temporal stores are fenced.
+    /// Writes as many doubles as all slices have, from `x`, or from `x` and `y`. Non-temporal
+    /// stores are fenced: on return the doubles are visible to every CPU.
     ///
-    /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is the other
-    /// array that add and triad read, and does not matter to copy and scale.
+    /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is
+    /// the other array that add and triad read; copy and scale ignore it.
     pub fn run(&self, to: &mut [f64], x: &[f64], y: &[f64]) {
         let count = to.len().min(x.len()).min(y.len());
-        // SAFETY: all slices have that many doubles, and a mutable one overlaps no other.
+        // SAFETY: all slices have that many doubles, and a mutable slice overlaps no other.
         unsafe { self.run_raw(to.as_mut_ptr(), x.as_ptr(), y.as_ptr(), count) }
     }
 
-    /// As [`Streamer::run`], between places.
+    /// Like [`Streamer::run`], for raw pointers.
     ///
     /// # Safety
-    /// All arrays have that many doubles, the first overlaps no other, nobody else writes any or reads the
-    /// first meanwhile.
+    /// All arrays have that many doubles, the first overlaps no other, and no other thread writes
+    /// any or reads the first during the call.
     pub(crate) unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
         let head = to.align_offset(LINE).min(count);
         let iterations = (count - head) / ITERATION_DOUBLES;
         let tail = head + iterations * ITERATION_DOUBLES;
-        // SAFETY: head, whole iterations and tail lie within the arrays that the caller vouches for; after the head
-        // the first one begins with a line. `new` has made sure of the CPU.
+        // SAFETY: head, whole iterations and tail are inside the arrays that the caller vouches
+        // for; after the head the first array is aligned to a line. `new` checked the CPU.
         unsafe {
             self.run_scalar(to, x, y, 0..head);
             if iterations > 0 {
@@ -81,10 +82,10 @@ impl Streamer {
         fence();
     }
 
-    /// The definition.
+    /// Computes doubles one by one, by the definition of the operation.
     ///
     /// # Safety
-    /// As [`Streamer::run_raw`].
+    /// As for [`Streamer::run_raw`].
     unsafe fn run_scalar(&self, to: *mut f64, x: *const f64, y: *const f64, places: std::ops::Range<usize>) {
         for place in places {
             // SAFETY: the caller's promise.
@@ -101,7 +102,7 @@ impl Streamer {
     }
 }
 
-/// Orders the stores before anything that says they are done.
+/// Orders the stores before any signal of their completion.
 fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 CPU has it.
@@ -109,7 +110,7 @@ fn fence() {
         std::arch::x86_64::_mm_sfence()
     };
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier changes nothing.
+    // SAFETY: a barrier accesses no memory.
     unsafe {
         std::arch::asm!("dmb ish", options(nostack, preserves_flags))
     };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_support::expect_instructions;
 
-/// Doubles that differ at every place, as many below zero as above.
+/// Returns doubles that differ by position, half of them negative.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
     let number = |at: u32| f64::from(at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 3) / 1e3 - 2e5;
     (0..count as u32).map(number).collect()
@@ -16,7 +16,7 @@ fn defined(op: StreamOp, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Every loop this CPU can run; on x86-64 the ordinary ones of all lengths of vectors.
+/// Returns every loop that this CPU supports; on x86-64 the ordinary ones of all vector lengths.
 fn loops(op: StreamOp) -> Vec<(String, Streamer)> {
     let public = StreamLoop::ALL.into_iter().filter_map(|stream_loop| {
         Streamer::new(stream_loop, op).map(|streamer| (stream_loop.to_string(), streamer))
@@ -30,7 +30,7 @@ fn loops(op: StreamOp) -> Vec<(String, Streamer)> {
 }
 
 #[test]
-fn every_loop_gives_what_the_definition_says_and_nothing_beside() {
+fn every_loop_matches_the_definition_and_stays_in_bounds() {
     const GUARD: f64 = -777.25;
     const ROOM: usize = 24;
     let lengths = (0..=100).chain([127, 128, 129, 255, 256, 257, 511, 512, 513, 9_001]);
@@ -57,7 +57,7 @@ fn every_loop_gives_what_the_definition_says_and_nothing_beside() {
 }
 
 #[test]
-fn the_shortest_slice_decides() {
+fn writes_the_length_of_the_shortest_slice() {
     for (name, streamer) in loops(StreamOp::Add) {
         let mut to = [0.0; 300];
         streamer.run(&mut to, &[1.0; 200], &[2.0; 250]);
@@ -68,13 +68,13 @@ fn the_shortest_slice_decides() {
 }
 
 #[test]
-fn an_ordinary_loop_is_available_and_none_of_another_architecture() {
+fn ordinary_loop_is_available_and_foreign_loops_are_not() {
     assert!(available(StreamLoop::Ordinary));
     assert!(!(available(StreamLoop::Stnp) && available(StreamLoop::Avx2)));
 }
 
 #[test]
-fn the_loops_consist_of_the_instructions_they_are_named_for() {
+fn loops_consist_of_their_named_instructions() {
     if cfg!(target_arch = "x86_64") {
         expect_instructions(
             "stream::x86::",

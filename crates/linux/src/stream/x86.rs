@@ -1,13 +1,13 @@
-//! Loops of STREAM on x86-64, in assembly for the same reasons as the copy loops.
+//! STREAM loops for x86-64, in assembly for the same reasons as the copy loops.
 //!
-//! One line after the other is read, computed and written, four lines a turn. Multiplication and addition stay
-//! apart, as the definition has them; memory is slower than both.
+//! A loop reads, computes and writes line by line, four lines per iteration. Multiplication and
+//! addition are not fused, as in the definition; memory is slower than both.
 
 use super::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
-/// The loop of an operation; none if this CPU cannot run it.
+/// Returns the loop of an operation, or `None` if this CPU does not support it.
 pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
     let all: &[IterationFn; 4] = match stream_loop {
         StreamLoop::Avx512 if is_x86_feature_detected!("avx512f") => &AVX512,
@@ -18,23 +18,23 @@ pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn>
     Some(all[op as usize])
 }
 
-/// The loops with ordinary stores that this CPU can run, the widest vectors first.
+/// Returns the loops with ordinary stores that this CPU supports, the widest vectors first.
 pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [IterationFn; 4])> {
     let avx512 = is_x86_feature_detected!("avx512f").then_some(("avx512", &ORDINARY_AVX512));
     let avx2 = is_x86_feature_detected!("avx2").then_some(("avx2", &ORDINARY_AVX2));
     [avx512, avx2, Some(("sse2", &ORDINARY_SSE2))].into_iter().flatten()
 }
 
-/// A loop: what it does before the first turn and after the last one, the offsets of the vectors in a turn, and
-/// the steps at each of these, `\at`.
+/// Defines a loop: instructions before the first and after the last iteration, the offsets of the
+/// vectors in an iteration, and the steps at each offset `\at`.
 macro_rules! iterations {
     ($name:ident, $feature:literal, $before:expr, $after:literal, $at:literal, $($step:expr),+) => {
         /// # Safety
-        /// As [`IterationFn`]; the CPU has what the loop is named for.
+        /// See [`IterationFn`]; the CPU supports the instructions that the loop is named for.
         #[target_feature(enable = $feature)]
         unsafe fn $name(to: *mut f64, x: *const f64, y: *const f64, iterations: usize) {
-            // SAFETY: every turn reads and writes the next 256 bytes of arrays that the caller vouches for, and
-            // what is written begins with a line, as these stores demand.
+            // SAFETY: every iteration accesses the next 256 bytes of arrays that the caller vouches
+            // for, and the written array is aligned to a line, as these stores require.
             unsafe {
                 asm!(
                     $before,
@@ -64,7 +64,7 @@ macro_rules! iterations {
     };
 }
 
-/// The four operations with one kind of vectors, `$v`, and one kind of store, in the order of [`StreamOp`].
+/// Defines the four operations for a vector width `$v` and a store, in the order of [`StreamOp`].
 macro_rules! operations {
     ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $feature:literal, $v:literal, $at:literal,
         $store:literal) => {
@@ -143,7 +143,7 @@ operations!(
 static ORDINARY_SSE2: [IterationFn; 4] =
     [ordinary_sse2_copy, ordinary_sse2_scale, ordinary_sse2_add, ordinary_sse2_triad];
 
-/// A loop with 16-byte vectors, which every x86-64 CPU has.
+/// Defines a loop with 16-byte vectors, which every x86-64 CPU has.
 macro_rules! sse2 {
     ($name:ident, $($step:literal),+) => {
         iterations!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",

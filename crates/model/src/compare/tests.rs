@@ -25,13 +25,13 @@ fn view_of(name: &str, quantity: Quantity, target: u32, nodes: Vec<NodeValue>) -
     })
 }
 
-/// What is stated of nodes 0, 1, 2 and so on; more is better.
+/// A stated view with values of nodes 0, 1, 2 and so on; more is better.
 fn stated(values: &[f64]) -> View {
     let nodes = values.iter().zip(0..).map(|(number, node)| value(node, *number, None)).collect();
     view_of("stated", Quantity::BytesPerS, 0, nodes)
 }
 
-/// Medians with a half width that is a share of them.
+/// Medians with a half width relative to them.
 fn measured(name: &str, noise: f64, values: &[(u32, f64)]) -> View {
     let interval = |number: f64| Some((number * (1.0 - noise), number * (1.0 + noise)));
     let nodes = values.iter().map(|(node, number)| value(*node, *number, interval(*number))).collect();
@@ -56,13 +56,13 @@ fn tau_b_of_published_examples() {
     let lightness = [44.4, 45.9, 41.9, 53.3, 44.7, 44.1, 50.7, 45.2, 60.1];
     let panel = [2.6, 3.1, 2.5, 5.0, 3.6, 4.0, 5.2, 2.8, 3.8];
     assert!(close(tau(&lightness, &panel), 0.444_444_444_4));
-    // With ties in both: the example of `scipy.stats.kendalltau` (there with a 0, here all one more).
+    // With ties in both: the example of `scipy.stats.kendalltau`, all values increased by 1.
     let found = tau(&[13.0, 3.0, 2.0, 13.0, 3.0], &[2.0, 5.0, 8.0, 2.0, 1.0]);
     assert!(close(found, -0.471_404_520_791_031_7), "{found:?}");
 }
 
 #[test]
-fn pairs_are_counted_as_by_hand() {
+fn pair_counts_match_a_manual_count() {
     // 0-1 tied in the first, 2-3 tied in both, 0-2 and 0-3 alike, 1-2 and 1-3 reversed.
     let (first, second) = (stated(&[9.0, 9.0, 5.0, 5.0]), stated(&[8.0, 2.0, 4.0, 4.0]));
     let found = agreement(&first, &second);
@@ -74,7 +74,7 @@ fn pairs_are_counted_as_by_hand() {
 }
 
 #[test]
-fn what_has_no_order_agrees_with_nothing() {
+fn view_without_order_has_no_agreement() {
     assert_eq!(tau(&[4.0, 4.0, 4.0], &[1.0, 2.0, 3.0]), None);
     assert_eq!(tau(&[4.0], &[1.0]), None);
     assert_eq!(tau(&[], &[]), None);
@@ -83,7 +83,7 @@ fn what_has_no_order_agrees_with_nothing() {
 }
 
 #[test]
-fn less_of_a_distance_is_better() {
+fn lower_distances_are_better() {
     let nodes = |values: &[f64]| values.iter().zip(0..).map(|(v, node)| value(node, *v, None)).collect();
     let distance = view_of("slit", Quantity::Distance, 0, nodes(&[10.0, 16.0, 22.0]));
     let found = agreement(&distance, &stated(&[50.0, 20.0, 40.0]));
@@ -98,16 +98,16 @@ fn less_of_a_distance_is_better() {
 fn intervals_that_share_a_value_are_ties() {
     let figures = |noise: f64| measured("a", noise, &[(0, 100.0), (1, 98.0), (2, 96.0)]);
     let order = stated(&[1.0, 2.0, 3.0]);
-    let told = |noise: f64| agreement(&figures(noise), &order).inversions.len();
-    // 98 and 100 are told apart below about 1 %, 96 and 100 below about 2 %.
-    assert_eq!([0.005, 0.015, 0.03].map(told), [3, 1, 0]);
+    let inversions = |noise: f64| agreement(&figures(noise), &order).inversions.len();
+    // 98 and 100 are distinct below about 1 % noise, 96 and 100 below about 2 %.
+    assert_eq!([0.005, 0.015, 0.03].map(inversions), [3, 1, 0]);
     let touching = [value(0, 10.0, Some((9.0, 11.0))), value(1, 12.0, Some((11.0, 13.0)))];
     let touching = view_of("t", Quantity::BytesPerS, 0, touching.to_vec());
     assert_eq!(agreement(&touching, &stated(&[1.0, 2.0])).tau_b, None);
 }
 
 #[test]
-fn only_nodes_that_both_know_count() {
+fn only_common_nodes_count() {
     let other = measured("b", 0.0, &[(1, 5.0), (2, 3.0), (9, 1.0)]);
     let found = agreement(&stated(&[3.0, 2.0, 1.0]), &other);
     assert_eq!((found.nodes.to_string().as_str(), found.concordant), ("1-2", 1));
@@ -126,7 +126,7 @@ fn about() -> ComparisonContext {
 }
 
 #[test]
-fn every_pair_is_compared_once_under_a_name_of_its_own() {
+fn every_pair_is_compared_once_under_a_unique_name() {
     let names = ["a", "a", "a-2", "a"].map(|name| measured(name, 0.0, &[(0, 1.0), (1, 2.0)]));
     let comparison = compare(about(), names.to_vec());
     let names: Vec<&str> = comparison.views.iter().map(|view| view.name.as_str()).collect();
@@ -138,11 +138,12 @@ fn every_pair_is_compared_once_under_a_name_of_its_own() {
     assert_eq!(Comparison::from_json(&text).expect("the same"), comparison);
 }
 
-/// Li et al., ICPP 2013, node 7 of the DL585 G7: nodes 0 and 1 are 43 to 88 % above nodes 2 and 3 by STREAM,
-/// which is so for device writes and the other way round for device reads. Gbit/s; STREAM's own levels are
-/// chosen within those ratios, as in `lab/machines/amd-dl585-g7.json`: the paper draws them.
+/// Li et al., ICPP 2013, node 7 of the DL585 G7: by STREAM nodes 0 and 1 are 43 to 88 % above nodes
+/// 2 and 3, as for device writes; for device reads the order is reversed. Gbit/s; STREAM's levels
+/// are chosen within those ratios, as in `lab/machines/amd-dl585-g7.json`: the paper shows them in
+/// a plot.
 #[test]
-fn the_papers_conclusion() {
+fn reproduces_the_papers_conclusion() {
     let write = [(7, 51.7), (6, 46.5), (0, 46.9), (1, 44.0), (4, 44.0), (5, 42.9), (2, 27.3), (3, 26.0)];
     let read = [(7, 51.7), (6, 47.1), (2, 50.3), (3, 46.9), (0, 40.9), (1, 40.4), (5, 39.9), (4, 27.9)];
     let cpu = [(7, 51.7), (6, 46.0), (0, 45.1), (1, 43.6), (4, 43.0), (5, 42.3), (2, 27.0), (3, 25.5)];
@@ -158,7 +159,7 @@ fn the_papers_conclusion() {
         let with_write = of(stream, "write");
         assert!(with_write.same_classes, "{with_write:?}");
         assert!(with_write.tau_b.is_some_and(|tau| tau > 0.8), "{with_write:?}");
-        // Nodes 2 and 3, of one class, may change places.
+        // Nodes 2 and 3, of one class, may be swapped.
         let lost = with_write.inversions.iter().map(|pair| pair.factor_in_second);
         assert!(lost.fold(1.0, f64::max) < 1.1 && with_write.inversions.len() < 2, "{with_write:?}");
         let with_read = of(stream, "read");
@@ -176,7 +177,7 @@ fn the_papers_conclusion() {
     assert!(!of("write", "read").inversions.is_empty(), "the directions differ");
 }
 
-/// A handful of levels, so that ties are common.
+/// A few levels, so that ties are common.
 fn levels(most: usize) -> impl Strategy<Value = Vec<(f64, f64)>> {
     prop::collection::vec((1u8..6, 1u8..6), 0..most)
         .prop_map(|levels| levels.into_iter().map(|(a, b)| (f64::from(a), f64::from(b))).collect())
@@ -192,7 +193,7 @@ fn noisy(name: &'static str) -> impl Strategy<Value = View> {
     })
 }
 
-/// Pairs among equals.
+/// Returns the number of pairs with equal values.
 fn ties(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -201,7 +202,7 @@ fn ties(values: &[f64]) -> f64 {
 }
 
 proptest! {
-    /// Against Kendall's formula by the sizes of groups of equals.
+    /// Compares with Kendall's formula by the sizes of groups of ties.
     #[test]
     fn tau_b_is_kendalls(values in levels(12)) {
         let (x, y): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
@@ -234,8 +235,8 @@ proptest! {
         prop_assert!(there.tau_b.is_none_or(|tau| (-1.0..=1.0).contains(&tau)));
     }
 
-    /// Every pair is counted once, and inversions are exactly the pairs with disjoint intervals that go
-    /// opposite ways.
+    /// Every pair is counted once, and inversions are exactly the pairs with disjoint intervals and
+    /// opposite orders.
     #[test]
     fn inversions_are_the_discordant_pairs(a in noisy("a"), b in noisy("b")) {
         let found = agreement(&a, &b);
@@ -250,10 +251,10 @@ proptest! {
         for one in &nodes {
             for other in &nodes {
                 let discordant = beats(&a, *one, *other) && beats(&b, *other, *one);
-                let told: Vec<&Inversion> = found.inversions.iter()
+                let inversions: Vec<&Inversion> = found.inversions.iter()
                     .filter(|pair| (pair.better_in_first, pair.better_in_second) == (*one, *other)).collect();
-                prop_assert_eq!(told.len(), usize::from(discordant));
-                prop_assert!(told.iter().all(|pair| pair.factor_in_first > 1.0 && pair.factor_in_second > 1.0));
+                prop_assert_eq!(inversions.len(), usize::from(discordant));
+                prop_assert!(inversions.iter().all(|pair| pair.factor_in_first > 1.0 && pair.factor_in_second > 1.0));
             }
         }
     }
@@ -269,9 +270,9 @@ proptest! {
         prop_assert!(found.tau_b.is_none_or(|tau| tau == -1.0));
     }
 
-    /// Only the order counts: any rising function of the values leaves it.
+    /// Only the order counts: an increasing function of the values changes nothing.
     #[test]
-    fn rising_functions_change_nothing(a in noisy("a"), b in noisy("b")) {
+    fn increasing_functions_change_nothing(a in noisy("a"), b in noisy("b")) {
         let risen = |number: f64| number.powi(3) / 7.0;
         let mut other = a.clone();
         for value in &mut other.nodes {
@@ -285,7 +286,7 @@ proptest! {
 }
 
 #[test]
-fn directions_take_no_part_in_agreement() {
+fn directions_do_not_affect_agreement() {
     let write = View { direction: Some(Direction::Write), ..stated(&[1.0, 2.0]) };
     assert_eq!(agreement(&write, &stated(&[1.0, 2.0])).tau_b, Some(1.0));
 }

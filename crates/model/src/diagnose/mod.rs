@@ -1,7 +1,8 @@
-//! What symptoms cost, by what was measured, and which is the dearest.
+//! Costs of symptoms according to measurements, most costly first.
 //!
-//! Nothing is invented: a cost stands on measured I/O of the device, else on the copy model of its node, else on the
-//! registers of its link; where there is none of these, it is unknown, with the command that would tell.
+//! A cost is based on measured I/O of the device, otherwise on the copy model of its node,
+//! otherwise on the registers of its link. Without any of these it is unknown, with the command
+//! that would measure it.
 
 #[cfg(test)]
 mod tests;
@@ -18,18 +19,18 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, Diagnosed, IoRecord, Loss, Model, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Share of a class's best by which its members may lie below it, where views are cut; costs do not depend on it.
+/// Share of a class's best value by which members may be lower in views; costs do not depend on it.
 const CLASS_LEVEL: f64 = 0.1;
 
-/// Less than this share of a bandwidth is no loss that a measurement could tell.
+/// Losses below this share of a bandwidth are too small to measure.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// What is known of a machine.
+/// Evidence about a machine.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineEvidence<'a> {
     /// The machine.
     pub topology: &'a Topology,
-    /// Models of it, newest first.
+    /// Models of the machine, newest first.
     pub models: &'a [Model],
     /// Measured I/O of its devices, newest first.
     pub io: &'a [IoRecord],
@@ -42,8 +43,8 @@ struct MeasuredDirection {
     title: String,
 }
 
-/// Symptoms with what they cost, the dearest first. Of those whose cost is not known the gravest come first, and what costs
-/// nothing comes last.
+/// Estimates the cost of each symptom and sorts them, most costly first. Unknown costs follow, by
+/// severity, and symptoms without cost come last.
 pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
     let mut found: Vec<Diagnosed> = symptoms
         .into_iter()
@@ -81,18 +82,18 @@ fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
         Effect::AnyOf { nodes, direction, share } => {
             let wanted =
                 |measured: &&MeasuredDirection| direction.is_none_or(|only| only == measured.direction);
-            modelled_cost(evidence, symptom, &|measured| {
+            modeled_cost(evidence, symptom, &|measured| {
                 Some(measured).filter(wanted).and_then(|measured| loss_on_any(measured, nodes, *share))
             })
         }
         Effect::Shares(shares) => {
-            modelled_cost(evidence, symptom, &|measured| loss_by_shares(measured, shares))
+            modeled_cost(evidence, symptom, &|measured| loss_by_shares(measured, shares))
         }
     }
 }
 
-/// The worst that any of the targets loses; unknown if none of them was measured.
-fn modelled_cost(
+/// Returns the highest cost among the targets, or an unknown cost if none was measured.
+fn modeled_cost(
     evidence: &MachineEvidence,
     symptom: &Symptom,
     lost: &dyn Fn(&MeasuredDirection) -> Option<Loss>,
@@ -119,13 +120,13 @@ fn modelled_cost(
     }
 }
 
-/// Where nothing was measured: what would measure it.
+/// Returns an unknown cost with the command that would measure it.
 fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
     if evidence.topology.memory_nodes().len() < 2 {
-        // Buffers cannot lie anywhere else.
+        // With one memory node, buffers have no alternative.
         return Cost::Nothing;
     }
-    // The nodes of devices are modelled without being asked for.
+    // Nodes with devices are modeled by default.
     let of_devices = evidence.topology.device_nodes();
     let find_out = match targets.iter().all(|node| of_devices.contains(node)) {
         true => "run numaio model",
@@ -134,8 +135,8 @@ fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
     Cost::Unknown { find_out: find_out.to_owned() }
 }
 
-/// Both directions, each by measured I/O of the device if there is some, else by the copy model. Of several the newest
-/// counts, but what was interrupted only where nothing else is known.
+/// Returns both directions, each by measured I/O of the device or else by the copy model. The
+/// newest measurement counts; interrupted ones only count where nothing else is known.
 fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -> Vec<MeasuredDirection> {
     let subject =
         ViewSubject { machine: &evidence.topology.identity.fingerprint, target, level: CLASS_LEVEL };
@@ -145,7 +146,7 @@ fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -
         .iter()
         .filter(|record| device.is_some_and(|device| device.answers_to(&record.device.name)))
         .flat_map(|record| io_views(record, &subject));
-    // What several nodes are needed to tell, one alone does not.
+    // A comparison needs the values of several nodes.
     let mut of_device: Vec<View> = of_device.filter(|view| view.nodes.len() > 1).collect();
     of_device.sort_by_key(|view| view.incomplete);
     let first = |direction: Direction| {
@@ -160,7 +161,7 @@ fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -
     [Direction::Write, Direction::Read].into_iter().filter_map(first).collect()
 }
 
-/// What the copy model that counts tells of a direction; nothing if it is of one node.
+/// Returns the selected copy model's bandwidths of a direction, or `None` for a single node.
 fn of_model(
     evidence: &MachineEvidence,
     subject: &ViewSubject,
@@ -172,7 +173,7 @@ fn of_model(
     let missing = of_target(model, subject.target).find(|one| one.direction == direction)?.missing.clone();
     let title = match missing.is_empty() {
         true => "the copy model".to_owned(),
-        false => format!("the copy model, which is incomplete (no figure of {})", format_nodes(&missing)),
+        false => format!("the copy model, which is incomplete (no value for {})", format_nodes(&missing)),
     };
     Some(MeasuredDirection { direction, by_node: by_node(&view), title })
 }
@@ -185,7 +186,8 @@ fn best(measured: &MeasuredDirection) -> Option<f64> {
     measured.by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)
 }
 
-/// The range over nodes of which nobody knows which one it is; the rest of the buffers loses nothing (Equation 1 again).
+/// Returns the loss if the buffers of a `share` are on an unknown one of the nodes; the others lose
+/// nothing (Equation 1 again).
 fn loss_on_any(measured: &MeasuredDirection, nodes: &NodeSet, share: f64) -> Option<Loss> {
     let best = best(measured)?;
     let lost =
@@ -195,8 +197,8 @@ fn loss_on_any(measured: &MeasuredDirection, nodes: &NodeSet, share: f64) -> Opt
     least.is_finite().then_some(Loss { direction: Some(measured.direction), least, most })
 }
 
-/// Bandwidths add up by the shares of buffers on each node (Li et al., Equation 1); none if a node with a share was not
-/// measured.
+/// Returns the loss by the shares of buffers per node, whose bandwidths add up (Li et al., Equation
+/// 1), or `None` if a node with a share was not measured.
 fn loss_by_shares(measured: &MeasuredDirection, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
     let best = best(measured)?;
     let parts = shares.iter().filter(|(_, share)| **share > 0.0);
@@ -206,7 +208,7 @@ fn loss_by_shares(measured: &MeasuredDirection, shares: &BTreeMap<NodeId, f64>) 
     Some(Loss { direction: Some(measured.direction), least: lost.max(0.0), most: lost.max(0.0) })
 }
 
-/// Of several devices that were asked for: symptoms of others are left out, those of the whole machine stay.
+/// Keeps the symptoms of the given devices and of the machine as a whole.
 pub fn filter_by_devices(symptoms: Vec<Symptom>, topology: &Topology, devices: &[usize]) -> Vec<Symptom> {
     let nodes: NodeSet =
         devices.iter().filter_map(|index| topology.devices.get(*index)?.locality.node).collect();

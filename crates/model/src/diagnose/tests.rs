@@ -10,7 +10,7 @@ fn nodes(list: &str) -> NodeSet {
     NodeSet::parse_list(list).expect("a list")
 }
 
-/// The paper's machine with a drive on node 7 and one on node 0.
+/// The paper's machine with a drive on node 7 and on node 0.
 fn topology() -> Topology {
     let drive = |name: &str, node: u32| Device {
         kind: DeviceKind::Nvme,
@@ -46,7 +46,7 @@ fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) 
     Symptom { finding, device, target: target.map(NodeId), effect, mend: Mend::default() }
 }
 
-/// The cost of one effect on the drive of a node, with the paper's model.
+/// The cost of an effect on the drive of a node, with the paper's model.
 fn cost_of(target: Option<u32>, effect: Effect, io: &[IoRecord]) -> Cost {
     let (topology, models) = (topology(), [paper()]);
     let evidence = MachineEvidence { topology: &topology, models: &models, io };
@@ -60,28 +60,28 @@ fn percents(cost: &Cost) -> Vec<(Option<Direction>, f64, f64)> {
         Cost::Known { losses, .. } => {
             losses.iter().map(|loss| (loss.direction, percent(loss.least), percent(loss.most))).collect()
         }
-        other => panic!("not known: {other:?}"),
+        other => panic!("unknown cost: {other:?}"),
     }
 }
 
 /// Table V of the paper: node 4 reads 27.9 Gbit/s, node 0 reads 40.9, and the best, node 7, 51.2.
 #[test]
-fn buffers_on_one_of_several_nodes_lose_between_the_best_and_the_worst_of_them() {
+fn loss_on_an_unknown_node_ranges_from_best_to_worst() {
     let read =
         cost_of(Some(7), Effect::AnyOf { nodes: nodes("0,4"), direction: Some(Read), share: 1.0 }, &[]);
     assert_eq!(percents(&read), [(Some(Read), 20.1, 45.5)]);
     assert!(matches!(&read, Cost::Known { basis, target: Some(NodeId(7)), .. } if basis == "the copy model"));
-    // The worse direction stands first: writing from node 3 gives 25.0 of 51.2.
+    // The worse direction is first: writing from node 3 reaches 25.0 of 51.2.
     let both = cost_of(Some(7), Effect::any_of(nodes("3")), &[]);
     assert_eq!(percents(&both), [(Some(Write), 51.2, 51.2), (Some(Read), 8.4, 8.4)]);
     assert_eq!(cost_of(Some(7), Effect::any_of(nodes("7")), &[]), Cost::Nothing);
-    // Of a quarter of the buffers it is a quarter.
+    // A quarter of the buffers loses a quarter.
     let part = Effect::AnyOf { nodes: nodes("3"), direction: Some(Write), share: 0.25 };
     assert_eq!(percents(&cost_of(Some(7), part, &[])), [(Some(Write), 12.8, 12.8)]);
 }
 
 #[test]
-fn buffers_on_several_nodes_add_up_by_their_shares() {
+fn losses_on_several_nodes_add_up_by_share() {
     let shares = [(NodeId(7), 0.5), (NodeId(3), 0.5), (NodeId(99), 0.0)].into_iter().collect();
     let half = cost_of(Some(7), Effect::Shares(shares), &[]);
     // Equation 1: half of 51.2 and half of 25.0 is 38.1.
@@ -91,23 +91,24 @@ fn buffers_on_several_nodes_add_up_by_their_shares() {
 }
 
 #[test]
-fn measured_io_of_the_device_goes_before_the_model() {
+fn measured_io_takes_precedence_over_the_model() {
     let io = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(4, 1)], 24.0)]);
     let io = [io];
     let measured =
         cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &io);
     assert_eq!(percents(&measured), [(Some(Read), 20.0, 20.0)]);
     assert!(matches!(&measured, Cost::Known { basis, .. } if basis.contains("nvme0n1")), "{measured:?}");
-    // Of one node alone nobody knows what another one gives.
+    // A single node allows no comparison.
     let alone = [record(7, vec![cell(Read, &[(7, 1)], 30.0)])];
     let by_model =
         cost_of(Some(7), Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &alone);
     assert_eq!(percents(&by_model), [(Some(Read), 45.5, 45.5)]);
 }
 
-/// The interrupted one knows of nodes 0, 1 and 7 alone: what another node would give is not the best of these.
+/// The interrupted measurement has nodes 0, 1 and 7 only: another node may exceed the best of
+/// these.
 #[test]
-fn an_interrupted_measurement_counts_where_nothing_else_is_known() {
+fn interrupted_measurement_counts_only_without_alternative() {
     let topology = topology();
     let read = |models: &[Model], io: &[IoRecord]| {
         let evidence = MachineEvidence { topology: &topology, models, io };
@@ -118,7 +119,7 @@ fn an_interrupted_measurement_counts_where_nothing_else_is_known() {
     assert_eq!(read(&[interrupted(), paper()], &[]), whole);
     let alone = read(&[interrupted()], &[]);
     assert!(
-        matches!(&alone, Cost::Known { basis, .. } if basis.ends_with("incomplete (no figure of nodes 2-6)")),
+        matches!(&alone, Cost::Known { basis, .. } if basis.ends_with("incomplete (no value for nodes 2-6)")),
         "{alone:?}"
     );
     let of_nodes = |nodes: &[(u32, f64)], complete| {
@@ -134,7 +135,7 @@ fn an_interrupted_measurement_counts_where_nothing_else_is_known() {
 }
 
 #[test]
-fn nothing_is_invented() {
+fn unmeasured_costs_are_unknown() {
     let unknown = |cost: Cost| match cost {
         Cost::Unknown { find_out } => find_out,
         other => panic!("{other:?}"),
@@ -142,7 +143,7 @@ fn nothing_is_invented() {
     assert_eq!(unknown(cost_of(Some(0), Effect::any_of(nodes("4")), &[])), "run numaio model");
     assert_eq!(unknown(cost_of(Some(5), Effect::any_of(nodes("4")), &[])), "run numaio model --all");
     assert_eq!(unknown(cost_of(None, Effect::FindOut("look".into()), &[])), "look");
-    // Without a target the worst of all devices counts, as far as it is known.
+    // Without a target the highest known cost of all devices counts.
     assert_eq!(
         percents(&cost_of(None, Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &[]))
             .len(),
@@ -155,7 +156,7 @@ fn nothing_is_invented() {
 }
 
 #[test]
-fn the_dearest_stand_first_and_what_costs_nothing_last() {
+fn most_costly_symptoms_come_first_and_free_ones_last() {
     let (topology, models) = (topology(), [paper()]);
     let evidence = MachineEvidence { topology: &topology, models: &models, io: &[] };
     let find_out = || Effect::FindOut(String::new());
@@ -171,7 +172,7 @@ fn the_dearest_stand_first_and_what_costs_nothing_last() {
 }
 
 #[test]
-fn of_one_device_what_others_suffer_is_left_out() {
+fn symptoms_of_other_devices_are_removed() {
     let topology = topology();
     let any = || Effect::Nothing;
     let of_node = |node: u32| Symptom { device: None, ..symptom("node", Severity::Note, Some(node), any()) };

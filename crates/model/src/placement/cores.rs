@@ -1,4 +1,4 @@
-//! Cores, and who sits on them.
+//! Free cores and their assignment to tasks.
 
 use super::share::divide;
 use numaio_machine::ids::NodeId;
@@ -7,21 +7,22 @@ use numaio_machine::topology::Topology;
 use numaio_schema::PlacementTarget;
 use std::collections::BTreeMap;
 
-/// A core: all of its hardware threads that this process may use.
+/// A core: all its hardware threads that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FreeCore {
     pub node: NodeId,
     pub cpus: CpuSet,
-    /// Whether interrupts of a device that tasks are near go to it.
+    /// Whether it handles interrupts of a device near which tasks are placed.
     pub serves_irqs: bool,
 }
 
-/// All cores that are free.
+/// All free cores.
 pub(crate) struct FreeCores {
     free: Vec<FreeCore>,
 }
 
 impl FreeCores {
+    /// Collects the usable cores of some nodes.
     pub fn new(topology: &Topology, nodes: &NodeSet, targets: &[PlacementTarget]) -> Self {
         let irqs = targets.iter().fold(CpuSet::new(), |all, target| all.union(&target.irq_cpus));
         let core = |node: NodeId, cpu| {
@@ -36,18 +37,18 @@ impl FreeCores {
         Self { free: nodes.iter().flat_map(of_node).collect() }
     }
 
-    /// How many are free.
+    /// Returns the number of free cores.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Those of some nodes.
+    /// Returns the free cores of some nodes.
     pub fn of_nodes(&self, nodes: &NodeSet) -> Vec<FreeCore> {
         self.free.iter().filter(|core| nodes.contains(core.node)).cloned().collect()
     }
 
-    /// How many cores of each node of the best class `wanted` cores should take if they are spread in proportion to
-    /// the cores that are free; empty if they are not spread.
+    /// Divides `wanted` cores among the nodes of the best class in proportion to their free cores;
+    /// empty without `spread`.
     pub fn quotas(&self, target: &PlacementTarget, wanted: u32, spread: bool) -> BTreeMap<NodeId, u32> {
         let Some(best) = target.nodes.first().filter(|_| spread) else { return BTreeMap::new() };
         let nodes: Vec<NodeId> =
@@ -57,8 +58,8 @@ impl FreeCores {
         nodes.into_iter().zip(divide(wanted, &weights)).collect()
     }
 
-    /// Takes the best cores for one task of a target; none if too few are left. A task's cores lie on one node where
-    /// some node of the best class that has room still has so many.
+    /// Takes the best cores for one task of a target, or `None` if too few are free. The cores are
+    /// on one node if a node of the best class has enough of them.
     pub fn take(
         &mut self,
         target: &PlacementTarget,
@@ -94,14 +95,14 @@ impl FreeCores {
     }
 }
 
-/// How good a core is for a target; the least is best.
+/// Rank of a core for a target; the least is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CoreRank {
     rank: u32,
-    /// Its node has had its part of a spread class.
+    /// Whether its node has used up its quota of a spread class.
     over_quota: bool,
     serves_irqs: bool,
-    /// Place of its node in the target's order.
+    /// Index of its node in the target's order.
     node: usize,
 }
 

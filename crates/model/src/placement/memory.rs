@@ -1,4 +1,4 @@
-//! Where a task's memory should lie.
+//! Memory placement of a task.
 
 use super::rank::combine_targets;
 use numaio_machine::set::NodeSet;
@@ -6,9 +6,9 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
 
-/// Memory of a task: on the nodes of its cores, since a model's class is that of buffers there; over the nodes of the
-/// devices only if one task serves several, bandwidth is what it is for, and that gives more; on all nodes with memory
-/// where weights were asked for.
+/// Chooses the memory nodes of a task: the nodes of its cores, to which a model's class applies.
+/// The nodes of the devices if one task serves several, for bandwidth, and that yields more. All
+/// nodes with memory if weights were requested.
 pub(super) fn task_memory(
     task: &TaskPlace,
     targets: &[PlacementTarget],
@@ -29,7 +29,7 @@ pub(super) fn task_memory(
     let homes = homes.intersection(usable);
     let may_spread = request.hint == Hint::Bandwidth && homes.len() > 1;
     match (mean_over(targets, &task.cpu_nodes), mean_over(targets, &homes)) {
-        // Cores that were chosen for something else keep their memory near, whatever the devices lose by it.
+        // Cores chosen for other reasons keep local memory, whatever the devices lose by it.
         (Some(own), Some(spread)) if may_spread && spread > own => {
             compromises.push(format!(
                 "one task for devices on nodes {homes}: pages in turn over these nodes give {:.0} % of what each \
@@ -41,11 +41,11 @@ pub(super) fn task_memory(
             MemoryPlace { policy: MemoryPolicy::Interleave, nodes: homes }
         }
         (own, _) => {
-            let share = own.map(|own| format!(" ({:.0} % of what each device's best gives)", own * 100.0));
+            let share = own.map(|own| format!(" ({:.0} % of each device's best bandwidth)", own * 100.0));
             let is = if request.hint == Hint::Cpu {
-                "what all together can best spare"
+                "the least useful to all devices together"
             } else {
-                "the best for all together"
+                "the best for all devices together"
             };
             compromises.push(format!(
                 "one task for devices on nodes {homes}: node {} is {is}{}; with --tasks each device has its own",
@@ -57,18 +57,19 @@ pub(super) fn task_memory(
     }
 }
 
-/// Nodes with memory that this process may use, those without CPUs too: HBM and CXL add bandwidth of their own.
+/// Returns the nodes with usable memory, even without CPUs: HBM and CXL add their own bandwidth.
 fn all_memory(topology: &Topology) -> NodeSet {
     let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     usable.map(|node| node.id).collect()
 }
 
-/// What buffers spread evenly over nodes give of each device's best, on the mean; none if that is not known of all.
+/// Returns the mean share of each device's best bandwidth with buffers spread evenly over nodes, or
+/// `None` if unknown.
 fn mean_over(targets: &[PlacementTarget], nodes: &NodeSet) -> Option<f64> {
     let seen = combine_targets(targets, Hint::Bandwidth);
     let shares: Option<Vec<f64>> =
         nodes.iter().map(|node| seen.iter().find(|ranked| ranked.node == node)?.of_best).collect();
     let shares = shares.filter(|shares| !shares.is_empty())?;
-    // Pages in turn: the slow ones take the longer part of the time.
+    // Pages alternate between nodes: slow nodes take the longer part of the time.
     Some(shares.len() as f64 / shares.iter().map(|share| 1.0 / share).sum::<f64>())
 }

@@ -1,8 +1,9 @@
-//! Which cores and which memory tasks should have that use a device.
+//! Placement of tasks that use devices: cores and memory.
 //!
-//! With a model: all nodes of the class that loses nothing against the best are equally good (Li et al., ICPP 2013,
-//! section VI: spreading over a class beats crowding the local node). Without one: packages and hop distances.
-//! Cores that serve the device's interrupts come last within a class, as the paper found node 6 better than 7.
+//! With a model, all nodes of the class without loss against the best are equally good (Li et al.,
+//! ICPP 2013, section VI: spreading over a class beats crowding the local node). Without a model,
+//! packages and hop distances decide. Cores that handle the device's interrupts come last within a
+//! class, as the paper found node 6 better than 7.
 
 mod cores;
 mod memory;
@@ -20,25 +21,25 @@ use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
 use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
 use std::collections::BTreeMap;
 
-/// A device that tasks are to be near.
+/// A device near which tasks are placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetDevice {
-    /// The handle by which it was asked for.
+    /// The handle that names the device.
     pub handle: String,
-    /// How the handle led to the device, step by step.
+    /// The steps of resolving the handle.
     pub chain: Vec<String>,
-    /// The device.
+    /// The device name.
     pub device: String,
-    /// Its node; none if unknown.
+    /// Its node, or `None` if unknown.
     pub node: Option<NodeId>,
-    /// CPUs to which its interrupts go.
+    /// CPUs that handle its interrupts.
     pub irq_cpus: CpuSet,
-    /// Its bandwidth in bytes per second, if it is known.
+    /// Its bandwidth in bytes per second, if known.
     pub bytes_per_s: Option<f64>,
 }
 
 impl TargetDevice {
-    /// The device in a plan of places: its share of the tasks, and its nodes, best first.
+    /// Returns the device as a target of a plan, with its share of the tasks and its ranked nodes.
     pub(crate) fn target(&self, share: f64, basis: Basis, nodes: Vec<RankedNode>) -> PlacementTarget {
         PlacementTarget {
             handle: self.handle.clone(),
@@ -53,48 +54,48 @@ impl TargetDevice {
     }
 }
 
-/// What was chosen; the part of a plan that does not depend on who asked and when.
+/// A chosen placement: the part of a plan that does not depend on the user and the time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacementChoice {
-    /// The devices, with nodes as seen from each.
+    /// The devices, with nodes ranked for each.
     pub targets: Vec<PlacementTarget>,
-    /// A place for each task.
+    /// Placement of each task.
     pub tasks: Vec<TaskPlace>,
-    /// Why these nodes.
+    /// Reasons for the chosen nodes.
     pub reasons: Vec<String>,
-    /// Nodes that were not chosen.
+    /// Nodes that were not chosen, with reasons.
     pub rejected: Vec<RejectedNode>,
-    /// What no choice could give.
+    /// Compromises of the choice.
     pub compromises: Vec<String>,
 }
 
-/// Why there is no place.
+/// Error of choosing a placement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// No device was named.
-    #[error("no device to be near")]
+    #[error("no device to place tasks near")]
     NoTarget,
-    /// Nothing to place, or a task without a core.
-    #[error("{0} is no number of {1}")]
+    /// The number of tasks or cores is 0.
+    #[error("invalid number of {1}: expected at least 1, got {0}")]
     NoTasks(u32, &'static str),
-    /// More cores are wanted than there are.
+    /// More cores are requested than available.
     #[error("{wanted} cores are needed ({tasks} times {each}), and this process may use {cores}")]
     TooManyTasks {
-        /// Tasks asked for.
+        /// Number of tasks.
         tasks: u32,
-        /// Cores of each.
+        /// Cores per task.
         each: u32,
-        /// Cores asked for.
+        /// Cores requested.
         wanted: u64,
-        /// Cores there are, of nodes with memory.
+        /// Usable cores on nodes with memory.
         cores: usize,
     },
-    /// The machine has no node with both cores and memory that this process may use.
+    /// No node has both cores and memory that this process may use.
     #[error("no node has both cores and memory that this process may use")]
     NoNode,
 }
 
-/// Chooses places. Pure: the same question gives the same answer.
+/// Chooses a placement, deterministically.
 ///
 /// # Errors
 /// [`PlacementError`].
@@ -128,15 +129,15 @@ pub fn choose_placement(
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
 }
 
-/// Nodes that are as good as any for devices on a node, in both directions: the best class of a model, or the node
-/// alone without one.
+/// Returns the best nodes for devices on a node in both directions: the best class of a model, or
+/// the node alone without a model.
 pub fn best_nodes(topology: &Topology, node: NodeId, models: &[&Model]) -> NodeSet {
     let usable = usable_nodes(topology);
     let (_, nodes) = rank::nodes(topology, node, models, &PlacementRequest::default(), &usable);
     nodes.iter().filter(|ranked| ranked.rank == 1).map(|ranked| ranked.node).collect()
 }
 
-/// Nodes with cores and memory that this process may use: tasks run where their buffers lie.
+/// Returns the nodes with usable cores and memory: tasks run where their buffers are.
 pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
     let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
@@ -160,7 +161,7 @@ fn targets(
     ranked.collect()
 }
 
-/// A place of its own for each of several tasks, which the devices share by bandwidth.
+/// Places several tasks; the devices share them by bandwidth.
 fn place_tasks(
     cores: &mut FreeCores,
     targets: &[PlacementTarget],
@@ -186,7 +187,7 @@ fn place_tasks(
         .zip(&counts)
         .map(|(target, count)| cores.quotas(target, *count * each, request.spread))
         .collect();
-    // In turn, so that no device takes all of the best seats that two devices share.
+    // Alternating, so that no device takes all the best cores that two devices share.
     for (place, target) in places.iter_mut().zip(share::interleave(&counts)) {
         let taken = cores.take(&targets[target], each, &mut quotas[target]).ok_or(too_many.clone())?;
         *place = Some(task_of((targets.len() > 1).then_some(target), &taken));
@@ -196,7 +197,7 @@ fn place_tasks(
     Ok(places)
 }
 
-/// All that is good for a program that makes its threads itself.
+/// Returns all suitable cores, for a program that creates its own threads.
 fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
     let nodes = rank::combine_targets(targets, request.hint);
     let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
@@ -206,7 +207,7 @@ fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &Place
     };
     let all = cores.of_nodes(&chosen);
     let quiet: Vec<FreeCore> = all.iter().filter(|core| !core.serves_irqs).cloned().collect();
-    // Cores of interrupts stay free as long as others are left.
+    // Interrupt-handling cores stay free if others remain.
     let taken = if quiet.is_empty() { all } else { quiet };
     task_of(None, &taken)
 }
@@ -218,10 +219,10 @@ pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlace {
     TaskPlace { target, cpus, cpu_nodes, memory }
 }
 
-/// Devices whose node is not known: any place is as good.
+/// Returns a compromise for each device without known node, for which every node is equal.
 fn unknown(targets: &[PlacementTarget]) -> Vec<String> {
     let unknown = targets.iter().filter(|target| target.node.is_none());
     unknown
-        .map(|target| format!("the node of {} is not known: every node counts alike", target.device))
+        .map(|target| format!("the node of {} is unknown: all nodes rank equally", target.device))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Nodes as seen from a device, best first.
+//! Ranking of nodes for a device, best first.
 
 use crate::model_selection::{format_nodes, of_target, select_model};
 use numaio_machine::ids::NodeId;
@@ -11,7 +11,7 @@ use numaio_schema::{
 };
 use std::collections::BTreeMap;
 
-/// Nodes that can run tasks as seen from a device on `target`, and from what that is known.
+/// Ranks the usable nodes for a device on `target`, with the basis of the ranking.
 pub(super) fn nodes(
     topology: &Topology,
     target: NodeId,
@@ -33,12 +33,12 @@ pub(super) fn nodes(
     (basis, nodes)
 }
 
-/// All nodes alike: nothing is known.
+/// Ranks all nodes equally, without information.
 pub(super) fn alike(usable: &NodeSet) -> Vec<RankedNode> {
     usable.iter().map(|node| RankedNode { node, rank: 1, of_best: None }).collect()
 }
 
-/// By the classes of a model: of both directions, unless one was asked for, the worse class counts.
+/// Ranks by the classes of a model: for both directions, unless one is requested, the worse counts.
 fn rank_by_models(
     target: NodeId,
     models: &[&Model],
@@ -65,14 +65,14 @@ fn rank_by_models(
         };
         match seen.map(worst) {
             Some((rank, of_best)) => RankedNode { node, rank, of_best: Some(of_best) },
-            // Not measured: behind all that was.
+            // Unmeasured nodes follow all measured ones.
             None => RankedNode { node, rank: u32::MAX, of_best: None },
         }
     });
     Some((Basis::Model { measured_at }, close_gaps(nodes.collect())))
 }
 
-/// A node's class and its bandwidth relative to the best node's.
+/// Returns a node's class and its bandwidth relative to the best node's.
 fn class_in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
     let class = level(model, node)?;
     let best = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
@@ -80,8 +80,8 @@ fn class_in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
     (best > 0.0).then_some((class, own / best))
 }
 
-/// A node's class by bandwidth. The paper's rule puts the target's package first whatever it measures; tasks are
-/// placed by what was measured, so that its classes are put into the order of their means.
+/// Returns a node's class by bandwidth. The rule `paper` puts the target's package first regardless
+/// of its values; tasks are placed by measured values, so the classes are sorted by their means.
 fn level(model: &DirectionModel, node: NodeId) -> Option<u32> {
     let own = model.classes.iter().find(|class| class.nodes.contains(node))?;
     let better =
@@ -89,7 +89,7 @@ fn level(model: &DirectionModel, node: NodeId) -> Option<u32> {
     u32::try_from(better.count()).ok().map(|better| better + 1)
 }
 
-/// Without a model, or for short ways: the target, then its package, then by hop distance.
+/// Ranks without a model, or for latency: the target, its package, then by hop distance.
 fn rank_by_topology(
     topology: &Topology,
     target: NodeId,
@@ -111,7 +111,7 @@ fn rank_by_topology(
     )
 }
 
-/// Ranks 1, 2, 3 in place of any numbers in the same order.
+/// Renumbers ranks to 1, 2, 3 in the same order.
 fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
     let mut ranks: Vec<u32> = nodes.iter().map(|node| node.rank).collect();
     ranks.sort_unstable();
@@ -122,7 +122,7 @@ fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
     nodes
 }
 
-/// Best first: by rank, by bandwidth, the target itself, by distance, by id.
+/// Sorts by rank, bandwidth, the target itself, distance and ID, best first.
 fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
     nodes.sort_by(|one, other| {
@@ -133,8 +133,9 @@ fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
     });
 }
 
-/// For tasks that only compute: the nodes that are worst for the device are left over by all others. Those that a model has no
-/// figure of stay last, as nobody knows what they are to the device; by topology alone none has one.
+/// Reverses the order for compute-only tasks: they get the nodes that are worst for the device.
+/// Nodes without value in the model stay last, since they may be good for the device; a ranking by
+/// topology has no values.
 fn reverse_for_cpu(nodes: &mut [RankedNode]) {
     let measured = nodes.iter().filter(|node| node.of_best.is_some()).count();
     let turned = if measured == 0 { nodes } else { &mut nodes[..measured] };
@@ -143,9 +144,9 @@ fn reverse_for_cpu(nodes: &mut [RankedNode]) {
     turned.reverse();
 }
 
-/// Nodes as seen from several devices together: by the mean of the bandwidths that each device gives relative to its
-/// best, weighted by the devices' shares, which for tasks that only compute is to be little; by the mean rank where one has no figures,
-/// or the way counts.
+/// Ranks nodes for several devices together: by the mean bandwidth relative to each device's best,
+/// weighted by the devices' shares, and ascending for compute-only tasks. By the mean rank where a
+/// device has no values or latency counts.
 pub(super) fn combine_targets(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNode> {
     let [first, rest @ ..] = targets else { return Vec::new() };
     if rest.iter().all(|target| target.nodes == first.nodes) {
@@ -185,10 +186,10 @@ pub(super) fn combine_targets(targets: &[PlacementTarget], hint: Hint) -> Vec<Ra
     nodes.into_iter().map(|(_, node)| node).collect()
 }
 
-/// Mean losses this close are one level.
+/// Mean losses within this difference are equal.
 const SAME_LEVEL: f64 = 0.02;
 
-/// Why nodes were chosen, and why others were not.
+/// Explains why nodes were chosen and others were not.
 pub(super) fn explain(
     targets: &[PlacementTarget],
     tasks: &[TaskPlace],
@@ -205,15 +206,15 @@ pub(super) fn explain(
             _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
                 "not measured by the model".to_owned()
             }
-            _ if request.hint == Hint::Cpu => "it is left to tasks that use the device".to_owned(),
-            Some((1, _)) => "as good as those chosen, and not needed".to_owned(),
+            _ if request.hint == Hint::Cpu => "left to tasks that use the device".to_owned(),
+            Some((1, _)) => "as good as the chosen nodes, but not needed".to_owned(),
             Some((rank, of_best)) => {
                 format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
             }
             None => ranked.map_or_else(
-                || "nothing is known of it".to_owned(),
+                || "unknown".to_owned(),
                 |ranked| match ranked.rank {
-                    1 => "as good as those chosen, and not needed".to_owned(),
+                    1 => "as good as the chosen nodes, but not needed".to_owned(),
                     rank => format!("farther from the device (step {rank})"),
                 },
             ),
@@ -222,20 +223,20 @@ pub(super) fn explain(
     (reasons, rejected.iter().map(|node| RejectedNode { node, why: why(node) }).collect())
 }
 
-/// Nodes without a figure in the model by which a target's nodes are ranked.
+/// Returns the nodes without value in the model that ranks a target's nodes.
 fn unmeasured(target: &PlacementTarget) -> NodeSet {
     let modelled = matches!(target.basis, Basis::Model { .. });
     let without = target.nodes.iter().filter(|node| modelled && node.of_best.is_none());
     without.map(|node| node.node).collect()
 }
 
-/// What is to say of models that lack nodes, as those that were interrupted do.
+/// Returns notes about models that lack nodes, as interrupted ones do.
 pub(super) fn incomplete(targets: &[PlacementTarget]) -> Vec<String> {
     let of = |target: &PlacementTarget| {
         let (node, unmeasured) = (target.node?, unmeasured(target));
         (!unmeasured.is_empty()).then(|| {
             format!(
-                "{}: the model of its node is incomplete: it has no figure of {}, ranked last; numaio model --node {node} \
+                "{}: the model of its node is incomplete: it has no value for {}, ranked last; numaio model --node {node} \
                  measures all",
                 target.device,
                 format_nodes(&unmeasured)
@@ -250,15 +251,17 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
     let direction = request.direction.map_or("both directions", Direction::name);
     let device = &target.device;
     match (&target.basis, request.hint) {
-        (Basis::Nothing, _) => format!("{device}: its node is not known"),
-        (_, Hint::Cpu) => format!("{device}: nodes {best} are the ones it can best spare"),
+        (Basis::Nothing, _) => format!("{device}: its node is unknown"),
+        (_, Hint::Cpu) => format!("{device}: nodes {best} matter least to its bandwidth"),
         (Basis::Model { .. }, _) if best.len() == 1 => {
-            format!("{device}: by the model, node {best} gives most ({direction})")
+            format!("{device}: node {best} has the highest bandwidth in the model ({direction})")
         }
-        (Basis::Model { .. }, _) => format!("{device}: by the model, nodes {best} give most ({direction})"),
-        (Basis::Topology, Hint::Latency) => format!("{device}: node {best} is the shortest way to it"),
+        (Basis::Model { .. }, _) => {
+            format!("{device}: nodes {best} have the highest bandwidth in the model ({direction})")
+        }
+        (Basis::Topology, Hint::Latency) => format!("{device}: node {best} has the shortest path to it"),
         (Basis::Topology, _) => format!(
-            "{device}: by topology alone, node {best} is nearest; without a model that is a guess \
+            "{device}: by topology alone, node {best} is nearest; without a model this is a guess \
              (numaio model measures it)"
         ),
     }

@@ -1,8 +1,8 @@
-//! Dividing whole things in proportion.
+//! Division of integers in proportion to weights.
 
 use super::TargetDevice;
 
-/// Each device's share of the tasks: by bandwidth if that of all devices is known, equal otherwise.
+/// Returns each device's share of the tasks: by bandwidth if all are known, otherwise equal.
 pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {
     let known: Option<Vec<f64>> = near.iter().map(|near| near.bytes_per_s).collect();
     let weights = known
@@ -12,7 +12,7 @@ pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
-/// Divides `count` in proportion to weights, by largest remainders; of equal ones the first gets more.
+/// Divides `count` in proportion to weights, by largest remainders; ties favor the first.
 pub(super) fn divide(count: u32, weights: &[f64]) -> Vec<u32> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {
@@ -29,7 +29,7 @@ pub(super) fn divide(count: u32, weights: &[f64]) -> Vec<u32> {
     parts
 }
 
-/// Indices in an order in which each comes as often as its count, evenly mixed.
+/// Returns indices, each as often as its count, evenly interleaved.
 pub(super) fn interleave(counts: &[u32]) -> Vec<usize> {
     let of = |(index, count): (usize, &u32)| {
         let count = *count;
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_mixed() {
+    fn indices_are_interleaved() {
         assert_eq!(interleave(&[2, 2]), [0, 1, 0, 1]);
         assert_eq!(interleave(&[3, 1]), [0, 0, 1, 0]);
         assert_eq!(interleave(&[0, 2]), [1, 1]);

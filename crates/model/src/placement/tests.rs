@@ -7,7 +7,8 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{ClassRule, Hint};
 use proptest::prelude::*;
 
-/// Nodes of `cores` cores with two hardware threads each, two nodes a package; CPU numbers of siblings lie apart.
+/// Nodes of `cores` cores with two hardware threads each, two nodes per package; the CPU numbers of
+/// siblings are not adjacent.
 pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
     let all = nodes * cores;
     let siblings = |core: u32| [core, core + all].into_iter().map(CpuId).collect::<CpuSet>();
@@ -62,7 +63,7 @@ pub(crate) fn paper() -> Model {
     fit(record(cells.collect()), &machine(8, 4), ClassOptions::default())
 }
 
-/// The same, interrupted: node 7 itself and two others were measured.
+/// The same, interrupted: node 7 and two others were measured.
 pub(crate) fn interrupted() -> Model {
     let mut record = paper().record;
     for cell in &mut record.cells {
@@ -98,7 +99,7 @@ fn ask(tasks: u32, direction: Direction) -> PlacementRequest {
 }
 
 #[test]
-fn the_best_node_is_filled_first_and_then_its_class() {
+fn fills_the_best_node_before_its_class() {
     let (topology, model) = (machine(8, 4), paper());
     let chosen =
         choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(6, Direction::Write))
@@ -114,7 +115,7 @@ fn the_best_node_is_filled_first_and_then_its_class() {
 
 /// The paper found node 6 better than 7, whose cores serve the interrupts.
 #[test]
-fn cores_of_interrupts_stay_free_while_their_class_has_others() {
+fn interrupt_cores_stay_free_while_their_class_has_others() {
     let (topology, model) = (
         machine(8, 4),
         crate::refit(paper(), ClassOptions { classes: ClassRule::Paper, ..ClassOptions::default() }),
@@ -125,15 +126,15 @@ fn cores_of_interrupts_stay_free_while_their_class_has_others() {
             .expect("room")
     };
     assert_eq!(chosen(1).tasks[0].cpu_nodes, NodeSet::one(NodeId(6)));
-    // Class 1 is 6 and 7: better a core of interrupts than a worse class.
+    // Class 1 is 6 and 7: an interrupt core is better than a worse class.
     assert_eq!(used(&chosen(5)), ["6", "6", "6", "6", "7"]);
     let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
     let whole = choose_placement(&topology, &[busy], &[&model], &whole).expect("room");
-    assert_eq!(used(&whole), ["7"], "no core of it is without interrupts");
+    assert_eq!(used(&whole), ["7"], "all its cores handle interrupts");
 }
 
 #[test]
-fn a_class_is_used_whole_when_tasks_are_spread() {
+fn spread_tasks_use_the_complete_class() {
     let (topology, model) = (machine(8, 4), paper());
     let spread = PlacementRequest { spread: true, ..ask(8, Direction::Read) };
     let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &spread).expect("room");
@@ -151,7 +152,7 @@ fn a_class_is_used_whole_when_tasks_are_spread() {
 }
 
 #[test]
-fn without_a_direction_the_worse_one_counts() {
+fn worse_direction_counts_without_a_requested_one() {
     let (topology, model) = (machine(8, 4), paper());
     let both = PlacementRequest { tasks: Some(32), ..PlacementRequest::default() };
     let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &both).expect("room");
@@ -162,7 +163,7 @@ fn without_a_direction_the_worse_one_counts() {
 }
 
 #[test]
-fn without_a_model_topology_decides_and_says_so() {
+fn topology_decides_without_a_model_and_the_reason_names_it() {
     let topology = machine(4, 2);
     let chosen =
         choose_placement(&topology, &[near("eth0", Some(2))], &[], &ask(8, Direction::Write)).expect("room");
@@ -171,11 +172,11 @@ fn without_a_model_topology_decides_and_says_so() {
     assert!(chosen.reasons[0].contains("guess"), "{:?}", chosen.reasons);
     let unknown =
         choose_placement(&topology, &[near("eth0", None)], &[], &ask(1, Direction::Write)).expect("room");
-    assert!(unknown.compromises[0].contains("not known"), "{:?}", unknown.compromises);
+    assert!(unknown.compromises[0].contains("unknown"), "{:?}", unknown.compromises);
 }
 
 #[test]
-fn an_interrupted_model_replaces_no_whole_one_and_is_told_alone() {
+fn interrupted_model_is_used_only_without_a_complete_one() {
     let (topology, whole, mut newer) = (machine(8, 4), paper(), interrupted());
     newer.record.provenance.measured_at = whole.record.provenance.measured_at + 1;
     let chosen = |models: &[&Model]| {
@@ -190,28 +191,28 @@ fn an_interrupted_model_replaces_no_whole_one_and_is_told_alone() {
         ("not measured by the model", "not measured by the model")
     );
     assert_eq!(why(0), "class 2: 87 % of the best node's bandwidth");
-    let [told] = alone.compromises.as_slice() else { panic!("{:?}", alone.compromises) };
+    let [note] = alone.compromises.as_slice() else { panic!("{:?}", alone.compromises) };
     assert!(
-        told.contains("incomplete: it has no figure of nodes 2-6,") && told.contains("numaio model --node 7"),
-        "{told}"
+        note.contains("incomplete: it has no value for nodes 2-6,") && note.contains("numaio model --node 7"),
+        "{note}"
     );
 }
 
 #[test]
-fn hints_choose_otherwise() {
+fn hints_change_the_choice() {
     let (topology, model) = (machine(8, 4), paper());
     let with = |hint| {
         let request = PlacementRequest { hint, ..ask(1, Direction::Read) };
         let busy = TargetDevice { irq_cpus: cpus("28-31"), ..near("nvme0n1", Some(7)) };
         used(&choose_placement(&topology, &[busy], &[&model], &request).expect("room"))
     };
-    assert_eq!(with(Hint::Cpu), ["4"], "the worst for reading is what a device can best spare");
-    assert_eq!(with(Hint::Latency), ["7"], "no other node is as short a way");
+    assert_eq!(with(Hint::Cpu), ["4"], "the worst for reading is what a device needs least");
+    assert_eq!(with(Hint::Latency), ["7"], "no other node has a shorter path");
 }
 
-/// Two devices that do not see nodes alike.
+/// Two devices with different node rankings.
 #[test]
-fn what_several_devices_need_is_not_for_tasks_that_only_compute() {
+fn nodes_needed_by_several_devices_are_not_for_compute_tasks() {
     let (topology, model) = (machine(8, 4), paper());
     let chosen =
         choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &ask(1, Direction::Write));
@@ -228,9 +229,9 @@ fn what_several_devices_need_is_not_for_tasks_that_only_compute() {
     assert_eq!((first(Hint::Bandwidth), Some(first(Hint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
 }
 
-/// Two devices on nodes of their own, and a node that is bad for both.
+/// Two devices on different nodes, and a node that is bad for both.
 #[test]
-fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
+fn memory_moves_off_the_task_cores_only_for_bandwidth() {
     let topology = machine(4, 2);
     let seen = [[10.0, 9.0, 5.0, 2.0], [0.0; 4], [6.0, 1.0, 10.0, 2.0], [0.0; 4]].concat();
     let model = model_of(&topology, 4, &seen);
@@ -240,13 +241,13 @@ fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
         let mut chosen = choose_placement(&topology, &devices, &[&model], &request).expect("room");
         (chosen.tasks.remove(0), chosen)
     };
-    let words = ["node 0 is the best", "node 0 is the best", "node 3 is what all together can best spare"];
+    let words = ["node 0 is the best", "node 0 is the best", "node 3 is the least useful to all"];
     for (hint, words) in [Hint::Bandwidth, Hint::Latency, Hint::Cpu].into_iter().zip(words) {
         let (task, PlacementChoice { compromises, .. }) = chosen(hint);
         assert_eq!(task.memory, MemoryPlace { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
         assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
     }
-    // Where no better cores are left.
+    // No better cores are left.
     let (bad, PlacementChoice { targets, .. }) = chosen(Hint::Cpu);
     let policy = |hint| {
         let request = PlacementRequest { hint, ..PlacementRequest::default() };
@@ -256,9 +257,9 @@ fn memory_leaves_the_cores_of_a_task_for_bandwidth_alone() {
     assert_eq!([Hint::Bandwidth, Hint::Latency, Hint::Cpu].map(policy), [turns, preferred, preferred]);
 }
 
-/// What was not measured may be the best that there is: it is nothing that the device can spare.
+/// An unmeasured node may be the best for the device, so it is not given away.
 #[test]
-fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
+fn compute_tasks_use_unmeasured_nodes_last() {
     let (topology, model) = (machine(8, 4), interrupted());
     let request = PlacementRequest { hint: Hint::Cpu, ..ask(1, Direction::Write) };
     let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room");
@@ -270,11 +271,11 @@ fn tasks_that_only_compute_go_last_to_what_was_not_measured() {
     let why = |node: u32| &chosen.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").why;
     assert_eq!(
         (why(2).as_str(), why(7).as_str()),
-        ("not measured by the model", "it is left to tasks that use the device")
+        ("not measured by the model", "left to tasks that use the device")
     );
 }
 
-/// Cores are chosen as ever; pages go to memory without CPUs too, and to nothing that is closed.
+/// Cores are chosen as usual; pages go to memory without CPUs too, but not to forbidden nodes.
 #[test]
 fn weights_spread_pages_over_all_memory() {
     let (mut topology, model) = (machine(8, 4), paper());
@@ -293,7 +294,7 @@ fn weights_spread_pages_over_all_memory() {
 }
 
 #[test]
-fn devices_share_tasks_by_their_bandwidth() {
+fn devices_share_tasks_by_bandwidth() {
     let topology = machine(4, 4);
     let rails = |fast, slow| {
         [(0, fast), (2, slow)]
@@ -315,7 +316,7 @@ fn devices_share_tasks_by_their_bandwidth() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn rejects_impossible_requests() {
     let topology = machine(2, 2);
     let at = |tasks, cores_per_task| {
         let request = PlacementRequest { cores_per_task, ..ask(tasks, Direction::Write) };
@@ -335,7 +336,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(bare, Err(PlacementError::NoNode));
 }
 
-/// A machine, of which some CPUs are forbidden, with one to three devices and a question.
+/// A machine with some forbidden CPUs, one to three devices and a request.
 fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Model>, PlacementRequest)> {
     (1u32..6, 1u32..6).prop_flat_map(|(nodes, cores)| {
         let forbidden = prop::collection::btree_set(0..2 * nodes * cores, 0..(nodes * cores) as usize);
@@ -376,7 +377,7 @@ fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Mode
     })
 }
 
-/// Every node as seen from every node, in both directions alike.
+/// A model of every node toward every node, equal in both directions.
 fn model_of(topology: &Topology, nodes: u32, figures: &[f64]) -> Model {
     let pairs = (0..nodes).flat_map(|target| (0..nodes).map(move |node| (target, node)));
     let cells = pairs.flat_map(|(target, node)| {

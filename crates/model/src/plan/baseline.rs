@@ -1,12 +1,12 @@
-//! Plans as they are made by hand, to hold the best one against.
+//! Baseline plans, as made by hand, to compare the best plan with.
 
 use super::instance::{Assignment, Instance};
 use numaio_schema::SimpleRule;
 
-/// Why a simple plan cannot be carried out.
+/// Reason why a baseline plan is infeasible.
 pub(crate) type Infeasible = String;
 
-/// The plan of a rule, each with the best that its rule leaves open.
+/// Returns the best plan that a rule allows.
 pub(crate) fn simple(instance: &Instance, rule: SimpleRule) -> Result<Assignment, Infeasible> {
     match rule {
         SimpleRule::AllLocal => all_local(instance),
@@ -14,8 +14,8 @@ pub(crate) fn simple(instance: &Instance, rule: SimpleRule) -> Result<Assignment
     }
 }
 
-/// Data goes through the memory of its own node, to a NIC there, or if there is none to the one its threads reach
-/// fastest. Threads are split between storage and network as is best.
+/// Data passes through the memory of its own node to a local NIC, or else to the NIC that its
+/// threads reach fastest. Threads are split optimally between storage and network.
 fn all_local(instance: &Instance) -> Result<Assignment, Infeasible> {
     let mut threads = vec![0; instance.paths.len()];
     let mut amounts = vec![0.0; instance.paths.len()];
@@ -48,14 +48,14 @@ fn all_local(instance: &Instance) -> Result<Assignment, Infeasible> {
     Ok(Assignment { threads, amounts })
 }
 
-/// The data of each source evenly over all nodes that it reaches, from each of those evenly to all NICs that it
-/// reaches, and threads of a node evenly over its ways.
+/// The data of each source is spread evenly over all reachable nodes, from each of those evenly to
+/// all reachable NICs, and the threads of a node evenly over its paths.
 fn even_spread(instance: &Instance) -> Result<Assignment, Infeasible> {
     let mut threads = vec![0; instance.paths.len()];
     for (via, (node, all)) in instance.vias.iter().enumerate() {
         let paths: Vec<usize> = instance.reads_at(via).chain(instance.sends_at(via)).collect();
         if (*all as usize) < paths.len() {
-            return Err(format!("node {node} has {} ways to serve, and {all} threads", paths.len()));
+            return Err(format!("node {node} has {} paths to serve but only {all} threads", paths.len()));
         }
         for (place, path) in paths.iter().enumerate() {
             let even = all / paths.len() as u32 + u32::from(place < *all as usize % paths.len());
@@ -63,5 +63,5 @@ fn even_spread(instance: &Instance) -> Result<Assignment, Infeasible> {
         }
     }
     let even = vec![1.0; instance.paths.len()];
-    instance.assignment(threads, &even).ok_or_else(|| "some data has no way".to_owned())
+    instance.assignment(threads, &even).ok_or_else(|| "some data has no path".to_owned())
 }

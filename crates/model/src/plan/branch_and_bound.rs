@@ -1,4 +1,5 @@
-//! The method of the dissertation: divide thread counts, bound, conquer with a linear programme each.
+//! Branch and bound, the method of the dissertation: divide thread counts, bound by linear
+//! programs.
 
 use super::baseline::simple;
 use super::instance::{Assignment, Instance};
@@ -33,11 +34,11 @@ fn time(instance: &Instance, effort: Effort) -> Found {
     let (better, dives) = relaxation.dive(*value, effort);
     let (plan, climbs) = relaxation.climb(better.unwrap_or_else(|| plan.clone()), effort);
     let mut found = search(instance, &relaxation, Some((instance.value(&plan), plan)), effort);
-    found.programmes += first.programmes + dives + climbs;
+    found.programs += first.programs + dives + climbs;
     found
 }
 
-/// The better one of the simple plans, to begin with.
+/// Returns the better feasible baseline plan, as the initial incumbent.
 fn known(instance: &Instance) -> Option<(f64, Assignment)> {
     let plans = [SimpleRule::AllLocal, SimpleRule::EvenSpread].into_iter();
     let plans = plans.filter_map(|rule| simple(instance, rule).ok());
@@ -46,5 +47,5 @@ fn known(instance: &Instance) -> Option<(f64, Assignment)> {
 
 fn solution(found: Found) -> Result<Solution, PlanError> {
     let (value, assignment) = found.best.ok_or(PlanError::NoThreads)?;
-    Ok(Solution { assignment, value, bound: found.bound, programmes: found.programmes })
+    Ok(Solution { assignment, value, bound: found.bound, programs: found.programs })
 }

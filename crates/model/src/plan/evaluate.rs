@@ -1,20 +1,20 @@
-//! What a plan takes under both objectives, reckoned from the documents alone, and whether it may be carried out. The
-//! methods do not share this code: it is what they are checked against.
+//! Evaluation of a plan under both objectives from the documents alone, and its feasibility. It
+//! shares no code with the planning methods, which are checked against it.
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{PlanProblem, PlannedWay, Prediction, Stage, StageTime, WayId, WayRates};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why ways are no plan of a problem: the constraint that does not hold.
+/// Constraint that a plan violates.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the plan does not hold: {0}")]
+#[error("infeasible plan: {0}")]
 pub struct InfeasiblePlan(pub String);
 
-/// What ways of a problem take, in seconds, by both objectives.
+/// Computes the times of a plan in seconds under both objectives.
 ///
 /// # Errors
-/// The first constraint that does not hold: a way that the problem has not, a way used twice, bytes that are not
-/// all data or do not leave where they came to, too many threads.
+/// The first violated constraint: an unknown or repeated path, bytes that do not add up per storage
+/// or memory node, or too many threads.
 pub fn evaluate(
     problem: &PlanProblem,
     storage_ways: &[PlannedWay],
@@ -39,13 +39,13 @@ pub fn evaluate(
     })
 }
 
-/// Threads beyond which a way gains nothing: ⌈Bmax / B0⌉.
+/// Returns the number of threads beyond which a path gains nothing: ⌈Bmax / B0⌉.
 pub(crate) fn useful_threads(path: &WayRates) -> u32 {
-    // A multiple that rounding has lifted is still that multiple.
+    // Rounding errors must not add a thread to an exact multiple.
     (path.most_bytes_per_s / path.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
 }
 
-/// Bytes per second of so many threads on a way.
+/// Returns the bandwidth of a number of threads on a path.
 pub(crate) fn rate(path: &WayRates, threads: u32) -> f64 {
     (path.thread_bytes_per_s * f64::from(threads)).min(path.most_bytes_per_s)
 }
@@ -58,7 +58,7 @@ fn check_paths(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<()
     let mut seen = BTreeSet::new();
     for path in used {
         let name = format!(
-            "the {kind} way of device node {} and memory node {}",
+            "the {kind} path of device node {} and memory node {}",
             path.device_node, path.memory_node
         );
         let Some(rates) = find(known, path.id()) else {
@@ -70,7 +70,7 @@ fn check_paths(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<()
         if path.threads == 0 || path.bytes == 0 || path.threads > useful_threads(rates) {
             let (threads, bytes, most) = (path.threads, path.bytes, useful_threads(rates));
             return Err(InfeasiblePlan(format!(
-                "{name} has {threads} of 1 to {most} threads, and {bytes} bytes"
+                "{name} has {threads} threads, expected 1 to {most}, and {bytes} bytes"
             )));
         }
     }
@@ -99,13 +99,13 @@ fn check_bytes(
     let planned = bytes_by(reads, |path| path.device_node);
     if planned != wanted {
         return Err(InfeasiblePlan(format!(
-            "storage nodes have bytes {wanted:?}, and the ways carry {planned:?}"
+            "storage nodes have bytes {wanted:?} but their paths carry {planned:?}"
         )));
     }
     let (comes, goes) = (bytes_by(reads, |path| path.memory_node), bytes_by(sends, |path| path.memory_node));
     if comes != goes {
         return Err(InfeasiblePlan(format!(
-            "memory nodes get bytes {comes:?} of storage, and {goes:?} of the network"
+            "memory nodes exchange bytes {comes:?} with storage but {goes:?} with the network"
         )));
     }
     let nics: BTreeSet<NodeId> = problem.nics.iter().map(|nic| nic.node).collect();
@@ -128,7 +128,7 @@ fn check_threads(
         let most = all.saturating_sub(node.reserved);
         if used > u64::from(most) {
             return Err(InfeasiblePlan(format!(
-                "node {} runs {used} threads, and it may run {most}",
+                "node {} runs {used} threads, expected at most {most}",
                 node.node
             )));
         }
@@ -169,8 +169,8 @@ fn limit_stages(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay
     problem.limits.iter().filter_map(of_limit).collect()
 }
 
-/// Σ over used (u,v,w) of max(βd(u,v) / (γd(u,v) Bd0(u,v)), βn(v,w) / (γn(v,w) Bn0(v,w))), as printed: threads
-/// bring B0 each, whatever Bmax is.
+/// Σ over used (u,v,w) of max(βd(u,v) / (γd(u,v) Bd0(u,v)), βn(v,w) / (γn(v,w) Bn0(v,w))), as
+/// printed: threads add B0 each, regardless of Bmax.
 fn printed_sum(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> f64 {
     let time = |known: &[WayRates], path: &PlannedWay| {
         let one = find(known, path.id()).map_or(f64::INFINITY, |rates| rates.thread_bytes_per_s);

@@ -1,4 +1,4 @@
-//! Among plans of equal time one that uses fewer memory nodes: the rest of the machine is left to others.
+//! Reduction of the memory nodes of a plan without increasing its time, to leave nodes to others.
 
 use super::instance::{Assignment, Instance, Limit};
 use super::plan_document::Solution;
@@ -8,11 +8,11 @@ use super::time_relaxation::TimeRelaxation;
 use numaio_schema::Objective;
 use std::time::Instant;
 
-/// Relative difference of times that are equal.
+/// Relative difference of equal times.
 const SAME: f64 = 1e-9;
 
-/// The solution without memory nodes that its time does not need, as far as one look at each node tells: those
-/// through which least could go are tried first. The printed sum knows no such choice.
+/// Removes memory nodes that a plan's time does not need, trying each once, in ascending order of
+/// their maximum throughput. Does nothing for the printed sum.
 pub(crate) fn fewer(instance: &Instance, solution: Solution) -> Solution {
     if instance.objective == Objective::Sum {
         return solution;
@@ -29,8 +29,8 @@ pub(crate) fn fewer(instance: &Instance, solution: Solution) -> Solution {
         let rest: Vec<usize> = kept.iter().copied().filter(|other| *other != via).collect();
         if !uses(instance, &solution.assignment, via) {
             kept = rest;
-        } else if let Some((value, assignment, programmes)) = within(instance, &rest, enough) {
-            solution.programmes += programmes;
+        } else if let Some((value, assignment, programs)) = within(instance, &rest, enough) {
+            solution.programs += programs;
             solution.value = value.max(solution.bound);
             solution.assignment = assignment;
             kept = rest;
@@ -43,12 +43,12 @@ fn uses(instance: &Instance, assignment: &Assignment, via: usize) -> bool {
     instance.reads_at(via).any(|path| assignment.amounts[path] > 0.0)
 }
 
-/// A plan through some vias alone that takes no longer than `enough`, if the first look finds one.
+/// Returns a plan through some vias that takes at most `enough`, if the first relaxation finds one.
 fn within(instance: &Instance, vias: &[usize], enough: f64) -> Option<(f64, Assignment, u64)> {
     let numbers: Vec<usize> =
         (0..instance.paths.len()).filter(|path| vias.contains(&instance.paths[*path].via)).collect();
     let part = part(instance, &numbers);
-    // Whatever is no better than this is of no interest; its plan is never asked for.
+    // Only better plans matter, so the incumbent needs no assignment.
     let known = (enough * (1.0 + 2.0 * TOLERANCE), Assignment { threads: Vec::new(), amounts: Vec::new() });
     let effort = Effort { until: Some(Instant::now()), workers: 1 };
     let found = search(&part, &TimeRelaxation::new(&part), Some(known), effort);
@@ -59,10 +59,10 @@ fn within(instance: &Instance, vias: &[usize], enough: f64) -> Option<(f64, Assi
         whole.threads[*number] = plan.threads[place];
         whole.amounts[*number] = plan.amounts[place];
     }
-    Some((instance.value(&whole), whole, found.programmes))
+    Some((instance.value(&whole), whole, found.programs))
 }
 
-/// The instance with some of its ways only; numbers of vias and ends stay.
+/// Restricts an instance to some paths; the numbers of vias and ends stay.
 fn part(instance: &Instance, numbers: &[usize]) -> Instance {
     let place = |number: &usize| numbers.iter().position(|kept| kept == number);
     let limit =

@@ -1,4 +1,4 @@
-//! A problem as the methods see it: places numbered from 0, only ways that can carry anything, figures scaled.
+//! A problem in the form of the methods: numbered nodes, only usable paths, scaled values.
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{Objective, WayId};
@@ -6,10 +6,10 @@ use numaio_schema::{Objective, WayId};
 /// Rates below this are rounding errors of a solution.
 const NO_RATE: f64 = 2e-7;
 
-/// A problem that was checked. Bytes count as shares of all data, rates as multiples of the fastest thread.
+/// A validated problem. Bytes are shares of all data, rates multiples of the fastest thread.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Instance {
-    /// What is to be least.
+    /// Objective to minimize.
     pub objective: Objective,
     /// Bytes of all data.
     pub total_bytes: f64,
@@ -19,46 +19,47 @@ pub(crate) struct Instance {
     pub sources: Vec<(NodeId, f64)>,
     /// Nodes with NICs.
     pub sinks: Vec<NodeId>,
-    /// Nodes through whose memory data may go, and the threads that each may run.
+    /// Nodes through whose memory data may pass (vias), with their maximum number of threads.
     pub vias: Vec<(NodeId, u32)>,
-    /// Ways between storage and memory, by source, then via; then ways between memory and network, by via, then
-    /// sink.
+    /// Paths between storage and memory, by source, then via; then paths between memory and
+    /// network, by via, then sink.
     pub paths: Vec<TransferPath>,
-    /// Number of ways between storage and memory.
+    /// Number of paths between storage and memory.
     pub reads: usize,
-    /// What several ways share: NICs of a node, limits. Only with [`Objective::Time`].
+    /// Rates shared by several paths: NICs of a node, limits. Only with [`Objective::Time`].
     pub limits: Vec<Limit>,
-    /// Least time, in shares over rates, that a storage device needs for its own data. 0 with [`Objective::Sum`].
+    /// Minimum time, in shares over rates, of a storage device for its own data. 0 with
+    /// [`Objective::Sum`].
     pub floor: f64,
 }
 
-/// A way that can be used.
+/// A usable path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferPath {
-    /// Which.
+    /// Path ID.
     pub id: WayId,
-    /// Its source or its sink.
+    /// Number of its source or sink.
     pub end: usize,
-    /// Its via.
+    /// Number of its via.
     pub via: usize,
     /// B0: rate of one thread.
     pub unit: f64,
-    /// Bmax: rate of many threads; for [`Objective::Sum`] as printed, that of `most_threads` threads.
+    /// Bmax: rate of many threads; for [`Objective::Sum`], as printed, that of `most_threads`.
     pub most: f64,
-    /// Threads beyond which nothing is gained, or none are to be had.
+    /// Number of threads beyond which nothing is gained or none are available.
     pub most_threads: u32,
 }
 
-/// A rate that several ways share.
+/// A rate that several paths share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Limit {
     /// The rate.
     pub rate: f64,
-    /// Numbers of the ways.
+    /// Numbers of the paths.
     pub paths: Vec<usize>,
 }
 
-/// Threads and amounts of each way, in the order of [`Instance::paths`].
+/// Threads and amounts of each path, in the order of [`Instance::paths`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Assignment {
     /// γ.
@@ -68,43 +69,43 @@ pub(crate) struct Assignment {
 }
 
 impl TransferPath {
-    /// Rate of so many threads.
+    /// Returns the rate of a number of threads.
     pub fn rate(&self, threads: u32) -> f64 {
         (self.unit * f64::from(threads)).min(self.most)
     }
 
-    /// Rate that the last useful thread adds, if it is less than the others add.
+    /// Returns the rate that the last useful thread adds, if it is lower than that of the others.
     pub fn last(&self) -> Option<f64> {
         let last = self.rate(self.most_threads) - self.rate(self.most_threads - 1);
         (last < self.unit * (1.0 - 1e-9)).then_some(last)
     }
 
-    /// Fewest threads that reach a rate, if a way can; a rate that is beyond by rounding alone is reached.
+    /// Returns the fewest threads that reach a rate, ignoring rounding errors.
     pub fn threads_for(&self, rate: f64) -> u32 {
         let rate = (rate - 1e-9 * self.unit).max(0.0);
         let full = (rate / self.unit).ceil();
-        // The last thread may bring less than a whole one.
+        // The last thread may add less than a full rate.
         (full as u32).min(self.most_threads)
     }
 }
 
 impl Instance {
-    /// Numbers of the ways between storage and the memory of a via.
+    /// Returns the paths between storage and the memory of a via.
     pub fn reads_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.reads).filter(move |path| self.paths[*path].via == via)
     }
 
-    /// Numbers of the ways between the memory of a via and the network.
+    /// Returns the paths between the memory of a via and the network.
     pub fn sends_at(&self, via: usize) -> impl Iterator<Item = usize> + '_ {
         (self.reads..self.paths.len()).filter(move |path| self.paths[*path].via == via)
     }
 
-    /// Seconds of a time in the instance's units.
+    /// Converts a time of the instance to seconds.
     pub fn seconds(&self, time: f64) -> f64 {
         time * self.total_bytes / self.unit_bytes_per_s
     }
 
-    /// The time that an assignment takes: of the slowest stage, or the printed sum.
+    /// Returns the time of an assignment: of the slowest stage, or the printed sum.
     pub fn value(&self, assignment: &Assignment) -> f64 {
         match self.objective {
             Objective::Time => self.slowest(assignment),
@@ -112,7 +113,7 @@ impl Instance {
         }
     }
 
-    /// Time of each way.
+    /// Returns the time of each path.
     pub fn path_times(&self, assignment: &Assignment) -> Vec<f64> {
         let time = |(path, (threads, amount)): (&TransferPath, (&u32, &f64))| {
             if *amount > 0.0 {
@@ -145,7 +146,7 @@ impl Instance {
         (0..self.vias.len()).map(of_via).sum()
     }
 
-    /// The same assignment without threads that its time does not need.
+    /// Removes threads that the time of an assignment does not need.
     pub fn trimmed(&self, assignment: &Assignment) -> Assignment {
         if self.objective == Objective::Sum {
             return assignment.clone();
@@ -158,8 +159,8 @@ impl Instance {
         Assignment { threads: paths.map(needed).collect(), amounts: assignment.amounts.clone() }
     }
 
-    /// The assignment with these threads and these rates: amounts go by rates, all data of each source and what
-    /// comes in at each via goes out of it. None if some data has no way.
+    /// Returns the assignment for given threads and rates: amounts follow the rates and are
+    /// balanced per source and via, or `None` if some data has no path.
     pub fn assignment(&self, threads: Vec<u32>, rates: &[f64]) -> Option<Assignment> {
         let flows = |path: usize| threads[path] > 0 && rates[path] > NO_RATE;
         let leaves: Vec<bool> = (0..self.vias.len()).map(|via| self.sends_at(via).any(flows)).collect();

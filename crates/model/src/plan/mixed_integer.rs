@@ -1,5 +1,5 @@
-//! One mixed-integer programme in which each thread count is a choice, so that bytes over threads becomes linear;
-//! solved by microlp. It shares nothing with the other method but the instance.
+//! Mixed-integer program, solved by microlp: each thread count is a choice, so that bytes over
+//! threads become linear. It shares only the instance with the other method.
 
 use super::branch_and_bound::divide;
 use super::instance::{Assignment, Instance};
@@ -10,17 +10,17 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, SolveOptions, SolveO
 use numaio_schema::Objective;
 use std::time::Instant;
 
-/// Amounts of the programme for the sum are thousandths of all data: its solver's tolerances are absolute.
+/// Scale of amounts in the program for the sum: its solver has absolute tolerances.
 const FINE: f64 = 1e3;
-/// Relative error that the solver's tolerances may leave in its bound.
+/// Relative error of the bound due to the solver's tolerances.
 const SOLVER: f64 = 5e-7;
 
-/// A programme, and its variables of each way.
+/// A program and the variables of each path.
 struct Built {
     problem: Problem,
-    /// Choices of a thread count, from 1 on.
+    /// Choices of a thread count, from 1.
     choices: Vec<Vec<Variable>>,
-    /// Variables that add up to the way's rate or amount.
+    /// Variables that add up to the path's rate or amount.
     carried: Vec<Vec<Variable>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn mixed(instance: &Instance, effort: Effort) -> Result<Solution, Pla
     };
     match read(instance, &built, &outcome) {
         Some(solution) => Ok(solution),
-        // Out of time without a plan: what the other method has at once.
+        // Without a plan in time: the immediate result of the other method.
         None => divide(instance, Effort { until: Some(Instant::now()), ..effort }),
     }
 }
@@ -63,11 +63,11 @@ fn read(instance: &Instance, built: &Built, outcome: &SolveOutcome) -> Option<So
         Objective::Sum => best / FINE,
     };
     let bound = (bound * (1.0 - SOLVER)).clamp(f64::MIN_POSITIVE, value);
-    let programmes = outcome.stats().nodes_solved;
-    Some(Solution { assignment, value, bound, programmes })
+    let programs = outcome.stats().nodes_solved;
+    Some(Solution { assignment, value, bound, programs })
 }
 
-/// Choices of a way's threads, at most one of them.
+/// Adds the choices of a path's threads, at most one of which is taken.
 fn choices(problem: &mut Problem, most: u32) -> Vec<Variable> {
     let choices: Vec<Variable> = (0..most).map(|_| problem.add_binary_var(0.0)).collect();
     let one: Vec<(Variable, f64)> = choices.iter().map(|choice| (*choice, 1.0)).collect();
@@ -75,7 +75,7 @@ fn choices(problem: &mut Problem, most: u32) -> Vec<Variable> {
     choices
 }
 
-/// No node runs more threads than it may.
+/// Limits the threads of each node.
 fn limit_threads(instance: &Instance, built: &mut Built) {
     for (via, (_, threads)) in instance.vias.iter().enumerate() {
         let paths = instance.reads_at(via).chain(instance.sends_at(via));
@@ -87,7 +87,7 @@ fn limit_threads(instance: &Instance, built: &mut Built) {
     }
 }
 
-/// What comes into each via leaves it.
+/// Balances the input and output of each via.
 fn conserve(instance: &Instance, built: &mut Built) {
     for via in 0..instance.vias.len() {
         let all =
@@ -99,7 +99,7 @@ fn conserve(instance: &Instance, built: &mut Built) {
     }
 }
 
-/// The greatest rate at which all data moves: its inverse is the least time.
+/// Builds the program for the greatest rate at which all data moves; its inverse is the least time.
 fn time(instance: &Instance) -> Built {
     let mut problem = Problem::new(OptimizationDirection::Maximize);
     let most = if instance.floor > 0.0 { 1.0 / instance.floor } else { f64::INFINITY };
@@ -130,7 +130,7 @@ fn time(instance: &Instance) -> Built {
     built
 }
 
-/// The least printed sum, over every pair of a way into a node and a way out of it.
+/// Builds the program for the least printed sum over every pair of paths into and out of a node.
 fn sum(instance: &Instance) -> Built {
     let problem = Problem::new(OptimizationDirection::Minimize);
     let mut built = Built { problem, choices: Vec::new(), carried: Vec::new() };
@@ -165,7 +165,8 @@ fn sum(instance: &Instance) -> Built {
     built
 }
 
-/// A pair takes at least the time of one of its ways, if the other one is used. `most` is that way's longest time.
+/// Bounds the time of a pair by that of one of its paths, if the other is used. `most` is the
+/// longest time of that path.
 fn at_least(instance: &Instance, built: &mut Built, pair: Variable, path: usize, other: usize, most: f64) {
     let mut terms = vec![(pair, -1.0)];
     let times = built.carried[path]

@@ -1,4 +1,4 @@
-//! Plans: how many threads and bytes on each way between storage, memory and network. See docs/planning.md.
+//! Plans: threads and bytes on each path between storage, memory and network. See docs/planning.md.
 
 mod baseline;
 mod branch_and_bound;
@@ -29,15 +29,16 @@ use numaio_schema::{Plan, PlanMethod, PlanProblem};
 use search::Effort;
 use std::time::{Duration, Instant};
 
-/// How to plan.
+/// Options of planning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// The method; both find the same least value.
+    /// The method; both find the same optimum.
     pub method: PlanMethod,
-    /// When to stop with the best plan so far and the gap that is proven for it; none to go on until it is proven
-    /// best. Only with a limit may the answer depend on the speed of the machine.
+    /// Time limit, after which the best plan so far is returned with its proven gap; `None` to
+    /// continue until it is proven optimal. Only with a limit may the result depend on the
+    /// machine's speed.
     pub time_limit: Option<Duration>,
-    /// Threads that search. The answer does not depend on it.
+    /// Number of search threads; does not affect the result.
     pub workers: usize,
 }
 
@@ -47,10 +48,10 @@ impl Default for PlanOptions {
     }
 }
 
-/// The best plan of a problem, certified: it can be carried out, and its bound and its value are reckoned anew.
+/// Returns the best plan of a problem, certified: feasibility, bound and value are recomputed.
 ///
 /// # Errors
-/// [`PlanError`] names the constraint of the problem that cannot hold.
+/// [`PlanError`] names the constraint that cannot be satisfied.
 pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, PlanError> {
     let instance = validation::instance(problem)?;
     let until = options.time_limit.and_then(|limit| Instant::now().checked_add(limit));

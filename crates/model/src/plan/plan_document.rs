@@ -1,4 +1,4 @@
-//! The document of a plan: whole bytes, predictions, what was rejected, and the certificate.
+//! Plan documents: whole bytes, predictions, rejected plans and the certificate.
 
 use super::baseline::simple;
 use super::evaluate::{evaluate, rate, InfeasiblePlan};
@@ -11,20 +11,21 @@ use numaio_schema::{
 };
 use std::collections::BTreeMap;
 
-/// A gap that is closed.
+/// Gap that counts as closed.
 const CLOSED: f64 = 1e-6;
-/// Bytes by which whole bytes may change a way.
+/// Bytes by which rounding to whole bytes may change a path.
 const ROUNDING_BYTES: f64 = 64.0;
 
-/// What a method found: an assignment, its value and a bound on all others, in the instance's units.
+/// Result of a method: an assignment, its value and a bound on all others, in units of the
+/// instance.
 pub(crate) struct Solution {
     pub assignment: Assignment,
     pub value: f64,
     pub bound: f64,
-    pub programmes: u64,
+    pub programs: u64,
 }
 
-/// Makes the document of a solution and certifies it.
+/// Builds the document of a solution and certifies it.
 pub(crate) fn answer(
     problem: &PlanProblem,
     instance: &Instance,
@@ -48,7 +49,7 @@ pub(crate) fn answer(
             bound_s,
             gap: (value_s / bound_s - 1.0).max(0.0),
             optimal: solution.value <= solution.bound * (1.0 + CLOSED),
-            programmes: solution.programmes,
+            programmes: solution.programs,
         },
         rejected: Vec::new(),
         predicted,
@@ -60,7 +61,7 @@ pub(crate) fn answer(
     Ok(plan)
 }
 
-/// The value of an objective.
+/// Returns the value of an objective.
 pub(crate) fn value(objective: Objective, predicted: &Prediction) -> f64 {
     match objective {
         Objective::Time => predicted.time_s,
@@ -68,7 +69,7 @@ pub(crate) fn value(objective: Objective, predicted: &Prediction) -> f64 {
     }
 }
 
-/// Holds the document against what the method claims. That the plan can be carried out, [`evaluate`] has checked.
+/// Compares the document with the method's claims; [`evaluate`] has checked the feasibility.
 fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), PlanError> {
     let claimed = instance.seconds(solution.value);
     let slowest = plan.storage_ways.iter().chain(&plan.network_ways).map(|path| path.bytes_per_s);
@@ -77,9 +78,7 @@ fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), 
     let allowed = claimed * CLOSED + ROUNDING_BYTES * paths / slowest;
     if (plan.proof.value_s - claimed).abs() > allowed {
         let value = plan.proof.value_s;
-        return Err(PlanError::Solver(format!(
-            "the plan takes {value} s, and the solver claims {claimed} s"
-        )));
+        return Err(PlanError::Solver(format!("the plan takes {value} s but the solver claims {claimed} s")));
     }
     if solution.value < solution.bound * (1.0 - CLOSED) {
         let bound = instance.seconds(solution.bound);
@@ -98,7 +97,7 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
     let (storage_ways, network_ways, predicted) = match planned {
         Ok(planned) => planned,
         Err(why) => {
-            let why = format!("it cannot be: {why}");
+            let why = format!("infeasible: {why}");
             return RejectedPlan {
                 rule,
                 storage_ways: Vec::new(),
@@ -112,17 +111,18 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
     let why = match over {
         over if over > CLOSED => format!("it takes {:.1} % more", over * 100.0),
         over if over < -CLOSED => {
-            format!("it takes {:.1} % less: the search was stopped before it came so far", -over * 100.0)
+            format!("it takes {:.1} % less: the search stopped too early to find it", -over * 100.0)
         }
         _ if storage_ways == plan.storage_ways && network_ways == plan.network_ways => {
-            "it is the plan".to_owned()
+            "identical to the plan".to_owned()
         }
-        _ => "it is as good, and the plan is one of several best ones".to_owned(),
+        _ => "equally good: the plan is one of several best ones".to_owned(),
     };
     RejectedPlan { rule, storage_ways, network_ways, predicted: Some(predicted), why }
 }
 
-/// Ways with whole bytes: exactly all data of each node, and as much out of a memory node as came into it.
+/// Rounds to whole bytes: exactly all data of each node, with balanced input and output per memory
+/// node.
 fn whole(
     problem: &PlanProblem,
     instance: &Instance,
@@ -163,7 +163,7 @@ fn whole(
     (reads, (instance.reads..instance.paths.len()).filter_map(planned).collect())
 }
 
-/// Divides bytes by amounts, the largest remainders rounded up; ways without an amount get none.
+/// Divides bytes in proportion to amounts, by largest remainders; paths without an amount get none.
 fn divide(all: u64, paths: &[usize], amounts: &[f64], bytes: &mut [u64]) {
     let sum: f64 = paths.iter().map(|path| amounts[*path]).sum();
     let mut used: Vec<(f64, usize)> = Vec::new();

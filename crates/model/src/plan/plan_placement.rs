@@ -1,4 +1,4 @@
-//! Places for any program by the plan of a transfer: as many cores on each memory node as the plan runs threads there.
+//! Placement of a program by the plan of a transfer: as many cores per memory node as threads.
 
 use crate::placement::{task_of, usable_nodes, FreeCore, FreeCores};
 use crate::{PlacementChoice, TargetDevice};
@@ -8,10 +8,10 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{Basis, PlacementTarget, Plan, PlannedWay, RejectedNode};
 use std::collections::BTreeSet;
 
-/// Why a plan has no place on a machine.
+/// Error of placing a plan on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanPlacementError {
-    /// A node of the plan is not there, or not ours to use.
+    /// A node of the plan does not exist or is not usable.
     #[error("the plan runs threads on node {0}, which has no cores and memory that this process may use")]
     NoNode(NodeId),
     /// The plan runs no thread.
@@ -19,9 +19,9 @@ pub enum PlanPlacementError {
     NoThread,
 }
 
-/// One program on the cores of a plan: on each memory node as many as the plan runs threads there, those last that
-/// serve interrupts of its devices; memory preferably on the same nodes, for each thread on its own. `near` are the
-/// devices of the plan, as far as the machine has them.
+/// Places one program on the cores of a plan: on each memory node as many as the plan has threads
+/// there, interrupt-handling cores of its devices last, with memory preferred on the same nodes.
+/// `near` are the plan's devices on this machine.
 ///
 /// # Errors
 /// [`PlanPlacementError`].
@@ -33,7 +33,7 @@ pub fn place_plan(
     let usable = usable_nodes(topology);
     let paths = plan.storage_ways.iter().chain(&plan.network_ways);
     let memories: BTreeSet<NodeId> = paths.map(|path| path.memory_node).collect();
-    // Which nodes are best for its devices the plan has decided.
+    // The plan has decided which nodes are best for its devices.
     let share = 1.0 / near.len() as f64;
     let targets: Vec<PlacementTarget> =
         near.iter().map(|one| one.target(share, Basis::Nothing, Vec::new())).collect();
@@ -64,14 +64,14 @@ pub fn place_plan(
     Ok(chosen)
 }
 
-/// Cores of one memory node, and what is to be said of them.
+/// Chooses the cores of one memory node, and adds compromises and reasons.
 fn of_node(cores: &FreeCores, plan: &Plan, node: NodeId, chosen: &mut PlacementChoice) -> Vec<FreeCore> {
     let threads = plan.threads_on(node) as usize;
     let mut own = cores.of_nodes(&NodeSet::one(node));
     own.sort_by_key(|core| core.serves_irqs);
     if own.len() < threads {
         chosen.compromises.push(format!(
-            "the plan runs {threads} threads on node {node}, and this process may use {} of its cores: threads share them",
+            "the plan runs {threads} threads on node {node} but this process may use only {} of its cores: threads share them",
             own.len()
         ));
     }
@@ -103,7 +103,7 @@ mod tests {
         Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, Transfer, WayRates, PLAN_PROBLEM_SCHEMA,
     };
 
-    /// Data on node 0, two ways into two memories, a NIC on node 0: both memories are needed.
+    /// Data on node 0, two paths into two memories, a NIC on node 0: both memories are needed.
     fn planned(threads: u32) -> Plan {
         let path = |memory: u32, rate: f64| WayRates {
             device_node: NodeId(0),
@@ -151,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn each_memory_node_gives_as_many_cores_as_its_threads() {
+    fn each_memory_node_contributes_one_core_per_thread() {
         let plan = planned(2);
         assert_eq!((plan.threads_on(NodeId(0)), plan.threads_on(NodeId(1))), (2, 2));
         let chosen = chosen(&plan, "");
-        // Cores 0 to 3 of node 0, each with a sibling 12 CPUs on.
+        // Cores 0 to 3 of node 0; siblings differ by 12 CPUs.
         assert_eq!(chosen.tasks[0].cpus, CpuSet::parse_list("0-1,4-5,12-13,16-17").expect("a list"));
         assert_eq!(chosen.tasks[0].memory.nodes, [NodeId(0), NodeId(1)].into_iter().collect());
         assert_eq!(chosen.rejected.len(), 1, "{:?}", chosen.rejected);
@@ -163,21 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn cores_of_interrupts_come_last_and_too_few_cores_are_said() {
+    fn interrupt_cores_come_last_and_missing_cores_are_reported() {
         let chosen_quiet = chosen(&planned(2), "0-1");
         assert_eq!(chosen_quiet.tasks[0].cpus, CpuSet::parse_list("2-3,4-5,14-17").expect("a list"));
         let crowded = chosen(&planned(8), "0");
         assert_eq!(crowded.tasks[0].cpus, CpuSet::parse_list("0-7,12-19").expect("a list"));
-        let said = crowded.compromises.join("\n");
+        let compromises = crowded.compromises.join("\n");
         assert!(
-            said.contains("8 threads on node 0, and this process may use 4")
-                && said.contains("serve interrupts"),
-            "{said}"
+            compromises.contains("8 threads on node 0 but this process may use only 4")
+                && compromises.contains("serve interrupts"),
+            "{compromises}"
         );
     }
 
     #[test]
-    fn a_plan_for_nodes_that_are_not_there_has_no_place() {
+    fn plan_with_missing_nodes_has_no_placement() {
         let none = place_plan(&machine(1, 4), &planned(2), &[]);
         assert_eq!(none, Err(PlanPlacementError::NoNode(NodeId(1))));
         let mut idle = planned(2);

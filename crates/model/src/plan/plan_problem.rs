@@ -1,4 +1,4 @@
-//! The problem of a machine: what is known of its ways, and what has to be assumed.
+//! Planning problem of a machine, from measurements and assumptions.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
@@ -9,51 +9,51 @@ use numaio_schema::{
 };
 use std::collections::BTreeSet;
 
-/// Bytes per second that one thread moves where nothing else is known: what a core copies with cold caches, from
-/// memory of its own node, on machines of the last ten years.
+/// Assumed bandwidth of one thread without measurements: that of copying with cold caches from
+/// local memory on one core, on machines of the last ten years.
 pub const THREAD_BYTES_PER_S: f64 = 2e9;
 
-/// What is to be moved, with what.
+/// Request for a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanRequest {
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Transfer,
-    /// What is to be least.
+    /// Objective to minimize.
     pub objective: Objective,
-    /// Threads of both kinds on each node; none for as many as it has cores that this process may use.
+    /// Total threads per node, or `None` for the number of usable cores.
     pub threads_per_node: Option<u32>,
     /// Nodes on which no thread may run.
     pub no_threads_on: Vec<NodeId>,
     /// Cores kept free on nodes.
     pub reserved: Vec<(NodeId, u32)>,
-    /// Storage, with the bytes on it or for it.
+    /// Storage devices, with the bytes to read or write.
     pub storage: Vec<PlanStorage>,
     /// NICs.
     pub nics: Vec<PlanNic>,
-    /// Bytes per second of one thread where it was not measured; none to assume [`THREAD_BYTES_PER_S`].
+    /// Bandwidth of one thread if not measured, or `None` for [`THREAD_BYTES_PER_S`].
     pub thread_bytes_per_s: Option<f64>,
 }
 
-/// Why a machine gives no problem.
+/// Error of deriving a problem from a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanProblemError {
-    /// A device of which no bandwidth is known at all.
-    #[error("the bandwidth of {0} is not known: it tells no speed, and nothing was measured or modelled")]
+    /// The bandwidth of a device is unknown.
+    #[error("unknown bandwidth of '{0}': it reports no speed, and was neither measured nor modeled")]
     UnknownBandwidth(String),
-    /// A requirement of a node that is not there.
-    #[error("{what} node {node}, which the machine does not have")]
+    /// A requirement names a missing node.
+    #[error("{what} node {node}, which does not exist on this machine")]
     NoNode {
-        /// The requirement, up to `on`.
+        /// The requirement, ending with `on`.
         what: &'static str,
         /// The node.
         node: NodeId,
     },
 }
 
-/// Puts what is known of a machine into a problem; every figure that is not known is assumed, and said.
+/// Derives a problem from the data about a machine; assumptions are recorded for unknown values.
 ///
 /// # Errors
-/// [`PlanProblemError`]: there is nothing to begin with, or a node is named that is not there.
+/// [`PlanProblemError`]: a device's bandwidth is unknown, or a named node does not exist.
 pub fn plan_problem(
     topology: &Topology,
     request: PlanRequest,
@@ -61,7 +61,7 @@ pub fn plan_problem(
     measured: &[&IoRecord],
 ) -> Result<PlanProblem, PlanProblemError> {
     check_nodes(topology, &request)?;
-    // Threads run where their buffers lie.
+    // Threads run where their buffers are.
     let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     let vias: Vec<NodeId> =
         usable.map(|node| node.id).filter(|node| !topology.cores(*node).is_empty()).collect();
@@ -95,19 +95,19 @@ pub fn plan_problem(
     })
 }
 
-/// What no measurement tells.
-const LINKS: &str = "ways between different nodes do not slow each other down: what they share is not known (limits in a problem's file say it)";
+/// Assumption that no measurement can replace.
+const LINKS: &str = "paths between different nodes are independent: shared links are unknown (limits in a problem file define them)";
 
 fn check_nodes(topology: &Topology, request: &PlanRequest) -> Result<(), PlanProblemError> {
-    let pins = request.no_threads_on.iter().map(|node| ("no threads are to run on", *node));
-    let reserved = request.reserved.iter().map(|(node, _)| ("cores are to be reserved on", *node));
+    let pins = request.no_threads_on.iter().map(|node| ("no threads may run on", *node));
+    let reserved = request.reserved.iter().map(|(node, _)| ("cores are reserved on", *node));
     match pins.chain(reserved).find(|(_, node)| topology.node(*node).is_none()) {
         Some((what, node)) => Err(PlanProblemError::NoNode { what, node }),
         None => Ok(()),
     }
 }
 
-/// Nodes that may run threads, and those that devices hang on.
+/// Returns the nodes that may run threads, and the nodes of devices.
 fn plan_nodes(topology: &Topology, request: &PlanRequest, vias: &[NodeId]) -> Vec<PlanNode> {
     let devices = request.storage.iter().map(|it| it.node).chain(request.nics.iter().map(|it| it.node));
     let nodes: BTreeSet<NodeId> = devices.chain(vias.iter().copied()).collect();
@@ -119,7 +119,7 @@ fn plan_nodes(topology: &Topology, request: &PlanRequest, vias: &[NodeId]) -> Ve
         let able = vias.contains(&node);
         let cores = || topology.cores(node).len() as u32;
         let threads = if able { request.threads_per_node.unwrap_or_else(cores) } else { 0 };
-        // A pinned node has no number of its own: both together would contradict each other.
+        // A pinned node has no thread count, which would contradict the pin.
         let pinned = request.no_threads_on.contains(&node) && able;
         PlanNode {
             node,
@@ -130,7 +130,7 @@ fn plan_nodes(topology: &Topology, request: &PlanRequest, vias: &[NodeId]) -> Ve
     nodes.into_iter().map(plan_node).collect()
 }
 
-/// What is known of bandwidths.
+/// Known bandwidths.
 struct Known<'a> {
     models: &'a [&'a Model],
     measured: &'a [&'a IoRecord],
@@ -139,7 +139,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Ways between the devices, together those of a node, and the memory of every node.
+    /// Returns the paths between the devices, combined per node, and the memory of every node.
     fn paths(
         &mut self,
         nodes: &[NodeId],
@@ -185,12 +185,12 @@ impl Known<'_> {
         let capacity: Option<f64> = devices.iter().map(|(_, most)| *most).sum();
         match (self.modelled(device_node, memory_node, direction), capacity) {
             (Some((copied, threads)), capacity) => {
-                let thread = self.modelled_thread_rate(copied, threads);
+                let thread = self.modeled_thread_rate(copied, threads);
                 Ok(path(thread, copied.min(capacity.unwrap_or(f64::INFINITY)), RateOrigin::Modelled))
             }
             (None, Some(capacity)) => {
                 self.assumptions.insert(format!(
-                    "every node reaches the devices of node {device_node} at their full bandwidth ({}): no model of it is saved (numaio model)",
+                    "every node reaches the devices of node {device_node} at their full bandwidth ({}): no model of the node is saved (numaio model)",
                     direction.name()
                 ));
                 Ok(path(self.thread_rate(), capacity, RateOrigin::Assumed))
@@ -207,27 +207,27 @@ impl Known<'_> {
     fn thread_rate(&mut self) -> f64 {
         self.thread.unwrap_or_else(|| {
             self.assumptions.insert(format!(
-                "one thread moves {:.1} GB/s wherever its device was not measured (--thread-bandwidth says otherwise, numaio bench measures it)",
+                "one thread moves {:.1} GB/s wherever its device was not measured (set --thread-bandwidth, or measure it with numaio bench)",
                 THREAD_BYTES_PER_S / 1e9
             ));
             THREAD_BYTES_PER_S
         })
     }
 
-    /// One thread of those that the copy model ran brings its part at the least. More than a thread is assumed to
-    /// bring without a model it is not taken to bring with one.
-    fn modelled_thread_rate(&mut self, copied: f64, threads: usize) -> f64 {
+    /// Returns the thread rate by the copy model: at least a thread's part of the copy, but no more
+    /// than is assumed without a model.
+    fn modeled_thread_rate(&mut self, copied: f64, threads: usize) -> f64 {
         self.thread.unwrap_or_else(|| {
             self.assumptions.insert(format!(
-                "where the copy model stands in for a device, one thread moves its part of what the model's threads copied together, and {:.1} GB/s at the most (--thread-bandwidth says otherwise, numaio bench measures it)",
+                "where the copy model replaces a measurement of a device, one thread moves its part of the model's copy, at most {:.1} GB/s (set --thread-bandwidth, or measure it with numaio bench)",
                 THREAD_BYTES_PER_S / 1e9
             ));
             (copied / threads.max(1) as f64).min(THREAD_BYTES_PER_S)
         })
     }
 
-    /// One stream's bandwidth and the best of any number of streams, with buffers and CPUs on a node; of a node that
-    /// was not measured itself, those of the node that was measured for it.
+    /// Returns the bandwidth of one stream and the best of any number of streams, with buffers and
+    /// CPUs on a node, or on the measured node that represents it.
     fn measured(&self, device: &str, node: NodeId, direction: Direction) -> Option<(f64, f64)> {
         let records = self.measured.iter();
         let records = records.filter(|it| it.device.name == device && it.method.engine != IoEngine::Null);
@@ -249,7 +249,8 @@ impl Known<'_> {
         Some((one, most))
     }
 
-    /// What the copy model says between devices on a node and the memory of another, and by how many threads.
+    /// Returns the copy model's bandwidth between devices on a node and the memory of another, and
+    /// the number of its threads.
     fn modelled(&self, target: NodeId, node: NodeId, direction: Direction) -> Option<(f64, usize)> {
         let of = |model: &Model| {
             let directions = &model.targets.iter().find(|model| model.target == target)?.directions;
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_assumed_aloud_and_can_be_planned() {
+    fn unknown_values_become_assumptions_and_can_be_planned() {
         let problem = plan_problem(&machine(2, 4), request(), &[], &[]).expect("a problem");
         assert_eq!((problem.storage_ways.len(), problem.network_ways.len()), (2, 2));
         assert!(problem.storage_ways.iter().all(|path| path.origin == RateOrigin::Assumed));
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_tells_directions_apart() {
+    fn model_distinguishes_directions() {
         let topology = machine(2, 4);
         let cells = vec![
             cell(0, 0, 0, Some(9e9)),
@@ -315,7 +316,7 @@ mod tests {
         let model = fit(record(cells), &topology, ClassOptions::default());
         let problem = plan_problem(&topology, request(), &[&model], &[]).expect("a problem");
         let most: Vec<f64> = problem.storage_ways.iter().map(|path| path.most_bytes_per_s).collect();
-        assert_eq!(most, [7e9, 6e9], "reading from storage is a device read, and the device bounds it");
+        assert_eq!(most, [7e9, 6e9], "reading from storage is a device read, bounded by the device");
         assert_eq!(problem.network_ways[0].origin, RateOrigin::Assumed, "no model of the NIC's node");
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
         let back = plan_problem(&topology, back, &[&model], &[]).expect("a problem");
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn pinned_nodes_and_nodes_without_cores_are_part_of_a_problem() {
         let mut topology = machine(3, 4);
-        // The NIC's node has memory that is not ours to use, so no thread runs there.
+        // The NIC's node has memory that is not allowed, so no thread runs there.
         topology.nodes[1].memory_allowed = false;
         let pinned = PlanRequest {
             no_threads_on: vec![NodeId(0), NodeId(1)],
@@ -344,7 +345,7 @@ mod tests {
                 && plan.threads_on(NodeId(2)) == 2
         );
         for (request, words) in [
-            (PlanRequest { no_threads_on: vec![NodeId(9)], ..request() }, "no threads are to run on node 9"),
+            (PlanRequest { no_threads_on: vec![NodeId(9)], ..request() }, "no threads may run on node 9"),
             (PlanRequest { reserved: vec![(NodeId(8), 1)], ..request() }, "reserved on node 8"),
         ] {
             let refused = plan_problem(&machine(2, 4), request, &[], &[]).expect_err("no such node");
@@ -352,9 +353,9 @@ mod tests {
         }
     }
 
-    /// Of what two threads copied one brings half, unless that is more than a thread is assumed to bring.
+    /// Of the copy of two threads, one moves half, at most the assumed rate of a thread.
     #[test]
-    fn a_thread_brings_its_part_of_the_models_copy() {
+    fn thread_rate_is_its_part_of_the_models_copy() {
         let topology = machine(1, 4);
         let of = |rate: f64, given: Option<f64>| {
             let mut copied = cell(0, 0, 0, Some(rate));
@@ -369,9 +370,9 @@ mod tests {
         assert_eq!(of(100e9, None), THREAD_BYTES_PER_S);
         assert_eq!(of(100e9, Some(3e9)), 3e9);
     }
-    /// Node 0 was measured and stands for node 1; of node 2 nothing was measured.
+    /// Node 0 was measured and represents node 1; node 2 was not measured.
     #[test]
-    fn measured_io_comes_before_everything_else() {
+    fn measured_io_takes_precedence() {
         let read = |streams: u32, gbit_per_s: f64| {
             crate::testing::cell(Direction::Read, &[(0, streams)], gbit_per_s)
         };

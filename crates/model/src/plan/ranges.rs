@@ -1,38 +1,38 @@
-//! What a part of the search may still choose: a range of thread counts for each way, and for each node a range of
-//! how many of its threads serve storage.
+//! Ranges of a part of the search: thread counts of each path, and per node the number of threads
+//! that serve storage.
 
 use super::instance::Instance;
 
-/// Thread counts that are still open, both ends included.
+/// Open thread counts, both ends included.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ranges {
-    /// Of each way.
+    /// Threads of each path.
     pub paths: Vec<(u32, u32)>,
-    /// Of all ways between storage and the memory of each via together. What it leaves of the via's threads is for
-    /// the network.
+    /// Threads of all paths between storage and the memory of each via. The via's other threads
+    /// serve the network.
     pub split: Vec<(u32, u32)>,
 }
 
-/// One step of the search: a range is cut in two.
+/// A branching step: a range is divided in two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Threads of a way: at most this, or more.
+    /// Threads of a path: at most this, or more.
     Way(usize, u32),
     /// Threads of a via that serve storage: at most this, or more.
     Split(usize, u32),
 }
 
 impl Ranges {
-    /// Everything that the instance allows.
+    /// Returns the ranges that the instance allows.
     pub fn all(instance: &Instance) -> Self {
         Self {
             paths: instance.paths.iter().map(|path| (0, path.most_threads)).collect(),
-            // A via without a thread for the network passes nothing on.
+            // A via needs at least one thread for the network.
             split: instance.vias.iter().map(|(_, threads)| (0, threads - 1)).collect(),
         }
     }
 
-    /// The two halves, each made as narrow as its sums allow; none of a half in which nothing is left.
+    /// Returns both halves, narrowed by the sums; `None` for an empty half.
     pub fn halves(&self, cut: Cut, instance: &Instance) -> [Option<Self>; 2] {
         let half = |upper: bool| {
             let mut half = self.clone();
@@ -46,7 +46,7 @@ impl Ranges {
         [half(false), half(true)]
     }
 
-    /// Draws the conclusions of a via's sums; false if they contradict each other.
+    /// Narrows the ranges of a via by their sums; returns false if they are contradictory.
     pub fn narrow(&mut self, via: usize, instance: &Instance) -> bool {
         let threads = instance.vias[via].1;
         let reads: Vec<usize> = instance.reads_at(via).collect();
@@ -81,7 +81,7 @@ impl Ranges {
         }
     }
 
-    /// Number of ways whose range is no longer all that the instance allows.
+    /// Returns the number of paths whose range was narrowed.
     pub fn cuts(&self, instance: &Instance) -> usize {
         let cut = self
             .paths
@@ -91,7 +91,7 @@ impl Ranges {
         cut.count()
     }
 
-    /// The most that can go through a via per unit of time, whatever is shared with other vias.
+    /// Returns the maximum throughput of a via, ignoring limits shared with other vias.
     pub fn through(&self, via: usize, instance: &Instance) -> f64 {
         let threads = instance.vias[via].1;
         let reads = self.best_rates(instance.reads_at(via), threads, instance);
@@ -101,11 +101,12 @@ impl Ranges {
         (low..=high).map(of).fold(0.0, f64::max)
     }
 
-    /// The best rate of some ways together with 0, 1, 2... threads; 0 where they are too few for the ranges.
+    /// Returns the best total rate of some paths with 0, 1, 2... threads; 0 where these are too
+    /// few.
     fn best_rates(&self, paths: impl Iterator<Item = usize>, threads: u32, instance: &Instance) -> Vec<f64> {
         let mut rate = 0.0;
         let mut least = 0;
-        // Rates grow ever more slowly by each thread, so the best next thread is always right.
+        // The rate per added thread decreases, so the greedy choice is optimal.
         let mut steps = Vec::new();
         for (path, (low, high)) in paths.map(|path| (&instance.paths[path], self.paths[path])) {
             rate += path.rate(low);

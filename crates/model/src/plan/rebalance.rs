@@ -1,48 +1,49 @@
-//! Which pool of threads gives waiting work to which, from the rates that are observed.
+//! Rebalancing of waiting work between pools of threads, from observed rates.
 //!
-//! A plan foresees the start. When a device or a node turns out slower, some queues end long before others, and work is
-//! better handed over. Pure: the caller observes, asks, and carries it out.
+//! If a device or node is slower than planned, some queues finish long before others, and work is
+//! handed over. This is a pure computation: the caller observes and executes.
 
-/// Parts in which the queue of a pool is handed over at first; then ever smaller ones, down to a chunk.
+/// Parts in which a pool's queue is initially handed over; later parts are smaller, down to a
+/// chunk.
 const PARTS: u64 = 64;
 
-/// The queue of a pool of threads, as it stands.
+/// The current queue of a pool of threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
-    /// Bytes that wait, those that a thread works on not counted.
+    /// Waiting bytes, without those in progress.
     pub waiting_bytes: u64,
-    /// Rate at which the pool was observed to work, in bytes per second; 0 if it stands still.
+    /// Observed rate in bytes per second; 0 if the pool makes no progress.
     pub bytes_per_s: f64,
 }
 
-/// A pool that could take work of another one.
+/// A pool that could take over work of another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Helper {
-    /// Index of the pool whose work it is.
+    /// Index of the pool that gives work.
     pub from: usize,
-    /// Index of the pool that could take it.
+    /// Index of the pool that takes work.
     pub to: usize,
-    /// Rate at which it would work on it, in bytes per second, while the other one goes on at its own rate: of a
-    /// device that has nothing left to give this is 0.
+    /// Rate of the takeover in bytes per second, while the other pool continues at its own rate: 0
+    /// for a saturated device.
     pub bytes_per_s: f64,
 }
 
-/// Work to be handed over.
+/// Work to hand over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
-    /// Index of the pool that gives.
+    /// Index of the pool that gives work.
     pub from: usize,
-    /// Index of the pool that takes.
+    /// Index of the pool that takes work.
     pub to: usize,
     /// Bytes, a multiple of the chunk.
     pub bytes: u64,
 }
 
-/// Hands work of the pool that ends last to the one that would be done with it first, as long as that is sooner
-/// than it would be done by waiting. Every byte that is handed over ends before its giver would have ended.
+/// Hands work of the pool that finishes last to the helper that would finish it first, as long as
+/// that is earlier than waiting. Every byte handed over finishes before its giver would have.
 ///
-/// Bytes go in multiples of `chunk_bytes`. A pool gives or takes, never both, so that nothing goes in circles. Rates
-/// that are negative or no numbers count as 0, and a helper that names no pool is passed over.
+/// Bytes are multiples of `chunk_bytes`. A pool either gives or takes, so that work does not
+/// circulate. Negative or NaN rates count as 0, and helpers with invalid pools are ignored.
 pub fn rebalance(pools: &[Pool], helpers: &[Helper], chunk_bytes: u64) -> Vec<Handover> {
     let chunk = chunk_bytes.max(1);
     let mut state = State::new(pools);
@@ -53,7 +54,7 @@ pub fn rebalance(pools: &[Pool], helpers: &[Helper], chunk_bytes: u64) -> Vec<Ha
         match state.best_helper(helpers, last, bytes, chunk) {
             Some(helper) => state.hand_over(helper, bytes),
             None if bytes > chunk => step[last] = (bytes / chunk / 2).max(1) * chunk,
-            // If nothing helps the one that ends last, the whole does not end sooner.
+            // Without help for the last pool, the total time does not decrease.
             None => break,
         }
     }
@@ -64,7 +65,7 @@ struct State {
     waiting: Vec<u64>,
     /// Observed rate of each pool.
     rate: Vec<f64>,
-    /// Seconds until each pool ends.
+    /// Seconds until each pool finishes.
     end: Vec<f64>,
     handovers: Vec<Handover>,
 }
@@ -77,15 +78,15 @@ impl State {
         Self { waiting, rate, end, handovers: Vec::new() }
     }
 
-    /// The pool that ends last; none if it has no chunk to give or has taken some.
+    /// Returns the pool that finishes last, or `None` if it has no chunk to give or has taken work.
     fn last(&self, chunk: u64) -> Option<usize> {
         let last = (0..self.end.len()).max_by(|a, b| self.end[*a].total_cmp(&self.end[*b]).then(b.cmp(a)))?;
         let takes = self.handovers.iter().any(|handover| handover.to == last);
         (self.waiting[last] >= chunk && !takes).then_some(last)
     }
 
-    /// The helper that would be done first with so many bytes of a pool, if that is before the pool itself: of
-    /// more than a chunk, before the pool with what it keeps.
+    /// Returns the helper that would finish some bytes of a pool first, if that is earlier than the
+    /// pool itself; for more than a chunk, than the pool with its remaining work.
     fn best_helper(&self, helpers: &[Helper], from: usize, bytes: u64, chunk: u64) -> Option<Helper> {
         let able = helpers.iter().filter(|helper| {
             let gives = self.handovers.iter().any(|handover| handover.from == helper.to);
@@ -138,25 +139,25 @@ mod tests {
         Helper { from, to, bytes_per_s }
     }
 
-    /// 900 bytes at 1/s beside an idle pool that would do 2/s: equal ends at 300 s.
+    /// 900 bytes at 1/s beside an idle pool with 2/s: both finish at 300 s.
     #[test]
-    fn both_end_together() {
+    fn both_pools_finish_together() {
         let given = rebalance(&[pool(900, 1.0), pool(0, 5.0)], &[helper(0, 1, 2.0)], 1);
         assert_eq!(given.len(), 1);
         assert!((given[0].from, given[0].to) == (0, 1) && (599..=600).contains(&given[0].bytes), "{given:?}");
     }
 
     #[test]
-    fn a_path_slower_than_waiting_is_not_taken() {
+    fn path_slower_than_waiting_is_not_used() {
         let pools = [pool(100, 10.0), pool(0, 10.0)];
-        // The last chunk of 10 bytes ends after 10 s by waiting, and after 100 s on this path.
+        // The last chunk of 10 bytes finishes after 10 s by waiting, and after 100 s on this path.
         assert!(rebalance(&pools, &[helper(0, 1, 0.1)], 10).is_empty());
         assert!(rebalance(&pools, &[helper(0, 1, 0.0), helper(0, 9, 5.0), helper(0, 0, 5.0)], 10).is_empty());
         assert!(rebalance(&pools, &[helper(0, 1, f64::NAN)], 10).is_empty());
     }
 
     #[test]
-    fn a_pool_that_stands_still_gives_everything_whole() {
+    fn stalled_pool_gives_all_work() {
         let pools = [pool(1000, 0.0), pool(0, 1.0), pool(0, 1.0)];
         let mut given = rebalance(&pools, &[helper(0, 1, 10.0), helper(0, 2, 10.0)], 100);
         given.sort_by_key(|handover| handover.to);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_end_together_are_left_alone() {
+    fn balanced_queues_are_unchanged() {
         let pools = [pool(1000, 10.0), pool(500, 5.0)];
         assert!(rebalance(&pools, &[helper(0, 1, 5.0), helper(1, 0, 10.0)], 1).is_empty());
         assert!(rebalance(&[], &[helper(0, 1, 5.0)], 1).is_empty());
@@ -173,7 +174,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// No byte is lost, nobody gives and takes, and the whole never ends later than by waiting.
+        /// No byte is lost, no pool both gives and takes, and the total time never increases.
         #[test]
         fn handing_over_never_makes_it_later(
             queues in prop::collection::vec((0u64..1_000_000, 0.0f64..1000.0), 1..6),

@@ -1,8 +1,8 @@
-//! Divide and conquer: ranges of thread counts are cut in two and given up where their bound is no better than a plan
-//! that is known.
+//! Branch and bound: ranges of thread counts are divided, and discarded unless their bound is
+//! better than a known plan.
 //!
-//! The search is the same however many processors work on it: open parts are worked on in batches whose members do
-//! not hear of each other, and what they found is gathered in order.
+//! The result does not depend on the number of workers: open parts are processed in batches of
+//! independent members, whose results are merged in order.
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
@@ -11,57 +11,57 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Relative difference of two values that is none: a bound closer to a plan than this proves it.
+/// Relative difference of equal values: a bound this close to a plan proves it optimal.
 pub(crate) const TOLERANCE: f64 = 1e-7;
-/// Parts of one batch.
+/// Parts per batch.
 const BATCH: usize = 8;
-/// Programmes that one member of a batch may solve.
+/// Linear programs per member of a batch.
 const SHARE: u64 = 150;
 
-/// Bounds from below for ranges.
+/// Lower bounds for ranges.
 pub(crate) trait Relaxation: Sync {
-    /// What a part of a range can take over from the whole.
+    /// State that halves of a range can reuse.
     type Warm: Clone;
 
-    /// The bound of a range, a plan in or near it, and where to cut it. A plan that is not below `incumbent` is of
-    /// no interest.
+    /// Returns the bound of a range, a plan in or near it, and the branching step. Plans that are
+    /// not below `incumbent` are ignored.
     fn relax(&self, ranges: &Ranges, warm: Option<&Self::Warm>, incumbent: f64) -> Relaxed<Self::Warm>;
 }
 
-/// What a relaxation says of a range.
+/// Relaxation of a range.
 pub(crate) struct Relaxed<W> {
-    /// No plan of the range takes less.
+    /// Lower bound of all plans of the range.
     pub bound: f64,
-    /// A plan.
+    /// A candidate plan.
     pub candidate: Option<Assignment>,
-    /// Where to cut; none if the candidate is the best of the range.
+    /// Branching step, or `None` if the candidate is the best of the range.
     pub cut: Option<Cut>,
-    /// What parts may take over.
+    /// State that the halves can reuse.
     pub warm: W,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     /// The best plan and its value.
     pub best: Option<(f64, Assignment)>,
-    /// No plan takes less.
+    /// Lower bound of all plans.
     pub bound: f64,
     /// Relaxations solved.
-    pub programmes: u64,
+    pub programs: u64,
 }
 
-/// When to stop, and on how many processors to work.
+/// Time limit and number of workers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// When the time is over.
+    /// Deadline.
     pub until: Option<Instant>,
-    /// Threads that search.
+    /// Number of search threads.
     pub workers: usize,
 }
 
 impl Effort {
-    /// Whether the time is over.
+    /// Whether the deadline has passed.
     pub fn late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
@@ -72,7 +72,7 @@ struct Open {
     ranges: Ranges,
 }
 
-/// Searches all of an instance for the best plan, from one that is known.
+/// Searches an instance for the best plan, starting from a known one.
 pub(crate) fn search<R: Relaxation>(
     instance: &Instance,
     relaxation: &R,
@@ -82,17 +82,17 @@ pub(crate) fn search<R: Relaxation>(
     let mut all = Ranges::all(instance);
     let possible = (0..instance.vias.len()).all(|via| all.narrow(via, instance));
     let mut open: Vec<Open> = if possible { vec![Open { bound: 0.0, ranges: all }] } else { Vec::new() };
-    let mut found = Found { best: known, bound: f64::INFINITY, programmes: 0 };
-    let enough = |found: &Found| found.programmes > 0 && found.best.is_some() && effort.late();
+    let mut found = Found { best: known, bound: f64::INFINITY, programs: 0 };
+    let enough = |found: &Found| found.programs > 0 && found.best.is_some() && effort.late();
     while !(open.is_empty() || enough(&found)) {
-        // The most promising parts first; the sort keeps the order of equals.
+        // Most promising parts first; the sort is stable.
         open.sort_by(|a, b| a.bound.total_cmp(&b.bound));
         let batch: Vec<Open> = open.drain(..open.len().min(BATCH)).collect();
         let value = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
         for result in
             in_parallel(&batch, effort.workers, |part| explore(instance, relaxation, part, value, effort))
         {
-            found.programmes += result.programmes;
+            found.programs += result.programs;
             found.bound = found.bound.min(result.left);
             open.extend(result.open);
             let best = found.best.as_ref().map_or(f64::INFINITY, |(value, _)| *value);
@@ -106,7 +106,7 @@ pub(crate) fn search<R: Relaxation>(
     found
 }
 
-/// What must be undercut to count as better.
+/// Returns the value that a better plan must undercut.
 fn below(value: f64) -> f64 {
     value * (1.0 - TOLERANCE)
 }
@@ -114,15 +114,16 @@ fn below(value: f64) -> f64 {
 struct Explored {
     best: Option<(f64, Assignment)>,
     open: Vec<Open>,
-    /// Least bound of parts that could not be cut although no plan of theirs reaches it: rounding errors.
+    /// Least bound of parts that could not be divided although no plan of theirs reaches it,
+    /// because of rounding errors.
     left: f64,
-    programmes: u64,
+    programs: u64,
 }
 
-/// Bound of the whole that a range is half of, the range, and what it may take over from the whole.
+/// Bound of the parent range, the range, and the parent's reusable state.
 type Half<W> = (f64, Ranges, Option<Rc<W>>);
 
-/// Works on one part, depth first, until it is done or the share of work is used up.
+/// Explores one part, depth first, until it is done or its share of work is used up.
 fn explore<R: Relaxation>(
     instance: &Instance,
     relaxation: &R,
@@ -130,20 +131,20 @@ fn explore<R: Relaxation>(
     value: f64,
     effort: Effort,
 ) -> Explored {
-    let mut result = Explored { best: None, open: Vec::new(), left: f64::INFINITY, programmes: 0 };
+    let mut result = Explored { best: None, open: Vec::new(), left: f64::INFINITY, programs: 0 };
     let mut value = value;
     let mut stack: Vec<Half<R::Warm>> = vec![(part.bound, part.ranges.clone(), None)];
     while let Some((bound, ranges, warm)) = stack.pop() {
         if bound >= below(value) {
             continue;
         }
-        // Even if the time is over there is a bound for each part that was begun, and a plan if there is any.
-        let over = result.programmes > 0 && value.is_finite() && effort.late();
-        if result.programmes >= SHARE || over {
+        // Even after the deadline each started part has a bound, and a plan if there is any.
+        let over = result.programs > 0 && value.is_finite() && effort.late();
+        if result.programs >= SHARE || over {
             result.open.push(Open { bound, ranges });
             continue;
         }
-        result.programmes += 1;
+        result.programs += 1;
         let relaxed = relaxation.relax(&ranges, warm.as_deref(), below(value));
         let bound = bound.max(relaxed.bound);
         let candidate = relaxed.candidate.map(|candidate| (instance.value(&candidate), candidate));
@@ -159,14 +160,14 @@ fn explore<R: Relaxation>(
             continue;
         };
         let warm = Rc::new(relaxed.warm);
-        // The last one pushed is searched first: more threads, as fewer may starve the rest.
+        // The last half pushed is explored first: more threads, as fewer may starve other paths.
         let halves = ranges.halves(cut, instance).into_iter().flatten();
         stack.extend(halves.map(|half| (bound, half, Some(warm.clone()))));
     }
     result
 }
 
-/// Does the same to every item, on some threads; results in the order of the items.
+/// Maps items on several threads; the results are in the order of the items.
 fn in_parallel<T: Sync, U: Send>(items: &[T], workers: usize, work: impl Fn(&T) -> U + Sync) -> Vec<U> {
     let workers = workers.min(items.len());
     if workers <= 1 {

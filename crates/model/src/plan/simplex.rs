@@ -1,23 +1,25 @@
-//! A small linear programme, solved by the dual simplex method with bounded variables on a dense tableau.
+//! Small linear programs, solved by the dual simplex method with bounded variables on a dense
+//! tableau.
 //!
-//! Planning solves many programmes that differ in bounds alone, of some tens of rows: after a bound has moved, the
-//! last basis still satisfies the optimality conditions, and a few pivots mend it (Koberstein, *The Dual Simplex
-//! Method*, 2005; the ratio test passes over variables that may as well flip to their other bound, ibid. 3.4).
-//! All variables have two finite bounds, so the basis of slacks is always a place to start from.
+//! Planning solves many programs with some tens of rows that differ only in bounds: after a change
+//! of a bound, the last basis still satisfies the optimality conditions, and a few pivots restore
+//! feasibility (Koberstein, *The Dual Simplex Method*, 2005; the ratio test skips variables that
+//! can flip to their other bound, ibid. 3.4). All variables have finite bounds, so the basis of
+//! slacks is always a valid start.
 
-/// Violation of a bound that is none. Programmes are scaled so that figures are near 1.
+/// Tolerated violation of a bound. Programs are scaled so that values are near 1.
 const FEASIBLE: f64 = 1e-9;
-/// Reduced gain that is none.
+/// Reduced gain that counts as 0.
 const EQUAL: f64 = 1e-14;
 /// Smallest element to pivot on.
 const PIVOT: f64 = 1e-8;
 
-/// Maximise `gain · x` where rows hold and every variable stays within its bounds.
+/// Maximizes `gain · x` such that all rows hold and every variable is within its bounds.
 #[derive(Debug, Clone, Default)]
-pub struct Programme {
+pub struct LinearProgram {
     /// Gain of each variable.
     pub gain: Vec<f64>,
-    /// Far smaller gains, that choose among points of equal gain and keep the method from turning in circles.
+    /// Much smaller gains that break ties and prevent cycling.
     pub tie: Vec<f64>,
     /// Bounds of each variable, both finite.
     pub bounds: Vec<(f64, f64)>,
@@ -30,53 +32,53 @@ pub struct Programme {
 pub struct Row {
     /// Variables and their factors, each variable once.
     pub terms: Vec<(usize, f64)>,
-    /// Whether both sides are equal; else the left side is at most the right one.
+    /// Whether the row is an equality; otherwise the left side is at most the right side.
     pub equal: bool,
-    /// The right side.
+    /// Right side.
     pub right: f64,
 }
 
-/// A programme in solution: a basis that meets the optimality conditions, at all times.
+/// State of a solution: a basis that satisfies the optimality conditions at all times.
 #[derive(Debug, Clone)]
 pub struct Tableau {
     columns: usize,
     /// Factors of nonbasic variables, row by row.
     table: Vec<f64>,
-    /// Variable of each row; a number from `columns` on is a slack.
+    /// Variable of each row; numbers from `columns` are slacks.
     basic: Vec<usize>,
-    /// Its value where all nonbasic variables are 0.
+    /// Value of each basic variable if all nonbasic variables are 0.
     right: Vec<f64>,
-    /// Its value.
+    /// Value of each basic variable.
     value: Vec<f64>,
     /// Variable of each column.
     nonbasic: Vec<usize>,
-    /// Whether it stands at its upper bound.
+    /// Whether the column's variable is at its upper bound.
     high: Vec<bool>,
-    /// Its reduced gain.
+    /// Reduced gain of each column.
     reduced: Vec<f64>,
     /// Bounds of variables, then of slacks.
     bounds: Vec<(f64, f64)>,
-    /// Gain at the present point, ties included.
+    /// Gain at the current point, ties included.
     gain: f64,
     /// Pivots since the start.
     pub pivots: u64,
 }
 
-/// How a solution ended.
+/// Outcome of solving a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The best point is found.
+    /// The optimum was found.
     Best,
-    /// The bound fell below the value that was of interest.
+    /// The bound fell below the cutoff.
     Cut,
-    /// There is no point.
+    /// The program is infeasible.
     Empty,
-    /// It was given up, as rounding errors grew; the bound still holds.
+    /// Abandoned because of rounding errors; the bound still holds.
     Lost,
 }
 
-impl Programme {
-    /// Adds a variable with its gain and what it counts among equals, and says its number.
+impl LinearProgram {
+    /// Adds a variable with its gain and tie-breaking gain, and returns its number.
     pub fn variable(&mut self, gain: f64, tie: f64, bounds: (f64, f64)) -> usize {
         self.gain.push(gain);
         self.tie.push(tie);
@@ -89,7 +91,7 @@ impl Programme {
         self.rows.push(Row { terms, equal, right });
     }
 
-    /// The basis of slacks.
+    /// Returns the basis of slacks.
     pub fn start(&self) -> Tableau {
         let columns = self.gain.len();
         let mut table = vec![0.0; columns * self.rows.len()];
@@ -116,14 +118,14 @@ impl Programme {
         tableau
     }
 
-    /// An upper bound on the gain within the tableau's bounds, by weak duality: whatever errors the tableau has
-    /// gathered, it holds up to the rounding of this one sum.
+    /// Returns an upper bound on the gain within the tableau's bounds, by weak duality. It holds
+    /// regardless of the tableau's errors, up to the rounding of this sum.
     pub fn bound(&self, tableau: &Tableau) -> f64 {
         let prices = tableau.prices();
         let mut reduced = self.gain.clone();
         let mut bound = 0.0;
         for (row, price) in self.rows.iter().zip(&prices) {
-            // The price of an inequality may not be negative; a rounding error that is costs nothing to drop.
+            // The price of an inequality must not be negative; dropping rounding errors is valid.
             let price = if row.equal { *price } else { price.max(0.0) };
             bound += price * row.right;
             for (variable, factor) in &row.terms {
@@ -136,12 +138,12 @@ impl Programme {
 }
 
 impl Tableau {
-    /// Moves the bounds of a variable. Call [`Tableau::recompute`] after the last one.
+    /// Changes the bounds of a variable. Call [`Tableau::recompute`] after the last change.
     pub fn set_bounds(&mut self, variable: usize, bounds: (f64, f64)) {
         self.bounds[variable] = bounds;
     }
 
-    /// Values of all variables.
+    /// Returns the values of all variables.
     pub fn point(&self) -> Vec<f64> {
         let mut point = vec![0.0; self.columns];
         for column in 0..self.columns {
@@ -158,7 +160,7 @@ impl Tableau {
         point
     }
 
-    /// Price of each row.
+    /// Returns the price of each row.
     pub fn prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.basic.len()];
         for (variable, reduced) in self.nonbasic.iter().zip(&self.reduced) {
@@ -169,8 +171,8 @@ impl Tableau {
         prices
     }
 
-    /// Reckons values and gain from the bounds at which nonbasic variables stand.
-    pub fn recompute(&mut self, programme: &Programme) {
+    /// Recomputes values and gain from the bounds of nonbasic variables.
+    pub fn recompute(&mut self, program: &LinearProgram) {
         for column in 0..self.columns {
             let (_, upper) = self.bounds[self.nonbasic[column]];
             let gains = self.reduced[column];
@@ -182,8 +184,8 @@ impl Tableau {
             self.value[row] =
                 self.right[row] - line.iter().zip(&at).map(|(factor, at)| factor * at).sum::<f64>();
         }
-        let gain = |variable: usize| match programme.gain.get(variable) {
-            Some(gain) => gain + programme.tie[variable],
+        let gain = |variable: usize| match program.gain.get(variable) {
+            Some(gain) => gain + program.tie[variable],
             None => 0.0,
         };
         let of_basic = self.basic.iter().zip(&self.value).map(|(variable, value)| gain(*variable) * value);
@@ -191,13 +193,13 @@ impl Tableau {
         self.gain = of_basic.sum::<f64>() + of_others.sum::<f64>();
     }
 
-    /// Pivots until the best point is found, or the gain is known to be at most `cut`.
-    pub fn solve(&mut self, programme: &Programme, cut: f64) -> End {
+    /// Pivots until the optimum is found or the gain is known to be at most `cut`.
+    pub fn solve(&mut self, program: &LinearProgram, cut: f64) -> End {
         let most = self.pivots + 200 + 20 * (self.columns + self.basic.len()) as u64;
         let mut passed = Vec::new();
         while self.pivots < most {
             let Some((row, short)) = self.leaving() else { return End::Best };
-            if self.gain <= cut && programme.bound(self) <= cut {
+            if self.gain <= cut && program.bound(self) <= cut {
                 return End::Cut;
             }
             let Some(column) = self.entering(row, short, &mut passed) else { return End::Empty };
@@ -219,7 +221,8 @@ impl Tableau {
         }
     }
 
-    /// The row that breaks its bound most, and by how much: negative below the lower one.
+    /// Returns the row with the largest violation, and the violation: negative below the lower
+    /// bound.
     fn leaving(&self) -> Option<(usize, f64)> {
         let mut worst = (FEASIBLE, None);
         for (row, (variable, value)) in self.basic.iter().zip(&self.value).enumerate() {
@@ -232,14 +235,15 @@ impl Tableau {
         worst.1
     }
 
-    /// The column that enters for a row, by the ratio test; `passed` becomes the columns to flip before.
+    /// Returns the entering column for a row, by the ratio test; `passed` receives the columns to
+    /// flip.
     fn entering(&self, row: usize, excess: f64, passed: &mut Vec<usize>) -> Option<usize> {
         passed.clear();
         let line = &self.table[row * self.columns..(row + 1) * self.columns];
         let mut ratios: Vec<(f64, usize)> = Vec::with_capacity(32);
         for (column, factor) in line.iter().enumerate() {
             let (low, high) = self.bounds[self.nonbasic[column]];
-            // What grows must lower the basic variable if that is too high, and so on.
+            // An increase must lower the basic variable if that is too high, and so on.
             let helps = if self.high[column] { -factor } else { *factor };
             if helps * excess > 0.0 && factor.abs() > PIVOT && high > low {
                 ratios.push((self.reduced[column].abs() / factor.abs(), column));
@@ -247,7 +251,7 @@ impl Tableau {
         }
         let mut left = excess.abs();
         while !ratios.is_empty() {
-            // Among nearly equal ratios the largest element is the safest.
+            // Among nearly equal ratios the largest element is numerically safest.
             let least = ratios.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
             let near = |(ratio, _): &&(f64, usize)| *ratio <= least + 1e-12;
             let size = |column: usize| line[column].abs();
@@ -265,7 +269,7 @@ impl Tableau {
         None
     }
 
-    /// Sends columns to their other bound.
+    /// Flips columns to their other bound.
     fn flip(&mut self, columns: &[usize]) {
         for &column in columns {
             let (low, high) = self.bounds[self.nonbasic[column]];
@@ -275,7 +279,7 @@ impl Tableau {
         }
     }
 
-    /// Moves a nonbasic variable by a step.
+    /// Changes a nonbasic variable by a step.
     fn step(&mut self, column: usize, step: f64) {
         for row in 0..self.basic.len() {
             self.value[row] -= self.table[row * self.columns + column] * step;
@@ -283,7 +287,7 @@ impl Tableau {
         self.gain += self.reduced[column] * step;
     }
 
-    /// Takes the column's variable into the basis and the row's out of it, to the bound that it breaks.
+    /// Exchanges the column's variable with the row's, which moves to the bound that it violates.
     fn pivot(&mut self, row: usize, column: usize, excess: f64) {
         let (low, high) = self.bounds[self.basic[row]];
         let bound = if excess < 0.0 { low } else { high };
@@ -330,57 +334,57 @@ mod tests {
     use microlp::{ComparisonOp, OptimizationDirection, Problem};
     use proptest::prelude::*;
 
-    fn solved(programme: &Programme) -> (End, f64, Tableau) {
-        let mut tableau = programme.start();
-        let end = tableau.solve(programme, f64::NEG_INFINITY);
-        (end, programme.bound(&tableau), tableau)
+    fn solved(program: &LinearProgram) -> (End, f64, Tableau) {
+        let mut tableau = program.start();
+        let end = tableau.solve(program, f64::NEG_INFINITY);
+        (end, program.bound(&tableau), tableau)
     }
 
-    /// Worked by hand: 3a + 2b, a + b <= 4, a + 3b <= 6, a <= 3: a = 3, b = 1.
+    /// Computed by hand: 3a + 2b, a + b <= 4, a + 3b <= 6, a <= 3: a = 3, b = 1.
     #[test]
-    fn a_programme_of_two_variables() {
-        let mut programme = Programme::default();
-        let (a, b) = (programme.variable(3.0, 0.0, (0.0, 3.0)), programme.variable(2.0, 0.0, (0.0, 9.0)));
-        programme.row(vec![(a, 1.0), (b, 1.0)], false, 4.0);
-        programme.row(vec![(a, 1.0), (b, 3.0)], false, 6.0);
-        let (end, bound, mut tableau) = solved(&programme);
+    fn solves_a_program_of_two_variables() {
+        let mut program = LinearProgram::default();
+        let (a, b) = (program.variable(3.0, 0.0, (0.0, 3.0)), program.variable(2.0, 0.0, (0.0, 9.0)));
+        program.row(vec![(a, 1.0), (b, 1.0)], false, 4.0);
+        program.row(vec![(a, 1.0), (b, 3.0)], false, 6.0);
+        let (end, bound, mut tableau) = solved(&program);
         assert_eq!((end, bound, tableau.point()), (End::Best, 11.0, vec![3.0, 1.0]));
-        // A bound that moves is mended from where it stands.
+        // A changed bound is handled from the last basis.
         tableau.set_bounds(a, (0.0, 1.0));
-        tableau.recompute(&programme);
-        assert_eq!(tableau.solve(&programme, 0.0), End::Best);
-        assert!((programme.bound(&tableau) - (3.0 + 10.0 / 3.0)).abs() < 1e-12);
-        assert_eq!(tableau.solve(&programme, 100.0), End::Best);
+        tableau.recompute(&program);
+        assert_eq!(tableau.solve(&program, 0.0), End::Best);
+        assert!((program.bound(&tableau) - (3.0 + 10.0 / 3.0)).abs() < 1e-12);
+        assert_eq!(tableau.solve(&program, 100.0), End::Best);
         tableau.set_bounds(b, (3.0, 9.0));
-        tableau.recompute(&programme);
-        assert_eq!(tableau.solve(&programme, f64::NEG_INFINITY), End::Empty);
+        tableau.recompute(&program);
+        assert_eq!(tableau.solve(&program, f64::NEG_INFINITY), End::Empty);
     }
 
-    fn programmes() -> impl Strategy<Value = (Programme, Vec<(f64, f64)>)> {
+    fn programs() -> impl Strategy<Value = (LinearProgram, Vec<(f64, f64)>)> {
         let row = (prop::collection::vec(-2i32..4, 6), any::<bool>(), 0i32..12);
         let variable = || (-3i32..6, 0i32..3, 0i32..6);
         let all = (prop::collection::vec(row, 1..6), prop::collection::vec((variable(), variable()), 6));
         all.prop_map(|(rows, variables)| {
-            let mut programme = Programme::default();
+            let mut program = LinearProgram::default();
             let bounds = |(_, low, wide): (i32, i32, i32)| (f64::from(low), f64::from(low + wide));
             for (first, _) in &variables {
-                programme.variable(f64::from(first.0), 0.0, bounds(*first));
+                program.variable(f64::from(first.0), 0.0, bounds(*first));
             }
             for (factors, equal, right) in rows {
                 let terms =
                     factors.into_iter().enumerate().map(|(variable, factor)| (variable, f64::from(factor)));
-                programme.row(terms.collect(), equal, f64::from(right));
+                program.row(terms.collect(), equal, f64::from(right));
             }
-            (programme, variables.into_iter().map(|(_, second)| bounds(second)).collect())
+            (program, variables.into_iter().map(|(_, second)| bounds(second)).collect())
         })
     }
 
-    /// What microlp says of a programme with other bounds; none if it is empty.
-    fn witness(programme: &Programme, bounds: &[(f64, f64)]) -> Option<f64> {
+    /// Returns microlp's optimum of a program with other bounds, or `None` if it is infeasible.
+    fn witness(program: &LinearProgram, bounds: &[(f64, f64)]) -> Option<f64> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
         let variables: Vec<_> =
-            programme.gain.iter().zip(bounds).map(|(gain, bounds)| problem.add_var(*gain, *bounds)).collect();
-        for row in &programme.rows {
+            program.gain.iter().zip(bounds).map(|(gain, bounds)| problem.add_var(*gain, *bounds)).collect();
+        for row in &program.rows {
             let terms: Vec<_> =
                 row.terms.iter().map(|(variable, factor)| (variables[*variable], *factor)).collect();
             let relation = if row.equal { ComparisonOp::Eq } else { ComparisonOp::Le };
@@ -392,22 +396,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// From the start, and again after all bounds have moved, the best gain is that of another solver.
+        /// From the start, and again after changing all bounds, the optimum equals microlp's.
         #[test]
-        fn another_solver_says_the_same((programme, moved) in programmes()) {
-            let (end, bound, mut tableau) = solved(&programme);
+        fn agrees_with_another_solver((program, moved) in programs()) {
+            let (end, bound, mut tableau) = solved(&program);
             let agrees = |end: End, bound: f64, other: Option<f64>| match other {
                 Some(gain) => end == End::Best && (bound - gain).abs() < 1e-6,
                 None => end == End::Empty,
             };
-            let other = witness(&programme, &programme.bounds);
+            let other = witness(&program, &program.bounds);
             prop_assert!(agrees(end, bound, other), "{end:?} {bound} {other:?}");
             for (variable, bounds) in moved.iter().enumerate() {
                 tableau.set_bounds(variable, *bounds);
             }
-            tableau.recompute(&programme);
-            let (end, other) = (tableau.solve(&programme, f64::NEG_INFINITY), witness(&programme, &moved));
-            prop_assert!(agrees(end, programme.bound(&tableau), other), "{end:?} {other:?}");
+            tableau.recompute(&program);
+            let (end, other) = (tableau.solve(&program, f64::NEG_INFINITY), witness(&program, &moved));
+            prop_assert!(agrees(end, program.bound(&tableau), other), "{end:?} {other:?}");
         }
     }
 }

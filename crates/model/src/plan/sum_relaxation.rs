@@ -1,50 +1,53 @@
-//! The bound and the candidates of the search for the least printed sum, Σ(u,v,w) max(βd / (γd Bd0), βn / (γn Bn0)).
+//! Bound and candidates for the least printed sum, Σ(u,v,w) max(βd / (γd Bd0), βn / (γn Bn0)).
 //!
-//! What makes it tractable, for one memory node v with its sources U, Y bytes in all:
+//! The problem is tractable because, for one memory node v with its sources U, Y bytes in all:
 //!
-//! - One network way is enough. Of two, the one with the greater γn Bn0 takes all of Y in no more than the sum of both
-//!   times, so each max(a, b) grows to at most max(a, b1 + b2), which is no more than max(a, b1) + max(a, b2).
-//!   With h(k) the best rate of k threads to any one NIC, v costs Σ(u in U) max(β(u) / g(u), Y / h).
-//! - Sharing a node never pays: each term is at least β(u) / min(g(u), h), the cost of u alone on v. So with p
-//!   sources on v, for any 0 <= a <= 1, v costs at least Σ β(u) (a / g(u) + (1 - a) p / h), and p sources take at most
-//!   p whole D(u) between them: a linear programme that knows that good nodes are scarce.
+//! - One network path is enough. Of two, the one with the greater γn Bn0 takes all of Y in at most
+//!   the sum of both times, so each max(a, b) grows to at most max(a, b1 + b2), which does not
+//!   exceed max(a, b1) + max(a, b2). With h(k) the best rate of k threads to any one NIC, v costs
+//!   Σ(u in U) max(β(u) / g(u), Y / h).
+//! - Sharing a node never pays: each term is at least β(u) / min(g(u), h), the cost of u alone on
+//!   v. So with p sources on v, for any 0 <= a <= 1, v costs at least
+//!   Σ β(u) (a / g(u) + (1 - a) p / h), and p sources take at most p whole D(u) between them: a
+//!   linear program that accounts for the scarcity of good nodes.
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
 use super::search::{Relaxation, Relaxed};
-use super::simplex::{End, Programme};
+use super::simplex::{End, LinearProgram};
 
 /// Shares of a source's data that are rounding errors.
 const NOTHING: f64 = 1e-8;
-/// Weights of a way's own time that are tried in the bound for shared nodes.
+/// Weights of a path's own time to try in the bound for shared nodes.
 const WEIGHTS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
-/// Most sources for which all divisions of sources among nodes are tried first.
+/// Maximum number of sources for trying all divisions of sources among nodes.
 const FEW_SOURCES: usize = 8;
 
-/// What the bound needs to know of an instance.
+/// Data of the bound for an instance.
 pub(crate) struct SumRelaxation<'a> {
     instance: &'a Instance,
-    /// Best rate of 0, 1, 2... network threads of each via to one NIC, and the way to it.
+    /// Best rate of 0, 1, 2... network threads of each via to one NIC, and the path to it.
     sends: Vec<Vec<(f64, usize)>>,
 }
 
-/// A via as a range leaves it.
+/// A via within a range.
 struct Open {
     via: usize,
-    /// Ways that must be used.
+    /// Paths that must be used.
     used: Vec<usize>,
-    /// Ways that may be used, those among them.
+    /// Paths that may be used, including `used`.
     possible: Vec<usize>,
 }
 
-/// A programme for the least sum and what its variables stand for.
+/// A program for the least sum and the meaning of its variables.
 struct Built {
-    programme: Programme,
-    /// Variable, its way.
+    program: LinearProgram,
+    /// Variable and its path.
     amounts: Vec<(usize, usize)>,
 }
 
 impl<'a> SumRelaxation<'a> {
+    /// Creates the relaxation of an instance.
     pub fn new(instance: &'a Instance) -> Self {
         let of_via = |via: usize| {
             let best = |threads: u32| {
@@ -72,9 +75,9 @@ impl<'a> SumRelaxation<'a> {
         self.instance.sources[self.instance.paths[path].end].1
     }
 
-    /// The programme of a range. `most` bounds every time in it.
+    /// Builds the program of a range. `most` bounds every time in it.
     fn build(&self, ranges: &Ranges, most: f64) -> Built {
-        let mut built = Built { programme: Programme::default(), amounts: Vec::new() };
+        let mut built = Built { program: LinearProgram::default(), amounts: Vec::new() };
         for via in 0..self.instance.vias.len() {
             let open = self.open(via, ranges);
             if open.used.len() == open.possible.len() {
@@ -86,12 +89,12 @@ impl<'a> SumRelaxation<'a> {
         for (source, (_, amount)) in self.instance.sources.iter().enumerate() {
             let own = |(_, path): &&(usize, usize)| self.instance.paths[*path].end == source;
             let terms = built.amounts.iter().filter(own).map(|(variable, _)| (*variable, 1.0)).collect();
-            built.programme.row(terms, true, *amount);
+            built.program.row(terms, true, *amount);
         }
         built
     }
 
-    /// A via whose sources are known: the exact cost, but for threads that are still open.
+    /// Adds a via with known sources: the exact cost, except for open threads.
     fn decided(&self, built: &mut Built, open: &Open, ranges: &Ranges, most: f64) {
         if open.used.is_empty() {
             return;
@@ -100,30 +103,30 @@ impl<'a> SumRelaxation<'a> {
         let network = self.instance.vias[open.via].1 - least.max(ranges.split[open.via].0);
         let send = self.sends[open.via][network as usize].0;
         let shared = self.shared_costs(open, ranges, open.used.len());
-        let programme = &mut built.programme;
+        let program = &mut built.program;
         let first = built.amounts.len();
         for path in &open.used {
-            built.amounts.push((programme.variable(0.0, 0.0, (0.0, self.data(*path))), *path));
+            built.amounts.push((program.variable(0.0, 0.0, (0.0, self.data(*path))), *path));
         }
         let amounts = built.amounts[first..].to_vec();
         let mut floor = Vec::new();
         for (place, (amount, path)) in amounts.iter().enumerate() {
-            let time = programme.variable(-1.0, 0.0, (0.0, most));
+            let time = program.variable(-1.0, 0.0, (0.0, most));
             let read = self.instance.paths[*path].rate(ranges.paths[*path].1);
-            programme.row(vec![(*amount, 1.0 / read), (time, -1.0)], false, 0.0);
+            program.row(vec![(*amount, 1.0 / read), (time, -1.0)], false, 0.0);
             let mut terms: Vec<(usize, f64)> =
                 amounts.iter().map(|(amount, _)| (*amount, 1.0 / send)).collect();
             terms.push((time, -1.0));
-            programme.row(terms, false, 0.0);
+            program.row(terms, false, 0.0);
             floor.push((time, -1.0));
             floor.extend(shared.as_ref().map(|costs| (*amount, costs[place])));
         }
         if shared.is_some() && amounts.len() > 1 {
-            programme.row(floor, false, 0.0);
+            program.row(floor, false, 0.0);
         }
     }
 
-    /// A via of which it is open how many sources share it: one part for each number.
+    /// Adds a via with an unknown number of sources: one part per number.
     fn undecided(&self, built: &mut Built, open: &Open, ranges: &Ranges) {
         let mut room = Vec::new();
         for sharing in open.used.len().max(1)..=open.possible.len() {
@@ -131,16 +134,17 @@ impl<'a> SumRelaxation<'a> {
             for (path, cost) in open.possible.iter().zip(costs) {
                 let data = self.data(*path);
                 if cost.is_finite() {
-                    let variable = built.programme.variable(-cost, -1e-10 * *path as f64, (0.0, data));
+                    let variable = built.program.variable(-cost, -1e-10 * *path as f64, (0.0, data));
                     built.amounts.push((variable, *path));
                     room.push((variable, 1.0 / (sharing as f64 * data)));
                 }
             }
         }
-        built.programme.row(room, false, 1.0);
+        built.program.row(room, false, 1.0);
     }
 
-    /// The least cost of a byte of each possible source if so many share the via; none if they cannot.
+    /// Returns the least cost per byte of each possible source if `sharing` of them share the via,
+    /// or `None` if that is impossible.
     fn shared_costs(&self, open: &Open, ranges: &Ranges, sharing: usize) -> Option<Vec<f64>> {
         let of = |weight: f64| -> Vec<f64> {
             let cost = |path: &usize| self.shared_cost(open, ranges, *path, sharing, weight);
@@ -177,8 +181,8 @@ impl<'a> SumRelaxation<'a> {
         best
     }
 
-    /// Thread counts that suit amounts, and what they cost: on each via the best for its network ways, and the rest
-    /// one by one to the source that gains most, which is exact as gains only fall.
+    /// Returns the best thread counts for given amounts: on each via the best number for its
+    /// network paths, the rest greedily to sources, which is exact because gains decrease.
     fn threads_for(&self, amounts: &[f64]) -> Option<Vec<u32>> {
         let mut threads = vec![0; self.instance.paths.len()];
         for via in 0..self.instance.vias.len() {
@@ -195,7 +199,7 @@ impl<'a> SumRelaxation<'a> {
         Some(threads)
     }
 
-    /// The least cost of a via, its network threads and those of its sources.
+    /// Returns the least cost of a via, its network threads and those of its sources.
     fn via_threads(&self, via: usize, used: &[usize], amounts: &[f64]) -> Option<(f64, u32, Vec<u32>)> {
         let all = self.instance.vias[via].1;
         let bytes: f64 = used.iter().map(|path| amounts[*path]).sum();
@@ -224,7 +228,7 @@ impl<'a> SumRelaxation<'a> {
         best
     }
 
-    /// The plan with the threads that suit amounts, amounts then divided anew.
+    /// Returns the plan with the best threads for given amounts, with amounts then divided again.
     fn candidate(&self, amounts: &[f64]) -> Option<Assignment> {
         let threads = self.threads_for(amounts)?;
         let mut fixed = Ranges::all(self.instance);
@@ -236,8 +240,8 @@ impl<'a> SumRelaxation<'a> {
             fixed.split[via].0 = self.instance.vias[via].1 - network(via);
         }
         let built = self.build(&fixed, self.most());
-        let mut tableau = built.programme.start();
-        let rates = match tableau.solve(&built.programme, f64::NEG_INFINITY) {
+        let mut tableau = built.program.start();
+        let rates = match tableau.solve(&built.program, f64::NEG_INFINITY) {
             End::Best => self.amounts(&built, &tableau.point()),
             _ => amounts.to_vec(),
         };
@@ -250,7 +254,7 @@ impl<'a> SumRelaxation<'a> {
         self.instance.assignment(threads, &weights)
     }
 
-    /// A time that no term of a sensible plan exceeds.
+    /// Returns a time that no term of a sensible plan exceeds.
     fn most(&self) -> f64 {
         let slowest = self.instance.paths.iter().map(|path| path.unit).fold(f64::INFINITY, f64::min);
         2.0 / slowest
@@ -269,7 +273,7 @@ impl<'a> SumRelaxation<'a> {
         amounts
     }
 
-    /// Where to cut: first whether a way is used at all, then how many threads it gets.
+    /// Chooses the branching step: first whether a path is used, then its number of threads.
     fn cut(&self, amounts: &[f64], ranges: &Ranges, candidate: Option<&Assignment>) -> Option<Cut> {
         let share = |path: &usize| amounts[*path] / self.data(*path);
         let reads = 0..self.instance.reads;
@@ -281,7 +285,7 @@ impl<'a> SumRelaxation<'a> {
         let open = |path: &usize| {
             ranges.paths[*path].0 < ranges.paths[*path].1 && used(self.instance.paths[*path].via)
         };
-        // Decide who shares a via before how many threads each has.
+        // Decide which sources share a via before the number of their threads.
         let undecided = reads.clone().filter(open).find(|path| ranges.paths[*path].0 == 0);
         if let Some(path) = undecided {
             return Some(Cut::Way(path, 0));
@@ -294,14 +298,14 @@ impl<'a> SumRelaxation<'a> {
         Some(Cut::Way(widest, wanted.clamp(low, high - 1)))
     }
 
-    /// The best plan in which every source goes through one node whole, over all divisions of sources among nodes.
+    /// Returns the best plan in which every source uses a single node, over all assignments.
     pub fn undivided(&self) -> Option<Assignment> {
         let sources = self.instance.sources.len();
         if sources > FEW_SOURCES {
             return None;
         }
         let all = 1usize << sources;
-        // Least cost of each set of sources on the nodes so far, and the set that the last node has.
+        // Least cost of each set of sources on the nodes so far, and the set of the last node.
         let mut least = vec![f64::INFINITY; all];
         least[0] = 0.0;
         let mut chosen: Vec<Vec<usize>> = Vec::new();
@@ -355,11 +359,11 @@ impl Relaxation for SumRelaxation<'_> {
 
     fn relax(&self, ranges: &Ranges, _: Option<&()>, incumbent: f64) -> Relaxed<()> {
         let built = self.build(ranges, self.most().min(incumbent));
-        let mut tableau = built.programme.start();
-        let end = tableau.solve(&built.programme, -incumbent);
+        let mut tableau = built.program.start();
+        let end = tableau.solve(&built.program, -incumbent);
         let bound = match end {
             End::Empty => f64::INFINITY,
-            _ => -built.programme.bound(&tableau),
+            _ => -built.program.bound(&tableau),
         };
         if bound >= incumbent {
             return Relaxed { bound, candidate: None, cut: None, warm: () };

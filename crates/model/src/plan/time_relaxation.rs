@@ -1,77 +1,79 @@
-//! The bound and the candidates of the search for the least time of the slowest stage.
+//! Bound and candidates for the least time of the slowest stage.
 //!
-//! With rates x = β / T the least time is the greatest rate λ at which all sources drain together: a linear
-//! programme in rates once thread counts are known, and a relaxation of the problem if threads may be parts.
-//! A way costs x / B0 threads; those that its range guarantees are paid in advance.
+//! With rates x = β / T the least time is the greatest rate λ at which all sources drain together:
+//! a linear program in rates for known thread counts, and a relaxation of the problem for
+//! fractional threads. A path costs x / B0 threads; those that its range guarantees are paid in
+//! advance.
 
 use super::instance::{Assignment, Instance};
 use super::ranges::{Cut, Ranges};
 use super::search::{Effort, Relaxation, Relaxed};
-use super::simplex::{End, Programme, Tableau};
+use super::simplex::{End, LinearProgram, Tableau};
 
-/// What a thread counts among plans of equal time: fewer are better.
+/// Cost of a thread among plans of equal time: fewer are better.
 const THREAD: f64 = 1e-9;
-/// Relative gain that is none.
+/// Relative gain that counts as 0.
 const CLOSE: f64 = 1e-9;
-/// Cuts between two plans of a search.
+/// Branching steps between two candidate plans.
 const PLANS_EVERY: usize = 4;
-/// Programmes that improving one plan may take, for each node.
+/// Linear programs per node for improving one plan.
 const CLIMB: u64 = 100;
-/// Most dives for a plan.
+/// Maximum number of dives for a plan.
 const DIVES: usize = 8;
-/// Parts of a thread that are rounding errors.
+/// Fractions of a thread that are rounding errors.
 const WHOLE: f64 = 1e-7;
 
-/// The programme of an instance.
+/// The linear program of an instance.
 pub(crate) struct TimeRelaxation<'a> {
     instance: &'a Instance,
-    programme: Programme,
+    program: LinearProgram,
     start: Tableau,
     columns: Vec<Columns>,
     vias: Vec<ViaColumns>,
     rate: usize,
 }
 
-/// Variables of a way: rates in threads.
+/// Variables of a path: rates in threads.
 #[derive(Clone, Copy)]
 struct Columns {
-    /// Of threads that the range guarantees.
+    /// Rate of threads that the range guarantees.
     paid: usize,
-    /// Of further ones that bring B0 each.
+    /// Rate of further threads that add B0 each.
     whole: usize,
-    /// Of the last one, which brings what is left to Bmax.
+    /// Rate of the last thread, which adds the remainder to Bmax.
     last: usize,
 }
 
 /// Variables of a via.
 struct ViaColumns {
-    /// What goes through it.
+    /// Throughput of the via.
     through: usize,
     /// Threads that serve storage.
     split: usize,
-    /// Threads of both kinds that ranges guarantee: fixed figures.
+    /// Threads of both kinds that ranges guarantee: constants.
     paid: [usize; 2],
 }
 
 impl<'a> TimeRelaxation<'a> {
+    /// Creates the relaxation of an instance.
     pub fn new(instance: &'a Instance) -> Self {
-        let mut programme = Programme::default();
+        let mut program = LinearProgram::default();
         let most = if instance.floor > 0.0 { 1.0 / instance.floor } else { f64::INFINITY };
         let ways_most: f64 = instance.paths[..instance.reads].iter().map(|path| path.most).sum();
-        let rate = programme.variable(1.0, 0.0, (0.0, most.min(ways_most)));
+        let rate = program.variable(1.0, 0.0, (0.0, most.min(ways_most)));
         let mut columns = Vec::new();
         for _ in &instance.paths {
-            let mut variable = |tie: f64| programme.variable(0.0, tie, (0.0, 0.0));
+            let mut variable = |tie: f64| program.variable(0.0, tie, (0.0, 0.0));
             columns.push(Columns { paid: variable(0.0), whole: variable(-THREAD), last: variable(-THREAD) });
         }
         let mut vias = Vec::new();
         for _ in &instance.vias {
-            let mut variable = || programme.variable(0.0, 0.0, (0.0, 0.0));
+            let mut variable = || program.variable(0.0, 0.0, (0.0, 0.0));
             vias.push(ViaColumns { through: variable(), split: variable(), paid: [variable(), variable()] });
         }
-        let mut relaxation = Self { instance, start: programme.start(), programme, columns, vias, rate };
+        let mut relaxation = Self { instance, start: program.start(), program, columns, vias, rate };
         relaxation.rows();
-        relaxation.start = relaxation.programme.start();
+        relaxation.start = relaxation.program.start();
         relaxation
     }
 
@@ -80,7 +82,7 @@ impl<'a> TimeRelaxation<'a> {
             let paths = (0..self.instance.reads).filter(|path| self.instance.paths[*path].end == source);
             let mut terms = self.rates(paths);
             terms.push((self.rate, -amount));
-            self.programme.row(terms, true, 0.0);
+            self.program.row(terms, true, 0.0);
         }
         for (via, own) in self.vias.iter().enumerate() {
             let reads: Vec<usize> = self.instance.reads_at(via).collect();
@@ -91,16 +93,16 @@ impl<'a> TimeRelaxation<'a> {
             {
                 let mut terms = self.rates(paths.iter().copied());
                 terms.push((own.through, -1.0));
-                self.programme.row(terms, true, 0.0);
+                self.program.row(terms, true, 0.0);
                 let busy =
                     paths.iter().flat_map(|path| [self.columns[*path].whole, self.columns[*path].last]);
                 let mut terms: Vec<(usize, f64)> = busy.map(|variable| (variable, 1.0)).collect();
                 terms.extend([(paid, 1.0), (own.split, split)]);
-                self.programme.row(terms, false, right);
+                self.program.row(terms, false, right);
             }
         }
         for limit in &self.instance.limits {
-            self.programme.row(self.rates(limit.paths.iter().copied()), false, limit.rate);
+            self.program.row(self.rates(limit.paths.iter().copied()), false, limit.rate);
         }
     }
 
@@ -133,10 +135,10 @@ impl<'a> TimeRelaxation<'a> {
             tableau.set_bounds(own.split, (f64::from(low), f64::from(high)));
             tableau.set_bounds(own.through, (0.0, ranges.through(via, self.instance)));
         }
-        tableau.recompute(&self.programme);
+        tableau.recompute(&self.program);
     }
 
-    /// Rate of each way at a point.
+    /// Returns the rate of each path at a point.
     fn path_rates(&self, point: &[f64]) -> Vec<f64> {
         let rate = |number: usize| -> f64 {
             self.rates(std::iter::once(number))
@@ -147,13 +149,13 @@ impl<'a> TimeRelaxation<'a> {
         (0..self.columns.len()).map(rate).collect()
     }
 
-    /// Threads in use at a point, parts included.
+    /// Returns the used threads at a point, including fractions.
     fn usage(&self, point: &[f64]) -> Vec<f64> {
         let sum = |columns: &Columns| point[columns.paid] + point[columns.whole] + point[columns.last];
         self.columns.iter().map(sum).collect()
     }
 
-    /// A plan near a point: whole threads, the rest to where most is missing, then rates anew.
+    /// Returns a plan near a point: whole threads, the rest where most is missing, then new rates.
     fn rounded(
         &self,
         tableau: &Tableau,
@@ -187,8 +189,8 @@ impl<'a> TimeRelaxation<'a> {
         }
     }
 
-    /// The best rates for thread counts, and the tableau that tells them; the threads that nothing needs are left out.
-    /// None if they take as long as `incumbent` or longer.
+    /// Returns the best rates for thread counts, without unneeded threads, and their tableau; or
+    /// `None` if they take as long as `incumbent` or longer.
     fn with_threads(
         &self,
         tableau: &Tableau,
@@ -204,7 +206,7 @@ impl<'a> TimeRelaxation<'a> {
         }
         let mut tableau = tableau.clone();
         self.set(&mut tableau, &fixed);
-        if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
+        if tableau.solve(&self.program, 1.0 / incumbent) != End::Best {
             return None;
         }
         let rates = self.path_rates(&tableau.point());
@@ -214,39 +216,40 @@ impl<'a> TimeRelaxation<'a> {
         Some((self.instance.assignment(threads, &rates)?, tableau))
     }
 
-    /// Plans that settle the threads of one via after another, near what is best for those that are still open; each
-    /// time another via comes first. The best of them, if it is better than `incumbent`, and the number of programmes.
+    /// Finds plans by fixing the threads of one via after another near the optimum of the open
+    /// ones, each time starting with another via. Returns the best plan if it is better than
+    /// `incumbent`, and the number of linear programs.
     pub fn dive(&self, incumbent: f64, effort: Effort) -> (Option<Assignment>, u64) {
         let vias = self.vias.len();
-        let (mut best, mut programmes) = ((incumbent, None), 0);
+        let (mut best, mut programs) = ((incumbent, None), 0);
         for first in 0..vias.min(DIVES) {
             if effort.late() {
                 break;
             }
             let order = (0..vias).map(|place| (place + first * vias / vias.min(DIVES)) % vias);
-            if let Some(plan) = self.dive_in(order, best.0, &mut programmes) {
+            if let Some(plan) = self.dive_in(order, best.0, &mut programs) {
                 let value = self.instance.value(&plan);
                 if value < best.0 {
                     best = (value, Some(plan));
                 }
             }
         }
-        (best.1, programmes)
+        (best.1, programs)
     }
 
     fn dive_in(
         &self,
         order: impl Iterator<Item = usize>,
         incumbent: f64,
-        programmes: &mut u64,
+        programs: &mut u64,
     ) -> Option<Assignment> {
         let mut ranges = Ranges::all(self.instance);
         let mut tableau = self.start.clone();
         let mut threads: Vec<u32> = vec![0; self.columns.len()];
         for via in order {
             self.set(&mut tableau, &ranges);
-            *programmes += 1;
-            if tableau.solve(&self.programme, 1.0 / incumbent) != End::Best {
+            *programs += 1;
+            if tableau.solve(&self.program, 1.0 / incumbent) != End::Best {
                 return None;
             }
             let usage = self.usage(&tableau.point());
@@ -262,16 +265,16 @@ impl<'a> TimeRelaxation<'a> {
                 return None;
             }
         }
-        *programmes += 1;
+        *programs += 1;
         self.with_threads(&tableau, threads, incumbent).map(|(plan, _)| plan)
     }
 
-    /// Moves threads of a plan one by one from a way to another of the same via while that helps. Says the number of
-    /// programmes too.
+    /// Moves threads one by one between paths of the same via while that improves a plan. Returns
+    /// the plan and the number of linear programs.
     pub fn climb(&self, plan: Assignment, effort: Effort) -> (Assignment, u64) {
         let most = CLIMB * self.vias.len() as u64;
-        let mut programmes = 1;
-        // Neighbours differ by a thread: their rates are a few pivots away.
+        let mut programs = 1;
+        // Neighbors differ by one thread: their rates are a few pivots away.
         let near = self.with_threads(&self.start, plan.threads.clone(), f64::INFINITY);
         let mut near = near.map_or_else(|| self.start.clone(), |(_, tableau)| tableau);
         let mut best = (self.instance.value(&plan), plan);
@@ -282,10 +285,10 @@ impl<'a> TimeRelaxation<'a> {
                     self.instance.reads_at(via).chain(self.instance.sends_at(via)).collect();
                 for (from, to) in paths.iter().flat_map(|from| paths.iter().map(move |to| (*from, *to))) {
                     let Some(threads) = self.moved(&best.1.threads, via, from, to) else { continue };
-                    if programmes >= most || effort.late() {
-                        return (best.1, programmes);
+                    if programs >= most || effort.late() {
+                        return (best.1, programs);
                     }
-                    programmes += 1;
+                    programs += 1;
                     let enough = best.0 * (1.0 - CLOSE);
                     let Some((plan, tableau)) = self.with_threads(&near, threads, enough) else { continue };
                     let value = self.instance.value(&plan);
@@ -296,12 +299,12 @@ impl<'a> TimeRelaxation<'a> {
                 }
             }
             if best.0 >= before {
-                return (best.1, programmes);
+                return (best.1, programs);
             }
         }
     }
 
-    /// Threads of a plan with one moved, or with an idle one put to use; none if that cannot be.
+    /// Returns the threads of a plan with one moved, or an idle one used, or `None` if impossible.
     fn moved(&self, threads: &[u32], via: usize, from: usize, to: usize) -> Option<Vec<u32>> {
         let mut threads = threads.to_vec();
         let used: u32 =
@@ -317,7 +320,8 @@ impl<'a> TimeRelaxation<'a> {
         Some(threads)
     }
 
-    /// Where to cut: first how a via's threads are split, then the way whose part of a thread carries most.
+    /// Chooses the branching step: first the split of a via's threads, then the path whose
+    /// fractional thread carries most.
     fn cut(&self, usage: &[f64], ranges: &Ranges) -> Option<Cut> {
         let part = |usage: f64| usage - (usage + WHOLE).floor();
         let mut best: (f64, Option<Cut>) = (0.0, None);
@@ -357,24 +361,24 @@ impl Relaxation for TimeRelaxation<'_> {
     fn relax(&self, ranges: &Ranges, warm: Option<&Tableau>, incumbent: f64) -> Relaxed<Tableau> {
         let mut tableau = warm.unwrap_or(&self.start).clone();
         self.set(&mut tableau, ranges);
-        let end = tableau.solve(&self.programme, 1.0 / incumbent);
+        let end = tableau.solve(&self.program, 1.0 / incumbent);
         let bound = match end {
             End::Empty => f64::INFINITY,
-            _ => 1.0 / self.programme.bound(&tableau).max(f64::MIN_POSITIVE),
+            _ => 1.0 / self.program.bound(&tableau).max(f64::MIN_POSITIVE),
         };
         if bound >= incumbent {
             return Relaxed { bound, candidate: None, cut: None, warm: tableau };
         }
         let usage = self.usage(&tableau.point());
         let cut = self.cut(&usage, ranges).or_else(|| if end == End::Best { None } else { any_cut(ranges) });
-        // A plan costs as much as a bound, and those of neighbours are alike.
+        // A plan costs as much as a bound, and plans of neighbors are similar.
         let worth = cut.is_none() || ranges.cuts(self.instance).is_multiple_of(PLANS_EVERY);
         let candidate = if worth { self.rounded(&tableau, &usage, ranges, incumbent) } else { None };
         Relaxed { bound, candidate, cut, warm: tableau }
     }
 }
 
-/// A cut of the first range that is open, for a point that cannot be trusted.
+/// Divides the first open range, for a point with rounding errors.
 fn any_cut(ranges: &Ranges) -> Option<Cut> {
     let open = ranges.paths.iter().position(|(low, high)| low < high)?;
     let (low, high) = ranges.paths[open];

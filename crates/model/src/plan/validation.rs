@@ -1,54 +1,55 @@
-//! Checks what is asked, and numbers it.
+//! Validation and numbering of a problem.
 
 use super::instance::{Instance, Limit, TransferPath};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{Objective, PlanLimit, PlanProblem, WayId, WayRates};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most nodes, devices, ways or limits of a problem.
+/// Maximum number of nodes, devices, paths or limits of a problem.
 const MAX_ITEMS: usize = 4096;
-/// Most threads of a node.
+/// Maximum number of threads of a node.
 const MAX_THREADS: u32 = 1024;
-/// Bytes that a floating-point number counts exactly.
+/// Bytes below which a floating-point number is exact.
 const MAX_BYTES: u64 = 1 << 53;
-/// Largest ratio of bandwidths, and of all data to that of one node, that a solution can tell from rounding errors.
+/// Maximum ratio of bandwidths, and of all data to that of one node, that is not lost in rounding
+/// errors.
 const MAX_RATIO: f64 = 1e6;
 
-/// Why there is no plan: the constraint that cannot hold.
+/// Reason why there is no plan: a constraint that cannot be satisfied.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// There is nothing to move.
+    /// There is no data.
     #[error("there is no data: the bytes of all storage together are 0")]
     NoData,
-    /// A figure is not what its kind allows.
-    #[error("{what} is {value}, and it must be {must}")]
+    /// A value is out of range.
+    #[error("{what} is {value}, expected {must}")]
     Figure {
-        /// Whose figure.
+        /// Name of the value.
         what: String,
-        /// The figure.
+        /// The value.
         value: String,
-        /// What it must be.
+        /// Expected range.
         must: &'static str,
     },
-    /// Something stands there twice.
-    #[error("{0} stands there twice")]
+    /// An item is duplicated.
+    #[error("duplicate {0}")]
     Twice(String),
-    /// Something belongs to a node or a way that is not in the problem.
-    #[error("{what} names {missing}, which the problem does not have")]
+    /// An item refers to an unknown node or path.
+    #[error("{what} refers to {missing}, which is not in the problem")]
     Unknown {
-        /// What names it.
+        /// The referring item.
         what: String,
-        /// What is missing.
+        /// The unknown item.
         missing: String,
     },
-    /// There is more than planning is made for.
-    #[error("there are {number} {what}, and at most {most} are allowed")]
+    /// The problem is too large.
+    #[error("{number} {what}, expected at most {most}")]
     TooMany {
-        /// Of what.
+        /// Kind of items.
         what: &'static str,
-        /// How many.
+        /// Number of items.
         number: usize,
-        /// How many may be.
+        /// Maximum number.
         most: usize,
     },
     /// Requirements contradict each other.
@@ -56,43 +57,45 @@ pub enum PlanError {
     Contradiction {
         /// The node.
         node: NodeId,
-        /// Why not both.
+        /// The contradiction.
         why: String,
     },
-    /// No node may run a thread for storage and one for the network.
+    /// No node may run both a storage thread and a network thread.
     #[error("data needs two threads on one node, one for storage and one for the network, and no node may run more than {0}")]
     TooFewThreads(u32),
-    /// Data cannot leave or arrive.
+    /// The data of a node cannot be transferred.
     #[error("data on node {source_node}: {why}")]
     NoPath {
         /// Node of the storage.
         source_node: NodeId,
-        /// Where the way ends.
+        /// The missing part of the path.
         why: String,
     },
-    /// There are more nodes with data than threads that could serve each.
+    /// More nodes have data than threads are available.
     #[error("{sources} nodes have data and each needs a storage thread beside a network thread; the nodes that data may go through run {threads} threads in all")]
     TooFewThreadsInAll {
         /// Nodes with data.
         sources: usize,
-        /// Threads.
+        /// Available threads.
         threads: u32,
     },
-    /// Figures lie too far apart to reckon with.
+    /// Values are too different for accurate computation.
     #[error("{0}")]
     TooFarApart(String),
-    /// The time was over before any plan was found.
+    /// The time limit expired before any plan was found.
     #[error("no plan was found within the time limit")]
     NoTime,
     /// No thread counts serve all data.
-    #[error("no choice of threads serves the data of every node: too few threads on the nodes that their ways go through")]
+    #[error(
+        "no choice of threads serves the data of every node: too few threads on the nodes of their paths"
+    )]
     NoThreads,
     /// A solver failed.
     #[error("the solver failed: {0}")]
     Solver(String),
 }
 
-/// Checks a problem and numbers its parts.
+/// Validates a problem and numbers its parts.
 pub(crate) fn instance(problem: &PlanProblem) -> Result<Instance, PlanError> {
     check_figures(problem)?;
     let threads = threads(problem)?;
@@ -123,7 +126,7 @@ pub(crate) fn instance(problem: &PlanProblem) -> Result<Instance, PlanError> {
 }
 
 fn bandwidth(what: impl FnOnce() -> String, value: f64) -> Result<(), PlanError> {
-    // Beyond these there is no device; sums and quotients stay finite within them.
+    // No device exceeds this range, in which sums and quotients stay finite.
     if (1.0..=1e18).contains(&value) {
         return Ok(());
     }
@@ -135,14 +138,14 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
         ("nodes", problem.nodes.len()),
         ("storage devices", problem.storage.len()),
         ("NICs", problem.nics.len()),
-        ("ways of storage", problem.storage_ways.len()),
-        ("ways of the network", problem.network_ways.len()),
+        ("storage paths", problem.storage_ways.len()),
+        ("network paths", problem.network_ways.len()),
         ("limits", problem.limits.len()),
     ];
     if let Some((what, number)) = counts.into_iter().find(|(_, number)| *number > MAX_ITEMS) {
         return Err(PlanError::TooMany { what, number, most: MAX_ITEMS });
     }
-    // Devices before the ways that their figures may have bounded.
+    // Devices before the paths that they may have bounded.
     for storage in &problem.storage {
         bandwidth(
             || format!("bandwidth of storage {:?}", storage.device),
@@ -166,10 +169,10 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
 }
 
 fn path_name(kind: &str, path: WayId) -> String {
-    format!("{kind} way between device node {} and memory node {}", path.device_node, path.memory_node)
+    format!("{kind} path between device node {} and memory node {}", path.device_node, path.memory_node)
 }
 
-/// Threads that each node may run, after pins.
+/// Returns the threads that each node may run, after pins and reservations.
 fn threads(problem: &PlanProblem) -> Result<BTreeMap<NodeId, u32>, PlanError> {
     let mut threads = BTreeMap::new();
     for node in &problem.nodes {
@@ -181,13 +184,10 @@ fn threads(problem: &PlanProblem) -> Result<BTreeMap<NodeId, u32>, PlanError> {
         let contradiction = |why: String| Err(PlanError::Contradiction { node: node.node, why });
         let pinned = problem.no_threads_on.contains(&node.node);
         if pinned && node.threads.is_some_and(|threads| threads > 0) {
-            return contradiction(format!("it is to run no thread, and {own} threads"));
+            return contradiction(format!("no threads may run on it, but it has {own} threads"));
         }
         if node.reserved > own && !pinned {
-            return contradiction(format!(
-                "{} cores are to be reserved, and it has {own} threads",
-                node.reserved
-            ));
+            return contradiction(format!("{} cores are reserved, but it has {own} threads", node.reserved));
         }
         let left = if pinned { 0 } else { own - node.reserved };
         if threads.insert(node.node, left).is_some() {
@@ -223,7 +223,7 @@ fn check_names(problem: &PlanProblem, nodes: &BTreeMap<NodeId, u32>) -> Result<(
         for path in paths {
             known(format!("the {}", path_name(kind, path.id())), path.device_node)?;
             known(format!("the {}", path_name(kind, path.id())), path.memory_node)?;
-            once(format!("the {}", path_name(kind, path.id())))?;
+            once(path_name(kind, path.id()))?;
         }
     }
     for limit in &problem.limits {
@@ -246,18 +246,14 @@ fn check_limit(problem: &PlanProblem, limit: &PlanLimit) -> Result<(), PlanError
                 return Err(PlanError::Unknown { what: format!("limit {:?}", limit.name), missing });
             }
             if !seen.insert(*id) {
-                return Err(PlanError::Twice(format!(
-                    "the {} of limit {:?}",
-                    path_name(kind, *id),
-                    limit.name
-                )));
+                return Err(PlanError::Twice(format!("{} in limit {:?}", path_name(kind, *id), limit.name)));
             }
         }
     }
     Ok(())
 }
 
-/// Share of all data on each node that has any, and bytes of all data.
+/// Returns the share of data of each node that has any, and the bytes of all data.
 fn sources(problem: &PlanProblem) -> Result<(BTreeMap<NodeId, f64>, f64), PlanError> {
     let total = problem.storage.iter().try_fold(0u64, |sum, storage| sum.checked_add(storage.bytes));
     let total = total.filter(|total| *total < MAX_BYTES).ok_or_else(|| {
@@ -279,7 +275,7 @@ fn sources(problem: &PlanProblem) -> Result<(BTreeMap<NodeId, f64>, f64), PlanEr
     }
 }
 
-/// Nodes with two threads or more and ways on both sides.
+/// Returns the nodes with at least two threads and paths on both sides.
 fn vias(
     problem: &PlanProblem,
     threads: &BTreeMap<NodeId, u32>,
@@ -309,7 +305,7 @@ fn vias(
     Ok(vias)
 }
 
-/// The fastest thread, and that no other figure is too far from it.
+/// Returns the rate of the fastest thread, after checking the range of all rates.
 fn fastest(problem: &PlanProblem) -> Result<f64, PlanError> {
     let paths = || problem.storage_ways.iter().chain(&problem.network_ways);
     let fastest = paths().map(|path| path.thread_bytes_per_s).fold(0.0, f64::max);
@@ -319,7 +315,7 @@ fn fastest(problem: &PlanProblem) -> Result<f64, PlanError> {
     let slowest = figures.fold(f64::INFINITY, f64::min);
     if slowest * MAX_RATIO < fastest {
         return Err(PlanError::TooFarApart(format!(
-            "bandwidths of {slowest} and {fastest} bytes per second are a million times apart: leave the slow way out"
+            "bandwidths of {slowest} and {fastest} bytes per second differ by more than a factor of a million: leave out the slow path"
         )));
     }
     Ok(fastest)
@@ -347,7 +343,7 @@ impl Instance {
 
     fn path(&self, rates: &WayRates, end: usize, via: usize) -> TransferPath {
         let most = rates.most_bytes_per_s / rates.thread_bytes_per_s;
-        // A multiple that rounding has lifted is still that multiple.
+        // Rounding errors must not add a thread to an exact multiple.
         let useful = (most * (1.0 - 1e-12)).ceil().clamp(1.0, f64::from(MAX_THREADS)) as u32;
         let most_threads = useful.min(self.vias[via].1 - 1);
         let unit = rates.thread_bytes_per_s / self.unit_bytes_per_s;
@@ -373,7 +369,7 @@ impl Instance {
     fn number_limits(&mut self, problem: &PlanProblem) {
         for (sink, node) in self.sinks.iter().enumerate() {
             let nics = problem.nics.iter().filter(|nic| nic.node == *node);
-            // One NIC without a figure takes whatever its ways bring.
+            // A NIC without bandwidth is only limited by its paths.
             let rate = nics.map(|nic| nic.bytes_per_s.unwrap_or(f64::INFINITY)).sum::<f64>();
             let sends = (self.reads..self.paths.len()).filter(|path| self.paths[*path].end == sink);
             if rate.is_finite() {

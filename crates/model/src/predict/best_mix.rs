@@ -1,16 +1,16 @@
-//! The distribution of streams over nodes with the highest predicted bandwidth.
+//! Distribution of streams over nodes with the highest predicted bandwidth.
 
 use super::mix::predict;
 use super::{curve, PredictError, MAX_DISTRIBUTED_STREAMS};
 use numaio_schema::{Capacities, MixPrediction, NodeCapacity, NodeStreams, Sharing};
 
-/// Bandwidths that differ by less than this share are the same.
+/// Bandwidths within this relative difference are equal.
 const SAME: f64 = 1e-9;
 
-/// Distributes a number of streams so that the second predictor foretells the most; of distributions that get the same
-/// the one on the fewest nodes, and there the device's own node first, then the ones with the most alone.
+/// Distributes streams so that the second predictor predicts the highest bandwidth. Ties favor the
+/// fewest nodes, then the device's own node, then the nodes with the highest bandwidth alone.
 ///
-/// Exact: by dynamic programming over nodes, number of nodes and number of streams.
+/// Exact: dynamic programming over nodes, number of nodes and number of streams.
 ///
 /// # Errors
 /// [`PredictError`] if there are no streams or more than [`MAX_DISTRIBUTED_STREAMS`].
@@ -34,7 +34,7 @@ pub fn best_mix(capacities: &Capacities, streams: u32) -> Result<MixPrediction, 
         return Err(PredictError::NothingMeasured { direction: capacities.direction });
     };
     let single = predict(capacities, &[NodeStreams { node: single.node, streams }])?;
-    // A device that works for one stream at a time gives a mix no more than its best node.
+    // A device that time-shares its streams gives a mix no more than its best node.
     if matches!(capacities.sharing, Sharing::Time { .. }) {
         return Ok(single);
     }
@@ -49,7 +49,7 @@ pub fn best_mix(capacities: &Capacities, streams: u32) -> Result<MixPrediction, 
     predict(capacities, &mix)
 }
 
-/// The device's own node first, then by what streams get alone.
+/// Sorts the device's own node first, then by the bandwidth of streams alone.
 fn in_order(capacities: &Capacities, streams: u32) -> Vec<&NodeCapacity> {
     let mut nodes: Vec<&NodeCapacity> = capacities.nodes.iter().collect();
     let alone = |node: &NodeCapacity| curve::at(node, streams).bytes_per_s;
@@ -60,13 +60,13 @@ fn in_order(capacities: &Capacities, streams: u32) -> Vec<&NodeCapacity> {
     nodes
 }
 
-/// The most that paths carry: of the first so many nodes, when a number of them has a number of streams.
+/// Highest path bandwidth of the first nodes, by number of nodes used and number of streams.
 struct Table {
     streams: usize,
     width: usize,
-    /// By number of nodes that are used, then number of streams; below 0 where that cannot be.
+    /// By number of nodes used, then number of streams; negative where impossible.
     sums: Vec<f64>,
-    /// By node, then as the sums: streams of that node in the best distribution.
+    /// By node, then like `sums`: streams of that node in the best distribution.
     choices: Vec<Vec<u16>>,
 }
 
@@ -84,10 +84,10 @@ impl Table {
         table
     }
 
-    /// Adds a node; `alone` is what it gets by number of streams.
+    /// Adds a node; `alone` is its bandwidth by number of streams.
     fn add(&mut self, alone: &[f64], used: usize) {
         let mut choice = vec![0; self.sums.len()];
-        // From the most nodes down, so that this node is counted once.
+        // From the most nodes down, so that this node counts once.
         for number in (1..=used).rev() {
             for streams in 1..=self.streams {
                 let place = number * self.width + streams;
@@ -103,7 +103,7 @@ impl Table {
         self.choices.push(choice);
     }
 
-    /// The most of all streams, by number of nodes that are used, from none on.
+    /// Returns the highest bandwidth of all streams, by number of nodes used from 0.
     fn by_nodes(&self) -> impl Iterator<Item = f64> + '_ {
         self.sums.chunks(self.width).map(|of_number| of_number[self.streams])
     }

@@ -1,4 +1,4 @@
-//! Capacities, fitted from measured I/O.
+//! Fitting of capacities to measured I/O.
 
 use super::mix::{estimate, mean_of_streams, merged};
 use super::{curve, PredictError};
@@ -11,38 +11,38 @@ use numaio_schema::{
 };
 use std::collections::BTreeMap;
 
-/// What capacities are fitted from.
+/// Inputs of the fit.
 #[derive(Debug, Clone, Copy)]
 pub struct CapacityInputs<'a> {
-    /// Records of one device by one engine, the newest first: of what was measured several times the newest counts.
+    /// Records of one device by one engine, newest first; the newest of repeated measurements
+    /// counts.
     pub records: &'a [&'a IoRecord],
-    /// The model of the machine, which tells which nodes are of one class.
+    /// Model of the machine, which contains the classes of nodes.
     pub model: Option<&'a Model>,
-    /// Bandwidth of the device's PCI Express link in each direction, in bytes per second.
+    /// Bandwidth of the device's PCI Express link per direction, in bytes per second.
     pub link_bytes_per_s: Option<f64>,
     /// Device write or device read.
     pub direction: Direction,
-    /// What is asked of the device beyond direction; none for the first that was measured.
+    /// Operation of the device, or `None` for the first measured one.
     pub operation: Option<&'a str>,
 }
 
-/// Measured streams: local buffers, the engine's best block size.
+/// Measured streams with local buffers, at the engine's best block size.
 struct Cells<'a> {
     operation: Option<&'a str>,
     block_bytes: u64,
-    /// Node and number of streams of one node each, and what they got.
+    /// Bandwidth by node and number of streams, for streams of one node.
     single: BTreeMap<(NodeId, u32), Estimate>,
-    /// Mixes, and what they got; the newest first.
+    /// Bandwidth of mixes, newest first.
     mixes: Vec<(Vec<NodeStreams>, Estimate)>,
 }
 
-/// Fits what each node gets alone, what the device gives all of them, and how they share it.
+/// Fits the bandwidth of each node alone, the device's cap, and how nodes share the device.
 ///
-/// A node that was not measured has the figures of one that stands for its class, with an interval as much wider as
-/// the members of the class differ in the copy model. The cap is what the most crowded mix gave, if that is
-/// less than its nodes get alone together, and at least the most that was ever measured. `but` is a mix that does not
-/// count: the one that is to be predicted.
-///
+/// An unmeasured node has the values of its class's representative, with an interval widened by the
+/// spread of the class in the copy model. The cap is the bandwidth of the most crowded mix, if that
+/// is less than the sum of its nodes alone, and at least the highest bandwidth measured. `but` is a
+/// mix to exclude: the mix to predict.
 /// # Errors
 /// [`PredictError::NothingMeasured`].
 pub fn capacities(basis: &CapacityInputs, but: &[NodeStreams]) -> Result<Capacities, PredictError> {
@@ -103,7 +103,7 @@ fn cells<'a>(basis: &CapacityInputs<'a>, but: &[NodeStreams]) -> Option<Cells<'a
     (!found.single.is_empty()).then_some(found)
 }
 
-/// What a mix gave when it was measured, the newest first.
+/// Returns the measured bandwidth of a mix, from the newest record.
 pub fn find_measured_mix<'a>(
     records: &[&'a IoRecord],
     capacities: &Capacities,
@@ -119,7 +119,7 @@ pub fn find_measured_mix<'a>(
     records.iter().flat_map(|record| &record.cells).find(is_it).map(|cell| &cell.bytes_per_s)
 }
 
-/// Whether all buffers of a cell are local to its CPUs, and all streams go one way.
+/// Whether all buffers of a cell are local to its CPUs, and all streams have one direction.
 fn is_local(cell: &IoCell, direction: Direction) -> bool {
     let local = cell.groups.iter().zip(&cell.cpu_nodes).all(|(group, node)| group.memory == *node);
     local && cell.groups.iter().all(|group| group.direction == direction)
@@ -130,7 +130,7 @@ fn streams_of(cell: &IoCell) -> Vec<NodeStreams> {
     merged(&groups.collect::<Vec<_>>())
 }
 
-/// The block size with which most nodes were measured, of those the one with the greatest bandwidth.
+/// Returns the block size with which most nodes were measured; ties favor the highest bandwidth.
 fn best_block<'a>(cells: impl Iterator<Item = &'a IoCell>) -> Option<u64> {
     let mut sizes: BTreeMap<u64, (NodeSet, f64)> = BTreeMap::new();
     for cell in cells {
@@ -143,7 +143,7 @@ fn best_block<'a>(cells: impl Iterator<Item = &'a IoCell>) -> Option<u64> {
     sizes.into_iter().max_by(|(_, a), (_, b)| better(a, b)).map(|(size, _)| size)
 }
 
-/// Measured nodes, and those for whom one of them stands.
+/// Returns the measured nodes, and those that a measured node represents.
 fn nodes(basis: &CapacityInputs, cells: &Cells) -> Vec<NodeCapacity> {
     let measured: NodeSet = cells.single.keys().map(|(node, _)| *node).collect();
     let model = basis.records.first().and_then(|record| direction_model(basis, record.device.node?));
@@ -188,19 +188,19 @@ fn direction_model<'a>(basis: &CapacityInputs<'a>, target: NodeId) -> Option<&'a
     of_target.directions.iter().find(|model| model.direction == basis.direction)
 }
 
-/// The measured node that a record says stands for another.
+/// Returns the measured node that represents another according to a record.
 fn represented(basis: &CapacityInputs, node: NodeId, measured: &NodeSet) -> Option<NodeId> {
     let all = basis.records.iter().flat_map(|record| &record.method.represented);
     let mut fitting = all.filter(|found| found.direction == basis.direction && measured.contains(found.by));
     fitting.find(|found| found.nodes.contains(&node)).map(|found| found.by)
 }
 
-/// Share by which a mix must give less than its best node alone before a cap is given up as the reason. Two figures
-/// at the same cap differ by a little more than their intervals now and then.
+/// Share by which a mix must be below its best node alone before a cap is ruled out as the cause.
+/// Two values at the same cap occasionally differ by a little more than their intervals.
 const CLEARLY: f64 = 0.03;
 
-/// What mixes tell of the cap and of how nodes share the device. The most crowded one decides: the one that gave
-/// the least of what its nodes get alone together.
+/// Derives the cap and the kind of sharing from mixes. The most crowded mix decides: the lowest
+/// share of the sum of its nodes alone.
 fn fit_sharing(capacities: &mut Capacities, mixes: &[(Vec<NodeStreams>, Estimate)]) {
     let seen = mixes.iter().map(|(_, gave)| *gave).fold(capacities.cap, greater);
     let together = capacities.nodes.iter().map(most).fold(Estimate::exactly(0.0), plus);
@@ -224,12 +224,12 @@ fn fit_sharing(capacities: &mut Capacities, mixes: &[(Vec<NodeStreams>, Estimate
     }
 }
 
-/// The most that a node gets alone, with whatever number of streams.
+/// Returns the highest bandwidth of a node alone, with any number of streams.
 fn most(node: &NodeCapacity) -> Estimate {
     node.streams.iter().map(|known| known.estimate).fold(Estimate::exactly(0.0), greater)
 }
 
-/// What the nodes of a mix get alone, added up; none if one is unknown.
+/// Returns the sum of the bandwidths of a mix's nodes alone, or `None` if one is unknown.
 fn alone(capacities: &Capacities, mix: &[NodeStreams]) -> Option<Estimate> {
     let of = |flow: &NodeStreams| {
         let node = capacities.nodes.iter().find(|node| node.node == flow.node)?;
@@ -238,8 +238,8 @@ fn alone(capacities: &Capacities, mix: &[NodeStreams]) -> Option<Estimate> {
     mix.iter().map(of).try_fold(Estimate::exactly(0.0), |sum, alone| Some(plus(sum, alone?)))
 }
 
-/// The mix that tells most of a device, for measuring: every node of `among`, each with as many streams as keep it busy.
-/// A cap that these do not reach limits no mix. Empty if that is a single node.
+/// Returns the most informative mix to measure: every node of `among`, each with enough streams to
+/// saturate it. A cap that these do not reach limits no mix. Empty for a single node.
 pub fn saturating_mix(capacities: &Capacities, among: &NodeSet) -> Vec<NodeStreams> {
     let nodes = capacities.nodes.iter().filter(|node| among.contains(node.node));
     let mix: Vec<NodeStreams> =

@@ -1,16 +1,16 @@
-//! What a number of streams of one node gets while no other node uses the device.
+//! Bandwidth by number of streams of one node, while no other node uses the device.
 
 use numaio_schema::{Estimate, NodeCapacity, StreamsCapacity};
 
-/// Growth below which more streams are said to get no more.
+/// Growth factor below which more streams count as yielding no more.
 const FULL: f64 = 1.02;
 
-/// The bandwidth of `streams` streams, from those numbers of streams that were measured.
+/// Estimates the bandwidth of `streams` streams from the measured numbers of streams.
 ///
-/// Between two of them each stream is taken to have a limit of its own until the path is full, as streams that wait for
-/// their own requests have; the lower end is the straight line. Fewer streams than were measured are taken to get as
-/// much, and in the worst case only their share. More are taken to get no more, and if the bandwidth was still
-/// growing, in the best case as much more as there are more of them.
+/// Between two of them each stream has its own limit until the path is saturated, as for streams
+/// that wait for their own requests; the lower end is linear interpolation. Fewer streams than
+/// measured get the same bandwidth, in the worst case only their share. More streams get no more,
+/// in the best case proportionally more if the bandwidth was still growing.
 pub(super) fn at(node: &NodeCapacity, streams: u32) -> Estimate {
     let below = node.streams.iter().rev().find(|known| known.streams <= streams);
     let above = node.streams.iter().find(|known| known.streams >= streams);
@@ -45,7 +45,7 @@ fn beyond(node: &NodeCapacity, last: &StreamsCapacity, streams: u32) -> Estimate
     Estimate { high: last.estimate.high * more, ..last.estimate }
 }
 
-/// The fewest streams that were measured to keep the node's path busy.
+/// Returns the fewest measured streams that saturate the node's path.
 pub(super) fn busy(node: &NodeCapacity) -> u32 {
     let most = node.streams.iter().map(|known| known.estimate.bytes_per_s).fold(0.0, f64::max);
     let busy = node.streams.iter().find(|known| known.estimate.bytes_per_s * FULL >= most);

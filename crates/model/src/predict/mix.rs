@@ -1,4 +1,4 @@
-//! The two predictors.
+//! The two predictors of a mix.
 
 use super::{curve, PredictError, MOST_STREAMS};
 use numaio_machine::ids::NodeId;
@@ -8,18 +8,18 @@ use numaio_schema::{
 };
 use std::collections::BTreeMap;
 
-/// Rates that differ by less than this share are the same: sums of floating-point numbers differ by their order.
+/// Rates within this relative difference are equal: floating-point sums depend on the order.
 const SAME: f64 = 1e-9;
 
-/// Predicts a mix, by both predictors. A node that is named twice has the streams of both.
+/// Predicts a mix by both predictors. A node that is named twice has the streams of both.
 ///
-/// The second predictor: the streams of a node get together what they get alone, at most; all together get the
-/// device's cap, at most; and within these limits every stream gets as much as any other (max-min fair). Where a mix
-/// was measured to give less than its best node alone, the device works for one stream at a time, and it is Equation 1
-/// times what that mix gave over Equation 1.
+/// The second predictor: streams of a node get at most what they get alone, all streams at most the
+/// device's cap, and within these limits every stream the same (max-min fair). Where a mix was
+/// measured below its best node alone, the device time-shares its streams, and the prediction is
+/// Equation 1 times the ratio of that mix to its Equation 1.
 ///
 /// # Errors
-/// [`PredictError`] if there are no streams or too many, or a node of which nothing is known.
+/// [`PredictError`] if there are no streams or too many, or a node is unknown.
 pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPrediction, PredictError> {
     let streams = merged(mix);
     let nodes = known(capacities, &streams)?;
@@ -43,7 +43,7 @@ pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPredic
     Ok(MixPrediction { equation_1, limits, flows, streams, measured: None })
 }
 
-/// Puts what was measured beside a prediction; unchanged if there is no figure.
+/// Adds a measured value to a prediction; unchanged without a value.
 pub fn with_measurement(prediction: MixPrediction, reading: &Reading) -> MixPrediction {
     let measured = estimate(reading).map(|estimate| MixMeasured {
         estimate,
@@ -53,13 +53,13 @@ pub fn with_measurement(prediction: MixPrediction, reading: &Reading) -> MixPred
     MixPrediction { measured: measured.or(prediction.measured), ..prediction }
 }
 
-/// A reading with its interval; none without a figure.
+/// Returns a reading with its interval, or `None` without a value.
 pub(super) fn estimate(reading: &Reading) -> Option<Estimate> {
     let (bytes_per_s, summary) = (reading.median()?, reading.summary.as_ref()?);
     Some(Estimate { bytes_per_s, low: summary.low.min(bytes_per_s), high: summary.high.max(bytes_per_s) })
 }
 
-/// Streams by node, each node once.
+/// Merges the streams of each node.
 pub(super) fn merged(mix: &[NodeStreams]) -> Vec<NodeStreams> {
     let mut by_node: BTreeMap<NodeId, u32> = BTreeMap::new();
     for NodeStreams { node, streams } in mix.iter().filter(|part| part.streams > 0) {
@@ -94,10 +94,11 @@ fn known<'a>(
     streams.iter().map(of).collect()
 }
 
-/// Equation 1 of Li et al. (ICPP 2013): the sum of the classes' bandwidths, each times its share of the streams.
+/// Equation 1 of Li et al. (ICPP 2013): the sum of the classes' bandwidths, each times its share of
+/// the streams.
 ///
-/// A class's bandwidth is the mean of its members that were measured, with as many streams as the whole mix has.
-/// Without a model each node is its own class.
+/// A class's bandwidth is the mean of its measured members, with as many streams as the complete
+/// mix. Without a model each node is a separate class.
 fn equation_1(capacities: &Capacities, nodes: &[&NodeCapacity], streams: &[NodeStreams]) -> Estimate {
     let all = number(streams);
     let parts = nodes.iter().zip(streams).map(|(node, flow)| {
@@ -129,7 +130,7 @@ fn class_bandwidth(capacities: &Capacities, node: &NodeCapacity, streams: u32) -
     }
 }
 
-/// One of the three numbers of an estimate.
+/// One of the three values of an estimate.
 #[derive(Debug, Clone, Copy)]
 enum EstimatePart {
     Low,
@@ -147,7 +148,7 @@ impl EstimatePart {
     }
 }
 
-/// What the streams of each node get, by the second predictor.
+/// Returns the bandwidth of each node's streams by the second predictor.
 fn rates(
     capacities: &Capacities,
     nodes: &[&NodeCapacity],
@@ -169,8 +170,8 @@ fn rates(
     share(cap, &streams, alone)
 }
 
-/// The mean of what the nodes get alone with all streams of the mix, weighted by their share of streams, and the
-/// greatest of it.
+/// Returns the mean of the nodes' bandwidths alone with all streams of the mix, weighted by their
+/// share of streams, and the greatest of them.
 fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: EstimatePart) -> (f64, f64) {
     let all = number(streams);
     let with_all = |node: &NodeCapacity| end.of(curve::at(node, all));
@@ -179,7 +180,7 @@ fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: Estimate
     (parts.sum::<f64>() / f64::from(all.max(1)), best)
 }
 
-/// The same with intervals; none if a node is unknown.
+/// Returns that mean with its interval, or `None` if a node is unknown.
 pub(super) fn mean_of_streams(
     capacities: &Capacities,
     streams: &[NodeStreams],
@@ -195,7 +196,7 @@ pub(super) fn mean_of_streams(
     Some((of(|pair| pair.0), of(|pair| pair.1)))
 }
 
-/// Shares a cap among streams in equal parts, where those of a node get together no more than `most` of it.
+/// Shares a cap equally among streams, where those of a node get together at most `most` of it.
 pub(super) fn share(cap: f64, streams: &[u32], most: &[f64]) -> Vec<f64> {
     let one = |index: usize| most[index] / f64::from(streams[index].max(1));
     let mut order: Vec<usize> = (0..streams.len()).collect();

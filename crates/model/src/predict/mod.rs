@@ -1,11 +1,12 @@
-//! What a device gives streams of several nodes at once.
+//! Prediction of a device's bandwidth for streams of several nodes.
 //!
-//! Two predictors, both from what each node gets alone. Equation 1 of Li et al. (ICPP 2013) is the mean of the classes'
-//! bandwidths, weighted by their share of streams. The second one respects limits: the path of each node, and what the
-//! device gives all of them together ([`predict`]).
+//! Two predictors use the bandwidth of each node alone. Equation 1 of Li et al. (ICPP 2013) is the
+//! mean of the classes' bandwidths, weighted by their share of streams. The second predictor
+//! respects limits: the path of each node, and the device's cap for all of them ([`predict`]).
 //!
-//! The interval of a prediction is the prediction from the lower ends of all readings at once, and from the upper ends.
-//! Both predictors rise with every reading, so it holds whatever the readings are within their own intervals.
+//! The interval of a prediction results from the lower ends of all readings, and from the upper
+//! ends. Both predictors increase with every reading, so the interval holds for any readings within
+//! theirs.
 
 mod best_mix;
 mod capacities;
@@ -20,37 +21,37 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 
-/// Most streams of a mix.
+/// Maximum number of streams of a mix.
 pub const MOST_STREAMS: u32 = 4096;
-/// Most streams whose best distribution is looked for.
+/// Maximum number of streams of [`best_mix`].
 pub const MAX_DISTRIBUTED_STREAMS: u32 = 128;
 
-/// Why there is no prediction.
+/// Error of a prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// Nothing is known of the device in this direction.
+    /// The device was not measured in this direction.
     #[error("no {} of the device was measured", .direction.name())]
     NothingMeasured {
         /// The direction.
         direction: Direction,
     },
-    /// Nothing is known of a node.
+    /// The bandwidth of a node is unknown.
     #[error("node {node} was not measured, and no measured node is of its class; known are nodes {known}")]
     NotMeasured {
         /// The node.
         node: NodeId,
-        /// Nodes that are known.
+        /// Nodes with known bandwidth.
         known: NodeSet,
     },
-    /// A mix without streams.
-    #[error("there are no streams in it")]
+    /// The mix has no streams.
+    #[error("the mix has no streams")]
     NoStreams,
-    /// More streams than can be.
-    #[error("{streams} streams are too many; {most} are allowed")]
+    /// The mix has too many streams.
+    #[error("too many streams: {streams}, expected at most {most}")]
     TooMany {
-        /// How many.
+        /// Number of streams.
         streams: u32,
-        /// How many are allowed.
+        /// Maximum number of streams.
         most: u32,
     },
 }

@@ -28,9 +28,10 @@ fn close(found: f64, wanted: f64) {
     assert!((found / wanted - 1.0).abs() < 1e-9, "{found} is not {wanted}");
 }
 
-/// Equation (1) of Li et al., ICPP 2013, and the example there: two streams on a node of class 2, two on one of class 3.
+/// Equation (1) and the example of Li et al., ICPP 2013: two streams on a node of class 2, two on a
+/// node of class 3.
 #[test]
-fn the_papers_example() {
+fn reproduces_the_papers_example() {
     let capacities = fit_of(vec![cell(Read, &[(2, 4)], 21.998), cell(Read, &[(0, 4)], 18.036)]);
     let found = predict(&capacities, &mix(&[(2, 2), (0, 2)])).expect("a prediction");
     assert_eq!(format!("{:.3}", gbit(found.equation_1.bytes_per_s)), "20.017");
@@ -49,9 +50,10 @@ fn shares_of_streams_are_the_weights() {
     assert!(found.equation_1.high > found.equation_1.bytes_per_s);
 }
 
-/// The drive of `lab/machines/amd-dl585-g7-disk.json`: paths of 28.8, 28.5 and 18.0 below a cap of 28.8.
+/// The drive of `lab/machines/amd-dl585-g7-disk.json`: paths of 28.8, 28.5 and 18.0 below a cap of
+/// 28.8.
 #[test]
-fn a_cap_is_found_in_one_mix_and_limits_others() {
+fn cap_from_one_mix_limits_others() {
     let cells = vec![
         cell(Write, &[(7, 4)], 28.8),
         cell(Write, &[(0, 4)], 28.5),
@@ -67,15 +69,15 @@ fn a_cap_is_found_in_one_mix_and_limits_others() {
     let found = predict(&capacities, &mix(&[(2, 4), (3, 4)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 27.0);
     assert!(found.flows.iter().all(|flow| flow.held_by == HeldBy::Path));
-    // Node 3 leaves of its fair share what its path does not carry.
+    // Node 3 leaves the part of its fair share that exceeds its path.
     let found = predict(&capacities, &mix(&[(7, 4), (3, 4)])).expect("a prediction");
     let rates: Vec<f64> = found.flows.iter().map(|flow| gbit(flow.bytes_per_s).round()).collect();
     assert_eq!(rates, [9.0, 20.0]);
 }
 
-/// As in the paper's example: a mix that gives less than its best node alone is no matter of caps.
+/// As in the paper's example: a cap cannot explain a mix below its best node alone.
 #[test]
-fn a_device_that_shares_its_time_is_known_by_one_mix() {
+fn one_mix_identifies_a_time_sharing_device() {
     let cells = vec![
         cell(Read, &[(2, 4)], 22.0),
         cell(Read, &[(0, 4)], 18.0),
@@ -92,16 +94,16 @@ fn a_device_that_shares_its_time_is_known_by_one_mix() {
 }
 
 #[test]
-fn without_a_mix_the_cap_is_assumed_and_its_interval_says_so() {
+fn assumed_cap_widens_the_interval() {
     let capacities = fit_of(vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
     assert_eq!(capacities.cap_source, CapSource::Assumed);
     let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 10.0);
-    assert!(gbit(found.limits.high) > 17.9, "they may add up: {:?}", found.limits);
+    assert!(gbit(found.limits.high) > 17.9, "the paths may add up: {:?}", found.limits);
 }
 
 #[test]
-fn mixes_that_add_up_show_no_cap() {
+fn additive_mixes_show_no_cap() {
     let cells =
         vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0), cell(Read, &[(0, 1), (1, 1)], 18.0)];
     let capacities = fit_of(cells);
@@ -111,7 +113,7 @@ fn mixes_that_add_up_show_no_cap() {
 }
 
 #[test]
-fn the_mix_that_is_asked_for_is_not_learned_from() {
+fn predicted_mix_is_excluded_from_the_fit() {
     let cells =
         vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0), cell(Read, &[(0, 1), (1, 1)], 12.0)];
     let record = record(0, cells);
@@ -121,7 +123,7 @@ fn the_mix_that_is_asked_for_is_not_learned_from() {
 }
 
 #[test]
-fn a_link_is_never_exceeded() {
+fn link_bandwidth_is_an_upper_bound() {
     let record = record(0, vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
     let records = [&record];
     let link_bytes_per_s = Some(9e9 / 8.0);
@@ -134,7 +136,7 @@ fn a_link_is_never_exceeded() {
 }
 
 #[test]
-fn streams_have_limits_of_their_own() {
+fn each_stream_has_its_own_limit() {
     let counts = [(1, 9.0), (2, 18.0), (4, 24.0)];
     let mut cells: Vec<IoCell> = counts.iter().map(|(n, g)| cell(Read, &[(0, *n)], *g)).collect();
     cells.push(cell(Read, &[(1, 4)], 20.0));
@@ -143,18 +145,18 @@ fn streams_have_limits_of_their_own() {
     for (streams, wanted) in [(1, 9.0), (2, 18.0), (3, 24.0), (4, 24.0), (9, 24.0)] {
         close(gbit(of(&[(0, streams)]).bytes_per_s), wanted);
     }
-    // Between 18 and 24 on a straight line lies 21.
+    // Linear interpolation between 18 and 24 yields 21.
     assert!(gbit(of(&[(0, 3)]).low) < 21.0);
-    // It was still growing: it may go on.
+    // The bandwidth was still growing and may continue.
     assert!(gbit(of(&[(0, 8)]).high) > 47.0);
-    // Of fewer streams than were measured all may be wanted, or their share.
+    // Fewer streams than measured may need all of it, or only their share.
     let two = of(&[(1, 2)]);
     close(gbit(two.bytes_per_s), 20.0);
     assert!(gbit(two.low) < 10.0);
 }
 
 #[test]
-fn a_node_may_stand_for_others() {
+fn measured_node_represents_its_class() {
     let mut record = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(0, 1)], 20.0)]);
     let nodes = [0, 1, 4].map(NodeId).to_vec();
     record.method.represented = vec![Represented { direction: Read, by: NodeId(0), nodes }];
@@ -166,7 +168,7 @@ fn a_node_may_stand_for_others() {
 }
 
 #[test]
-fn what_cannot_be_predicted_is_said() {
+fn errors_name_the_cause() {
     let capacities = fit_of(vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(3, 1)], 8.0)]);
     let why =
         |parts: &[(u32, u32)]| predict(&capacities, &mix(parts)).expect_err("no prediction").to_string();
@@ -174,9 +176,9 @@ fn what_cannot_be_predicted_is_said() {
         why(&[(5, 1)]),
         "node 5 was not measured, and no measured node is of its class; known are nodes 0,3"
     );
-    assert_eq!(why(&[]), "there are no streams in it");
-    assert_eq!(why(&[(0, 0)]), "there are no streams in it");
-    assert_eq!(why(&[(0, 4000), (3, 97)]), "4097 streams are too many; 4096 are allowed");
+    assert_eq!(why(&[]), "the mix has no streams");
+    assert_eq!(why(&[(0, 0)]), "the mix has no streams");
+    assert_eq!(why(&[(0, 4000), (3, 97)]), "too many streams: 4097, expected at most 4096");
     assert_eq!(best_mix(&capacities, 0), Err(PredictError::NoStreams));
     assert!(matches!(best_mix(&capacities, 129), Err(PredictError::TooMany { most: 128, .. })));
     let record = record(0, vec![cell(Write, &[(0, 1)], 10.0)]);
@@ -193,7 +195,7 @@ fn what_cannot_be_predicted_is_said() {
 }
 
 #[test]
-fn the_telling_mix_keeps_every_node_busy() {
+fn saturating_mix_keeps_every_node_busy() {
     let cells = vec![
         cell(Read, &[(0, 1)], 9.0),
         cell(Read, &[(0, 4)], 24.0),
@@ -207,7 +209,7 @@ fn the_telling_mix_keeps_every_node_busy() {
 }
 
 #[test]
-fn the_best_mix_uses_no_more_nodes_than_it_needs() {
+fn best_mix_uses_the_fewest_nodes() {
     let cells = vec![
         cell(Read, &[(0, 1)], 10.0),
         cell(Read, &[(1, 1)], 12.0),
@@ -222,7 +224,7 @@ fn the_best_mix_uses_no_more_nodes_than_it_needs() {
     assert_eq!(best_mix(&capacities, 1).expect("a mix").streams, mix(&[(1, 1)]));
 }
 
-/// A fit of any nodes, each with 1, 2, 4 and 8 streams, and perhaps a mix.
+/// A fit of any nodes with 1, 2, 4 and 8 streams each, and possibly a mix.
 fn any_fit() -> impl Strategy<Value = Capacities> {
     let node = (5.0f64..50.0, 2.0f64..30.0);
     let mixed = prop::option::of(0.3f64..1.0);
@@ -243,7 +245,7 @@ fn any_fit() -> impl Strategy<Value = Capacities> {
     })
 }
 
-/// Every distribution of streams over nodes.
+/// Returns every distribution of streams over nodes.
 fn distributions(nodes: u32, streams: u32) -> Vec<Vec<(u32, u32)>> {
     if nodes == 1 {
         return vec![vec![(0, streams)]];
@@ -281,7 +283,7 @@ proptest! {
         prop_assert_eq!(predict(&capacities, &mix(&parts)), predict(&capacities, &mix(&halves)));
     }
 
-    /// Neither predictor foretells less where a path, the cap or the link carries more.
+    /// Neither predictor predicts less if a path, the cap or the link has a higher bandwidth.
     #[test]
     fn more_capacity_is_never_less(
         capacities in any_fit(),
@@ -320,7 +322,7 @@ proptest! {
         prop_assert!(found.flows.iter().all(|flow| flow.bytes_per_s <= flow.alone.bytes_per_s * (1.0 + 1e-9)));
     }
 
-    /// Against every distribution there is.
+    /// Compares with every distribution.
     #[test]
     fn the_best_mix_is_the_best(capacities in any_fit(), streams in 1u32..7) {
         let found = best_mix(&capacities, streams).expect("a mix");
@@ -336,15 +338,15 @@ proptest! {
     }
 }
 
-/// 64 streams over 64 nodes whose paths all differ.
+/// 64 streams over 64 nodes with different paths.
 #[test]
-fn the_best_mix_of_a_large_machine_is_found() {
+fn finds_the_best_mix_of_a_large_machine() {
     let mut cells: Vec<IoCell> =
         (0..64).map(|node| cell(Read, &[(node, 1)], 1.0 + f64::from(node) / 64.0)).collect();
     let all: Vec<(u32, u32)> = (0..64).map(|node| (node, 1)).collect();
     cells.push(cell(Read, &all, 50.0));
     let found = best_mix(&fit_of(cells), 64).expect("a mix");
-    // The 28 best carry 49.7 together, 29 of them 51.2.
+    // The 28 best paths sum up to 49.7, 29 of them to 51.2.
     assert_eq!(found.streams.len(), 29);
     close(gbit(found.limits.bytes_per_s), 50.0);
 }

@@ -22,7 +22,7 @@ fn set(list: &str) -> NodeSet {
     NodeSet::parse_list(list).expect("nodes")
 }
 
-/// Node 7 of the DL585 with the paper's classes, or others.
+/// Node 7 of the DL585 with the given classes.
 fn model(write: &[&str], read: &[&str]) -> Model {
     let mut cells = Vec::new();
     for (node, gbit) in WRITE {
@@ -50,7 +50,7 @@ fn papers_model() -> Model {
     model(&["6-7", "0-1,4-5", "2-3"], &["6-7", "2-3", "0-1,5", "4"])
 }
 
-/// Measured I/O in Gbit/s, by node from 0 on.
+/// Measured I/O in Gbit/s, by node from 0.
 fn measured(direction: Direction, gbit: &[f64]) -> Vec<View> {
     let cells = (0..).zip(gbit).map(|(node, gbit)| cell(direction, &[(node, 4)], *gbit)).collect();
     io_views(&record(7, cells), &subject())
@@ -63,7 +63,7 @@ fn one(model: &Model, direction: Direction, gbit: &[f64]) -> ValidatedDirection 
 }
 
 #[test]
-fn the_papers_tables_come_out() {
+fn reproduces_the_papers_tables() {
     let found = one(&papers_model(), Read, &SSD_READ);
     let rows: Vec<String> = found
         .classes
@@ -80,14 +80,14 @@ fn the_papers_tables_come_out() {
     let verdict = &found.verdicts[0];
     assert_eq!((verdict.rank_agreement(), verdict.classes_in_order), (Some(1.0), 6));
     assert!(!verdict.device_bound && verdict.splits.is_empty() && verdict.not_measured.is_empty());
-    // 33.1 and 30.1 are within 10 % of 34.7 only the first.
+    // Of 33.1 and 30.1, only 33.1 is within 10 % of 34.7.
     let merges: Vec<&[u32]> = verdict.merges.iter().map(|merge| merge.ranks.as_slice()).collect();
     assert_eq!(merges, [[1, 2]]);
     assert!((verdict.spread - (1.0 - 18.5 / 34.7)).abs() < 1e-9);
 }
 
 #[test]
-fn classes_in_the_wrong_order_are_counted() {
+fn counts_classes_in_the_wrong_order() {
     let mut reversed = SSD_WRITE;
     reversed.iter_mut().for_each(|gbit| *gbit = 47.0 - *gbit);
     let verdict = &one(&papers_model(), Write, &reversed).verdicts[0];
@@ -101,7 +101,7 @@ fn classes_in_the_wrong_order_are_counted() {
 }
 
 #[test]
-fn a_device_that_gives_everyone_the_same_is_the_bottleneck() {
+fn device_with_equal_bandwidth_for_all_nodes_is_the_bottleneck() {
     let verdict = &one(&papers_model(), Write, &[10.0, 10.1, 9.9, 10.0, 10.0, 10.1, 10.0, 10.0]).verdicts[0];
     assert!(verdict.device_bound);
     let merge = &verdict.merges[0];
@@ -109,18 +109,18 @@ fn a_device_that_gives_everyone_the_same_is_the_bottleneck() {
 }
 
 #[test]
-fn a_class_of_two_levels_is_split() {
+fn splits_a_class_with_two_levels() {
     let mut gbit = SSD_WRITE;
     gbit[1] = 20.0;
     let verdict = &one(&papers_model(), Write, &gbit).verdicts[0];
     assert_eq!(verdict.splits, [Split { rank: 2, parts: vec![set("0,4-5"), set("1")] }]);
-    // Within the level it is one class, noise or not.
+    // Within the level it is one class, regardless of noise.
     gbit[1] = 27.0;
     assert!(one(&papers_model(), Write, &gbit).verdicts[0].splits.is_empty());
 }
 
 #[test]
-fn one_node_of_each_class_is_enough() {
+fn one_measured_node_per_class_suffices() {
     let cells = [(7, 28.8), (0, 28.5), (2, 18.0)].map(|(node, gbit)| cell(Write, &[(node, 4)], gbit));
     let views = io_views(&record(7, cells.to_vec()), &subject());
     let mut found = validate(&papers_model(), &subject(), &views, &[]);
@@ -130,7 +130,7 @@ fn one_node_of_each_class_is_enough() {
         by: NodeId(by),
         nodes: set(nodes).iter().collect(),
     };
-    // Node 5 was to stand for node 6, and has no figure itself.
+    // Node 5 was to represent node 6, but has no value itself.
     represented.method.represented =
         vec![class(Write, 2, "2-3"), class(Write, 5, "5-6"), class(Read, 0, "0-1")];
     note_represented(&mut found, &views[0], &represented);
@@ -145,7 +145,7 @@ fn one_node_of_each_class_is_enough() {
 }
 
 #[test]
-fn rivals_are_judged_by_the_same_measurement() {
+fn rivals_are_compared_with_the_same_measurement() {
     let hops = [16.0, 22.0, 16.0, 22.0, 16.0, 22.0, 16.0, 10.0];
     let nodes = (0..).zip(hops).map(|(node, hops)| NodeValue {
         node: NodeId(node),
@@ -175,19 +175,19 @@ fn rivals_are_judged_by_the_same_measurement() {
     assert_eq!(roles, [Role::Model, Role::Measured, Role::Rival]);
     let [model, hops] = found[0].verdicts[0].agreements.as_slice() else { panic!("two") };
     assert_eq!(hops.first, "slit");
-    // Node 2 is near and slow, nodes 1 and 5 far and fast.
+    // Node 2 is near and slow, nodes 1 and 5 are far and fast.
     let wrong = |agreement: &numaio_schema::Agreement| -> Vec<(u32, u32)> {
         let pairs = agreement.inversions.iter();
         pairs.map(|pair| (pair.better_in_first.0, pair.better_in_second.0)).collect()
     };
     assert_eq!(wrong(hops), [(2, 1), (2, 5)]);
-    // 46.9 and 46.5 in the model, 28.5 and 28.8 of the drive.
+    // 46.9 and 46.5 in the model, 28.5 and 28.8 for the drive.
     assert_eq!(wrong(model), [(0, 6)]);
     assert!(model.tau_b > hops.tau_b);
 }
 
 #[test]
-fn what_was_not_measured_is_not_validated() {
+fn unmeasured_classes_are_not_validated() {
     assert!(validate(&papers_model(), &subject(), &[], &[]).is_empty());
     let other = ViewSubject { target: NodeId(3), ..subject() };
     assert!(validate(&papers_model(), &other, &measured(Write, &SSD_WRITE), &[]).is_empty());

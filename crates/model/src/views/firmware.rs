@@ -1,14 +1,15 @@
-//! What firmware states: distances (ACPI SLIT) and performance (ACPI HMAT).
+//! Views of firmware data: distances (ACPI SLIT) and performance (ACPI HMAT).
 
 use super::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::{Access, Node, Topology};
 use numaio_schema::{NodeValue, Quantity, View};
 
-/// Hop distance from the target to every node, and where the matrix is not symmetric for the target also from
-/// every node to it.
+/// Returns the hop distances from the target to every node, and those from every node to it if the
+/// matrix is asymmetric for the target.
 ///
-/// A distance is a rank that nobody measured, so that its classes are of equal distances, whatever the level.
+/// A distance is a stated rank, so that classes consist of equal distances, regardless of the
+/// level.
 pub fn slit_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
     let Some(distances) = &topology.distances else { return Vec::new() };
     let target = subject.target;
@@ -33,7 +34,7 @@ pub fn slit_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
     from.into_iter().chain(to).collect()
 }
 
-/// Reads one figure of HMAT.
+/// Selects a value of HMAT.
 type Figure = fn(&Access) -> Option<f64>;
 
 const FIGURES: [(&str, &str, Quantity, Figure); 4] = [
@@ -47,11 +48,12 @@ const FIGURES: [(&str, &str, Quantity, Figure); 4] = [
     ("hmat-write-bandwidth", "HMAT write bandwidth", Quantity::BytesPerS, |access| access.write_bytes_per_s),
 ];
 
-/// What HMAT states of every node's memory for the target as initiator.
+/// Returns the HMAT values of every node's memory for the target as initiator.
 ///
-/// The kernel keeps figures only for the nearest initiators of each node (`numaperf.rst`), so most machines tell
-/// of the target's own memory and of memory without CPUs near it. Figures among CPUs (access class 1) go
-/// before those of any initiator (class 0). What tells of a single node is no view.
+/// The kernel keeps values only for the nearest initiators of each node (`numaperf.rst`), so most
+/// machines have values of the target's own memory and of nearby memory without CPUs. Values of
+/// CPUs (access class 1) take precedence over those of any initiator (class 0). A single node makes
+/// no view.
 pub fn hmat_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
     let views = FIGURES.iter().filter_map(|(name, title, quantity, figure)| {
         let value = |node: &Node| stated(node.id, figure_of(node, subject.target, *figure)?);
@@ -64,8 +66,8 @@ pub fn hmat_views(topology: &Topology, subject: &ViewSubject) -> Vec<View> {
 
 fn figure_of(node: &Node, target: NodeId, figure: Figure) -> Option<f64> {
     let of_target = node.access.iter().filter(|access| access.initiators.contains(target));
-    let told = of_target.filter_map(|access| Some((access.class, figure(access)?)));
-    told.max_by_key(|(class, _)| *class).map(|(_, figure)| figure)
+    let values = of_target.filter_map(|access| Some((access.class, figure(access)?)));
+    values.max_by_key(|(class, _)| *class).map(|(_, figure)| figure)
 }
 
 fn stated(node: NodeId, value: f64) -> Option<NodeValue> {

@@ -6,7 +6,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord, Quantity, View};
 
-/// Cells that differ in nothing but the node.
+/// Cells that differ only in the node.
 struct Series<'a> {
     direction: Direction,
     operation: Option<&'a str>,
@@ -15,12 +15,12 @@ struct Series<'a> {
     cells: Vec<(NodeId, &'a IoCell)>,
 }
 
-/// Bandwidth of a device by each node whose processes have local buffers (the setting of Li et al., ICPP 2013,
-/// Tables IV and V), one view for each direction and operation.
+/// Returns the bandwidth of a device by node, with local buffers (the setting of Li et al., ICPP
+/// 2013, Tables IV and V), one view per direction and operation.
 ///
-/// Of several block sizes and numbers of streams the view has those of which most nodes have a figure, and of those the ones that
-/// reach the greatest mean: what the device gives when it is kept busy. Nothing of a record of
-/// a device that hangs on another node, or on none that is known; nothing of the null engine, which moves nothing.
+/// Among block sizes and numbers of streams, those with values of most nodes are chosen, then those
+/// with the highest mean: the bandwidth of a busy device. Returns no view for a device on another
+/// or unknown node, nor for the null engine, which transfers nothing.
 pub fn io_views(record: &IoRecord, subject: &ViewSubject) -> Vec<View> {
     if record.device.node != Some(subject.target) || record.method.engine == numaio_schema::IoEngine::Null {
         return Vec::new();
@@ -45,18 +45,22 @@ fn kind(record: &IoRecord, series: &Series) -> Kind {
         Direction::Read => "read",
     };
     let operation = series.operation.map(|operation| format!("-{operation}")).unwrap_or_default();
-    let said = series.operation.map(|operation| format!(" {operation}")).unwrap_or_default();
+    let operation_title = series.operation.map(|operation| format!(" {operation}")).unwrap_or_default();
     let streams = if series.streams == 1 { "1 stream".into() } else { format!("{} streams", series.streams) };
     let device = &record.device.name;
     Kind {
         name: format!("io-{}-{device}-{side}{operation}", engine.name()),
-        title: format!("{device} by {}{said}, {} ({streams})", engine.title(), series.direction.name()),
+        title: format!(
+            "{device} by {}{operation_title}, {} ({streams})",
+            engine.title(),
+            series.direction.name()
+        ),
         direction: Some(series.direction),
         quantity: Quantity::BytesPerS,
     }
 }
 
-/// Every series with local buffers, in the order of the record.
+/// Returns every series with local buffers, in the order of the record.
 fn series(record: &IoRecord) -> Vec<Series<'_>> {
     let mut found: Vec<Series> = Vec::new();
     for cell in &record.cells {
@@ -78,8 +82,8 @@ fn series(record: &IoRecord) -> Vec<Series<'_>> {
     found
 }
 
-/// Of each direction and operation the series with figures of most nodes, of those the one with the greatest mean, of those the
-/// first.
+/// Returns per direction and operation the series with values of most nodes, then with the highest
+/// mean, then the first.
 fn busiest(all: Vec<Series>) -> Vec<Series> {
     let mut best: Vec<Series> = Vec::new();
     for series in all {
@@ -99,7 +103,7 @@ fn busiest(all: Vec<Series>) -> Vec<Series> {
     best
 }
 
-/// Medians of the cells that have one; others were not reached, or failed.
+/// Returns the medians of cells that have a value; others were not reached or failed.
 fn figures<'s>(series: &'s Series) -> impl Iterator<Item = f64> + 's {
     let medians = series.cells.iter().filter_map(|(_, cell)| cell.bytes_per_s.median());
     medians.filter(|median| median.is_finite() && *median > 0.0)
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_are_views_with_the_classes_of_their_own() {
+    fn each_direction_is_a_view_with_separate_classes() {
         let cells = [(0, 28.5), (2, 18.0), (7, 28.8)].map(|(node, gbit)| cell(Write, &[(node, 1)], gbit));
         let mut all = cells.to_vec();
         all.push(cell(Read, &[(7, 1)], 34.7));
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_streams_of_most_nodes_are_the_view() {
+    fn busiest_streams_of_most_nodes_are_chosen() {
         let cells = vec![
             cell(Read, &[(0, 1)], 10.0),
             cell(Read, &[(1, 1)], 9.0),
@@ -157,9 +161,9 @@ mod tests {
         assert!(views[0].title.ends_with("(4 streams)"), "{}", views[0].title);
     }
 
-    /// A campaign that was interrupted has cells without a figure.
+    /// An interrupted campaign has cells without value.
     #[test]
-    fn streams_of_which_few_nodes_have_a_figure_are_no_view_of_all() {
+    fn streams_with_values_of_few_nodes_are_not_chosen() {
         let mut cells = vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 9.0)];
         cells.extend([0, 1].map(|node| cell(Read, &[(node, 16)], 30.0)));
         cells[2].bytes_per_s.summary = None;
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_buffers_and_other_targets_are_no_view() {
+    fn remote_buffers_and_other_targets_yield_no_view() {
         let mut remote = cell(Read, &[(0, 1)], 10.0);
         remote.cpu_nodes = vec![NodeId(1)];
         assert!(io_views(&record(0, vec![remote]), &subject(0)).is_empty());

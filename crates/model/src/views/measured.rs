@@ -1,4 +1,4 @@
-//! What was measured: latency, STREAM, the copy model.
+//! Views of measurements: latency, STREAM and the copy model.
 
 use super::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
@@ -8,16 +8,16 @@ use numaio_schema::{
     StreamScope, Summary, View,
 };
 
-/// From where a view looks.
+/// Fixed side of the measured pairs.
 #[derive(Clone, Copy)]
-enum Centre {
+enum Center {
     /// CPUs of the target, memory anywhere.
     Cpu,
     /// Memory of the target, CPUs anywhere.
     Memory,
 }
 
-impl Centre {
+impl Center {
     const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
 
     fn name(self) -> &'static str {
@@ -34,8 +34,8 @@ impl Centre {
         }
     }
 
-    /// Whether pairs were measured around the target, and not only around other nodes: with the target's own
-    /// pair, unless it lacks CPUs or memory and so has none.
+    /// Whether pairs were measured around the target, not only around other nodes. They include the
+    /// target's own pair, unless it lacks CPUs or memory.
     fn is_around(self, target: NodeId, pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> bool {
         let far = |(cpu_node, memory_node)| match self {
             Self::Cpu => memory_node,
@@ -44,7 +44,8 @@ impl Centre {
         pairs.clone().any(|pair| pair == (target, target)) || !pairs.map(far).any(|node| node == target)
     }
 
-    /// The node that a pair speaks of, seen from the target; none if the target has no part in it.
+    /// Returns the node of a pair opposite to the target, or `None` if the target is not in the
+    /// pair.
     fn other(self, target: NodeId, cpu_node: NodeId, memory_node: NodeId) -> Option<NodeId> {
         let (own, other) = match self {
             Self::Cpu => (cpu_node, memory_node),
@@ -54,29 +55,29 @@ impl Centre {
     }
 }
 
-/// Views with the time of their measurement.
+/// Sets the time of measurement of views.
 fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<View> {
     views.map(|view| View { measured_at: Some(provenance.measured_at), ..view }).collect()
 }
 
-/// Latency from the target's CPUs to every memory node (CPU-centric), and from every CPU node to the target's
-/// memory (memory-centric), both idle.
+/// Returns the idle latency from the target's CPUs to every memory node (CPU-centric), and from
+/// every CPU node to the target's memory (memory-centric).
 pub fn latency_views(record: &LatencyRecord, subject: &ViewSubject) -> Vec<View> {
     let complete = record.provenance.complete;
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
-    let around = |centre: &&Centre| centre.is_around(subject.target, pairs.clone());
-    let views = Centre::ALL.iter().filter(around).filter_map(|centre| {
+    let around = |center: &&Center| center.is_around(subject.target, pairs.clone());
+    let views = Center::ALL.iter().filter(around).filter_map(|center| {
         let readings: Vec<(NodeId, NodeReadings)> = record
             .cells
             .iter()
             .filter_map(|cell| {
-                let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
+                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
                 Some((node, NodeReadings::of_reading(&cell.ns_per_load)))
             })
             .collect();
         let kind = Kind {
-            name: format!("latency-{}", centre.name()),
-            title: format!("Latency, {}", centre.title()),
+            name: format!("latency-{}", center.name()),
+            title: format!("Latency, {}", center.title()),
             direction: None,
             quantity: Quantity::NsPerLoad,
         };
@@ -85,11 +86,11 @@ pub fn latency_views(record: &LatencyRecord, subject: &ViewSubject) -> Vec<View>
     measured(views, &record.provenance)
 }
 
-/// Bandwidth of each operation that was measured: by threads on the target with arrays on every node
-/// (CPU-centric), and by threads of every node with arrays on the target (memory-centric).
+/// Returns the bandwidth of each measured operation: by threads on the target with arrays on every
+/// node (CPU-centric), and by threads of every node with arrays on the target (memory-centric).
 ///
-/// Nothing of a record of single cores: one core fills no path between nodes, so its bandwidth tells of the
-/// core's loads in flight.
+/// Records of single cores yield no view: one core does not saturate a path between nodes, so its
+/// bandwidth reflects the core's loads in flight.
 pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
     let threads = match record.method.scope {
         StreamScope::Core => return Vec::new(),
@@ -98,22 +99,22 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
         StreamScope::HardwareThreads => " (all hardware threads)".to_owned(),
     };
     let complete = record.provenance.complete;
-    let kinds = StreamOp::ALL.iter().flat_map(|op| Centre::ALL.map(|centre| (*op, centre)));
+    let kinds = StreamOp::ALL.iter().flat_map(|op| Center::ALL.map(|center| (*op, center)));
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
-    let around = |(_, centre): &(StreamOp, Centre)| centre.is_around(subject.target, pairs.clone());
-    let views = kinds.filter(around).filter_map(|(op, centre)| {
+    let around = |(_, center): &(StreamOp, Center)| center.is_around(subject.target, pairs.clone());
+    let views = kinds.filter(around).filter_map(|(op, center)| {
         let readings: Vec<(NodeId, NodeReadings)> = record
             .cells
             .iter()
             .filter(|cell| cell.op == op)
             .filter_map(|cell| {
-                let node = centre.other(subject.target, cell.cpu_node, cell.memory_node)?;
+                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
                 Some((node, NodeReadings::of_reading(&cell.bytes_per_s)))
             })
             .collect();
         let kind = Kind {
-            name: format!("stream-{op}-{}", centre.name()),
-            title: format!("STREAM {op}{threads}, {}", centre.title()),
+            name: format!("stream-{op}-{}", center.name()),
+            title: format!("STREAM {op}{threads}, {}", center.title()),
             direction: None,
             quantity: Quantity::BytesPerS,
         };
@@ -122,7 +123,7 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
     measured(views, &record.provenance)
 }
 
-/// The copy model's device write and device read, whatever rule the model's own classes follow.
+/// Returns the copy model's device write and device read, regardless of the rule of its classes.
 pub fn copy_views(model: &Model, subject: &ViewSubject) -> Vec<View> {
     let complete = model.record.provenance.complete;
     let target = subject.target;
@@ -153,7 +154,7 @@ pub fn copy_views(model: &Model, subject: &ViewSubject) -> Vec<View> {
     measured(views, &model.record.provenance)
 }
 
-/// What repeated measurements of one pair of nodes gave, in whichever document.
+/// Repeated measurements of one pair of nodes, from any document.
 pub(super) struct NodeReadings<'a> {
     summary: Option<&'a Summary>,
     /// Median, least and greatest sample of each visit that counts.
@@ -184,8 +185,8 @@ impl<'a> NodeReadings<'a> {
     }
 }
 
-/// A view of what was seen of each node. It is incomplete if its measurement is, and one of its own figures is
-/// missing or not settled.
+/// Builds a view of the readings of each node. It is incomplete if its measurement is, and one of
+/// its own values is missing or not settled.
 pub(super) fn measured_view(
     subject: &ViewSubject,
     kind: Kind,
@@ -207,7 +208,7 @@ pub(super) fn measured_view(
     view(subject, kind, values, !complete && !settled)
 }
 
-/// One node's value. Several cells of it, as of several CPUs, are summed up together.
+/// Summarizes the cells of one node, such as those of several CPUs, in one value.
 fn value(node: NodeId, seen: &[&NodeReadings]) -> Option<NodeValue> {
     let together;
     let summary = match seen {
@@ -224,8 +225,8 @@ fn value(node: NodeId, seen: &[&NodeReadings]) -> Option<NodeValue> {
     }
     let (mut low, mut high) = (summary.low.min(value), summary.high.max(value));
     if summary.interval == IntervalKind::Range {
-        // The range of a few medians says nothing of noise, that of a single one least of all: the samples
-        // inside the visits at least show some of it.
+        // The range of a few medians, least of all of one, does not reflect noise: the samples
+        // inside the visits show at least some of it.
         let visits = || seen.iter().flat_map(|seen| &seen.visits);
         low = visits().map(|visit| visit.1).fold(low, f64::min);
         high = visits().map(|visit| visit.2).fold(high, f64::max);

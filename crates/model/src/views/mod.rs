@@ -1,4 +1,4 @@
-//! Views of a target: what each method says of every node, in one form.
+//! Views of a target: the values of every node by one method, in a common form.
 
 mod firmware;
 mod io;
@@ -15,18 +15,18 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{ClassRule, NodeValue, Quantity, View, ViewClass, VIEW_SCHEMA};
 use std::cmp::Ordering;
 
-/// Of which machine and target views are made, and how their classes are cut.
+/// Machine, target and class level of views.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ViewSubject<'a> {
     /// Fingerprint of the machine.
     pub machine: &'a str,
     /// The target.
     pub target: NodeId,
-    /// Share of a class's best by which its members may lie below it, from 0 to 1.
+    /// Share of a class's best value by which members may be lower, from 0 to 1.
     pub level: f64,
 }
 
-/// What tells one view from another.
+/// Properties that identify a view.
 struct Kind {
     name: String,
     title: String,
@@ -34,7 +34,7 @@ struct Kind {
     quantity: Quantity,
 }
 
-/// A view of these values; none without a value.
+/// Builds a view of values, or `None` without values.
 fn view(subject: &ViewSubject, kind: Kind, nodes: Vec<NodeValue>, incomplete: bool) -> Option<View> {
     let view = View {
         schema: VIEW_SCHEMA.to_owned(),
@@ -53,9 +53,9 @@ fn view(subject: &ViewSubject, kind: Kind, nodes: Vec<NodeValue>, incomplete: bo
     (!view.nodes.is_empty()).then(|| derived(view))
 }
 
-/// The same values with everything that follows from them made anew: order by node, factors, classes.
+/// Recomputes all derived fields of a view: order by node, factors and classes.
 ///
-/// Classes follow the rule `measured` on how good a value is: of what is better the less it is, the inverse.
+/// Classes follow the rule `measured` on the quality of a value: the inverse if lower is better.
 pub fn derived(mut view: View) -> View {
     view.nodes.sort_by_key(|value| value.node);
     let local = view.node(view.target).cloned();
@@ -69,42 +69,42 @@ pub fn derived(mut view: View) -> View {
     view
 }
 
-/// What makes a view from a file no view of a subject. Each names the field.
+/// Error of checking a view from a file; each names the field.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ViewMismatch {
-    /// Of another machine.
-    #[error("field `machine`: it is of machine {found}, and {wanted} is compared")]
+    /// The view is of another machine.
+    #[error("field `machine`: expected machine {wanted}, got {found}")]
     OtherMachine {
-        /// Its fingerprint.
+        /// Fingerprint in the view.
         found: String,
-        /// The one wanted.
+        /// Expected fingerprint.
         wanted: String,
     },
-    /// Of another target.
-    #[error("field `target`: it is of target {found}, and {wanted} is compared")]
+    /// The view has another target.
+    #[error("field `target`: expected target {wanted}, got {found}")]
     OtherTarget {
-        /// Its target.
+        /// Target in the view.
         found: NodeId,
-        /// The one wanted.
+        /// Expected target.
         wanted: NodeId,
     },
-    /// A value that cannot be.
+    /// A field has an invalid value.
     #[error("field `{field}`: {why}")]
     Field {
         /// Path of the field, as in `nodes[3].value`.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
 }
 
-/// Nodes that Linux can have.
+/// Maximum number of nodes in Linux.
 const MAX_NODES: usize = 1024;
 
-/// Whether a view, from whatever tool, can be compared with others of the subject.
+/// Checks that a view, from any tool, is comparable with others of the subject.
 ///
 /// # Errors
-/// [`ViewMismatch`], for the first field that is wrong.
+/// [`ViewMismatch`] for the first invalid field.
 pub fn check(view: &View, subject: &ViewSubject) -> Result<(), ViewMismatch> {
     if view.machine != subject.machine {
         let [found, wanted] = [view.machine.as_str(), subject.machine].map(str::to_owned);
@@ -115,43 +115,42 @@ pub fn check(view: &View, subject: &ViewSubject) -> Result<(), ViewMismatch> {
     }
     let wrong = |field: String, why| Err(ViewMismatch::Field { field, why });
     if view.name.is_empty() {
-        return wrong("name".to_owned(), "a view needs a name");
+        return wrong("name".to_owned(), "expected a name");
     }
     if !(0.0..1.0).contains(&view.level) {
-        return wrong("level".to_owned(), "a share from 0 to less than 1 is wanted");
+        return wrong("level".to_owned(), "expected a number from 0 to less than 1");
     }
     if view.nodes.is_empty() {
-        return wrong("nodes".to_owned(), "there is no value");
+        return wrong("nodes".to_owned(), "expected at least one value");
     }
     if view.nodes.len() > MAX_NODES {
-        return wrong("nodes".to_owned(), "no machine has so many");
+        return wrong("nodes".to_owned(), "expected at most 1024 values");
     }
     for (index, value) in view.nodes.iter().enumerate() {
         if !(1e-30..1e30).contains(&value.value) {
-            return wrong(format!("nodes[{index}].value"), "a number above 0 is wanted");
+            return wrong(format!("nodes[{index}].value"), "expected a number above 0");
         }
         let (low, high) = range(value);
         if !(low <= value.value && value.value <= high && high.is_finite()) {
-            return wrong(format!("nodes[{index}].interval"), "the value is not inside it");
+            return wrong(format!("nodes[{index}].interval"), "expected an interval that contains the value");
         }
         if view.nodes[..index].iter().any(|other| other.node == value.node) {
-            return wrong(format!("nodes[{index}].node"), "the node has a value already");
+            return wrong(format!("nodes[{index}].node"), "duplicate node");
         }
     }
     Ok(())
 }
 
-/// The interval of a value; of what is stated the value itself.
+/// Returns the interval of a value, or the value itself if it is stated.
 fn range(value: &NodeValue) -> (f64, f64) {
     value.interval.unwrap_or((value.value, value.value))
 }
 
-/// How a node compares with another one: `Greater` if it is better, `Equal` if the view cannot tell the two
-/// apart, which is when their intervals share a value.
+/// Compares two nodes: `Greater` if the first is better, `Equal` if their intervals overlap.
 ///
-/// That is stricter than a test of the difference of two nodes at 5 %, so a small difference that is real may be
-/// told as none. It is also no equivalence: of three nodes the middle one may be told from neither, and the
-/// outer two from each other. Of a node with two levels the interval is that of its larger level.
+/// This is stricter than a test of the difference at 5 %, so a small real difference may count as
+/// equal. It is not an equivalence: of three nodes the middle one may equal both outer ones, which
+/// differ. For a node with two levels the interval is that of its larger level.
 pub(crate) fn compare_nodes(quantity: Quantity, node: &NodeValue, other: &NodeValue) -> Ordering {
     let ((low, high), (other_low, other_high)) = (range(node), range(other));
     let by_value = match () {
@@ -166,7 +165,7 @@ pub(crate) fn compare_nodes(quantity: Quantity, node: &NodeValue, other: &NodeVa
     }
 }
 
-/// How many times better a value is than another one.
+/// Returns how many times better a value is than another.
 pub(crate) fn times_better(quantity: Quantity, node: &NodeValue, other: &NodeValue) -> f64 {
     if quantity.more_is_better() {
         node.value / other.value
@@ -175,13 +174,13 @@ pub(crate) fn times_better(quantity: Quantity, node: &NodeValue, other: &NodeVal
     }
 }
 
-/// How good a value is, with its interval.
+/// Returns the quality of a value, with its interval.
 pub(crate) fn point(quantity: Quantity, value: &NodeValue) -> Point {
     let (low, high) = range(value);
     if quantity.more_is_better() {
         return Point { node: value.node, value: value.value, low, high };
     }
-    // An interval may reach zero, where noise is large.
+    // The interval may include zero if the noise is high.
     let best = if low > 0.0 { 1.0 / low } else { f64::INFINITY };
     Point { node: value.node, value: 1.0 / value.value, low: 1.0 / high, high: best }
 }

@@ -68,11 +68,11 @@ fn distances(rows: &[&[u32]]) -> Topology {
 }
 
 #[test]
-fn a_symmetric_slit_is_one_view_and_another_two() {
+fn symmetric_slit_is_one_view_and_asymmetric_slit_two() {
     let symmetric = slit_views(&distances(&[&[10, 11, 21], &[11, 10, 21], &[21, 21, 10]]), &subject(1));
     assert_eq!(names(&symmetric), ["slit"]);
     assert_eq!(values(&symmetric[0]), [(0, 11.0), (1, 10.0), (2, 21.0)]);
-    // 11 is within 10 % of 10, and all the same another distance.
+    // 11 is within 10 % of 10, but a different distance.
     assert_eq!(classes(&symmetric[0]), ["1", "0", "2"]);
     assert_eq!(symmetric[0].nodes[2].factor, Some(2.1));
     let odd = slit_views(&distances(&[&[10, 16, 22], &[16, 10, 22], &[20, 16, 10]]), &subject(0));
@@ -108,7 +108,7 @@ fn memory_node(id: u32, access: Vec<Access>) -> Node {
 }
 
 #[test]
-fn hmat_counts_where_the_target_is_an_initiator() {
+fn hmat_values_count_for_the_initiating_target() {
     let nodes = vec![
         memory_node(0, vec![access(0, "0", 9e9), access(1, "0", 8e9)]),
         memory_node(1, vec![access(1, "1", 7e9)]),
@@ -122,7 +122,7 @@ fn hmat_counts_where_the_target_is_an_initiator() {
     assert_eq!(values(&hmat_views(&topology, &subject(1))[1]), [(1, 7e9), (2, 2e9)]);
     assert!(hmat_views(&topology, &subject(7)).is_empty());
     let alone = Topology { nodes: topology.nodes[..2].to_vec(), ..Topology::default() };
-    assert!(hmat_views(&alone, &subject(0)).is_empty(), "the local node alone is no view");
+    assert!(hmat_views(&alone, &subject(0)).is_empty(), "the local node alone makes no view");
 }
 
 fn latency(cells: &[(u32, u32, &[f64])], complete: bool) -> LatencyRecord {
@@ -144,7 +144,7 @@ fn latency(cells: &[(u32, u32, &[f64])], complete: bool) -> LatencyRecord {
 }
 
 #[test]
-fn latency_looks_from_the_cpus_and_from_the_memory() {
+fn latency_has_cpu_centric_and_memory_centric_views() {
     let six = |ns: f64| -> [f64; 6] { [ns; 6] };
     let cells: [(u32, u32, &[f64]); 5] = [
         (0, 0, &six(100.0)),
@@ -164,9 +164,9 @@ fn latency_looks_from_the_cpus_and_from_the_memory() {
     assert!(latency_views(&latency(&cells, true), &subject(9)).is_empty());
 }
 
-/// A record of pairs around node 0 holds two pairs of node 1 too, which are no view of it.
+/// A record of pairs around node 0 contains two pairs of node 1, but no view of it.
 #[test]
-fn a_record_of_other_nodes_is_no_view() {
+fn record_of_other_nodes_yields_no_view() {
     let cells: [(u32, u32, &[f64]); 4] =
         [(0, 0, &[1.0; 6]), (0, 1, &[2.0; 6]), (1, 0, &[3.0; 6]), (0, 2, &[4.0; 6])];
     let record = latency(&cells, true);
@@ -180,7 +180,7 @@ fn a_record_of_other_nodes_is_no_view() {
 }
 
 #[test]
-fn noise_joins_latencies_that_it_may_explain() {
+fn noise_joins_overlapping_latencies() {
     let wide = [99.0, 95.0, 125.0, 115.0, 98.0, 118.0];
     let views = latency_views(&latency(&[(0, 0, &[100.0; 6]), (0, 1, &wide)], true), &subject(0));
     assert_eq!(views[0].nodes[1].interval, Some((95.0, 125.0)));
@@ -192,14 +192,14 @@ fn noise_joins_latencies_that_it_may_explain() {
 }
 
 #[test]
-fn a_value_measured_once_is_as_wide_as_its_samples() {
+fn value_measured_once_is_as_wide_as_its_samples() {
     let views = latency_views(&latency(&[(0, 0, &[100.0]), (0, 1, &[105.0])], false), &subject(0));
     assert_eq!((views[0].nodes[0].n, views[0].nodes[0].interval), (1, Some((90.0, 100.0 * 1.1))));
     assert_eq!(compare_nodes(Quantity::NsPerLoad, &views[0].nodes[0], &views[0].nodes[1]), Ordering::Equal);
 }
 
 #[test]
-fn several_cells_of_a_node_are_summed_up_together() {
+fn several_cells_of_a_node_are_summarized() {
     let cells: [(u32, u32, &[f64]); 2] = [(0, 0, &[100.0, 104.0, 102.0]), (0, 0, &[101.0, 105.0, 103.0])];
     let views = latency_views(&latency(&cells, true), &subject(0));
     assert_eq!((views[0].nodes.len(), views[0].nodes[0].n), (1, 6));
@@ -207,7 +207,7 @@ fn several_cells_of_a_node_are_summed_up_together() {
 }
 
 #[test]
-fn a_view_is_incomplete_for_its_own_figures_only() {
+fn view_is_incomplete_only_for_its_own_values() {
     let incomplete = |views: &[View]| views.iter().map(|view| view.incomplete).collect::<Vec<_>>();
     let cells: [(u32, u32, &[f64]); 3] = [(0, 0, &[100.0; 6]), (0, 1, &[150.0; 6]), (1, 0, &[])];
     let stopped = latency_views(&latency(&cells, false), &subject(0));
@@ -241,7 +241,7 @@ fn stream(scope: StreamScope, cells: &[(StreamOp, u32, u32, f64)]) -> StreamReco
 }
 
 #[test]
-fn stream_has_two_views_an_operation() {
+fn stream_has_two_views_per_operation() {
     let cells = [
         (StreamOp::Triad, 0, 0, 9e9),
         (StreamOp::Copy, 0, 0, 8e9),
@@ -303,7 +303,7 @@ fn copies(cells: &[(u32, u32, Option<f64>)]) -> numaio_schema::Model {
 }
 
 #[test]
-fn the_copy_model_has_a_view_a_direction() {
+fn copy_model_has_a_view_per_direction() {
     let model = copies(&[(1, 1, Some(10.0)), (0, 1, Some(6.0)), (1, 0, Some(8.0)), (1, 2, None)]);
     let views = copy_views(&model, &subject(1));
     assert_eq!(names(&views), ["copy-write", "copy-read"]);
@@ -318,7 +318,7 @@ fn the_copy_model_has_a_view_a_direction() {
 }
 
 #[test]
-fn a_view_of_something_else_is_refused_by_field() {
+fn view_of_another_subject_is_rejected_by_field() {
     let good = latency_views(&latency(&[(0, 0, &[100.0; 6]), (0, 1, &[150.0; 6])], true), &subject(0));
     let good = &good[0];
     assert_eq!(check(good, &subject(0)), Ok(()));
@@ -342,9 +342,9 @@ fn a_view_of_something_else_is_refused_by_field() {
     assert_eq!(wrong(&|view| view.name.clear()), "name");
 }
 
-/// A document written by hand may hold any order, factors and classes.
+/// A hand-written document may have any order, factors and classes.
 #[test]
-fn what_follows_from_values_is_made_anew() {
+fn derived_fields_are_recomputed() {
     let good = latency_views(&latency(&[(0, 0, &[100.0; 6]), (0, 1, &[150.0; 6])], true), &subject(0));
     let mut odd = good[0].clone();
     odd.nodes.reverse();

@@ -1,4 +1,4 @@
-//! A problem that cannot be solved is refused in words that name what cannot hold.
+//! Invalid problems are rejected with an error that names the violated constraint.
 
 use crate::support::{machine, table, UNIT};
 use numaio_machine::ids::NodeId;
@@ -21,12 +21,12 @@ fn refusal(change: impl FnOnce(&mut PlanProblem)) -> String {
 }
 
 #[test]
-fn what_cannot_hold_is_named() {
+fn errors_name_the_violated_constraint() {
     let cases: Vec<(&str, Change)> = vec![
-        ("bandwidth of one thread of the storage way between device node 1 and memory node 0 is 0", |it| {
+        ("bandwidth of one thread of the storage path between device node 1 and memory node 0 is 0", |it| {
             it.storage_ways[2].thread_bytes_per_s = 0.0;
         }),
-        ("greatest bandwidth of the network way between device node 0 and memory node 1 is NaN", |it| {
+        ("greatest bandwidth of the network path between device node 0 and memory node 1 is NaN", |it| {
             it.network_ways[1].most_bytes_per_s = f64::NAN;
         }),
         ("bandwidth of NIC \"eth0\" is inf", |it| it.nics[0].bytes_per_s = Some(f64::INFINITY)),
@@ -40,18 +40,18 @@ fn what_cannot_hold_is_named() {
             it.nodes.iter_mut().for_each(|node| node.threads = None);
             it.no_threads_on = vec![NodeId(0), NodeId(1)];
         }),
-        ("node 1: it is to run no thread, and 4 threads", |it| it.no_threads_on = vec![NodeId(1)]),
-        ("node 0: 5 cores are to be reserved, and it has 4 threads", |it| it.nodes[0].reserved = 5),
-        ("no_threads_on names node 7", |it| it.no_threads_on = vec![NodeId(7)]),
-        ("storage \"nvme0n1\" stands there twice", |it| it.storage[1].device = "nvme0n1".to_owned()),
-        ("node 1 stands there twice", |it| {
+        ("node 1: no threads may run on it, but it has 4 threads", |it| it.no_threads_on = vec![NodeId(1)]),
+        ("node 0: 5 cores are reserved, but it has 4 threads", |it| it.nodes[0].reserved = 5),
+        ("no_threads_on refers to node 7", |it| it.no_threads_on = vec![NodeId(7)]),
+        ("duplicate storage \"nvme0n1\"", |it| it.storage[1].device = "nvme0n1".to_owned()),
+        ("duplicate node 1", |it| {
             it.nodes.push(PlanNode { node: NodeId(1), threads: None, reserved: 0 });
         }),
-        ("the storage way between device node 0 and memory node 0 stands there twice", |it| {
+        ("duplicate storage path between device node 0 and memory node 0", |it| {
             it.storage_ways.push(it.storage_ways[0].clone());
         }),
-        ("NIC \"eth0\" names node 9", |it| it.nics[0].node = NodeId(9)),
-        ("limit \"bus\" names the network way between device node 1 and memory node 1", |it| {
+        ("NIC \"eth0\" refers to node 9", |it| it.nics[0].node = NodeId(9)),
+        ("limit \"bus\" refers to the network path between device node 1 and memory node 1", |it| {
             let way = WayId { device_node: NodeId(1), memory_node: NodeId(1) };
             let limit = PlanLimit {
                 name: "bus".to_owned(),
@@ -72,25 +72,26 @@ fn what_cannot_hold_is_named() {
         }),
         ("there is no data", |it| it.storage.iter_mut().for_each(|storage| storage.bytes = 0)),
         ("the bytes of all storage together is beyond 2^64", |it| it.storage[0].bytes = u64::MAX),
-        ("must be below 2^53", |it| it.storage[0].bytes = 1 << 53),
+        ("expected below 2^53", |it| it.storage[0].bytes = 1 << 53),
         ("less than a millionth of all data", |it| it.storage[0].bytes = 1),
-        ("a million times apart", |it| it.storage_ways[1].thread_bytes_per_s = 10.0),
+        ("more than a factor of a million", |it| it.storage_ways[1].thread_bytes_per_s = 10.0),
         ("the number of threads on node 0 is 4000000000", |it| it.nodes[0].threads = Some(4_000_000_000)),
         ("2 nodes have data", |it| {
             it.nodes[0].threads = Some(2);
             it.nodes[1].threads = Some(1);
         }),
-        ("5000 ways of storage", |it| it.storage_ways = vec![it.storage_ways[0].clone(); 5000]),
+        ("5000 storage paths", |it| it.storage_ways = vec![it.storage_ways[0].clone(); 5000]),
     ];
     for (words, change) in cases {
         let refusal = refusal(change);
-        assert!(refusal.contains(words), "{refusal:?} does not say {words:?}");
+        assert!(refusal.contains(words), "{refusal:?} lacks {words:?}");
     }
 }
 
-/// Sources that reach only the same node, which has too few threads for them, while there are enough in all.
+/// Sources that reach only one node, which has too few threads for them, while there are enough in
+/// total.
 #[test]
-fn too_few_threads_where_they_are_needed() {
+fn rejects_too_few_threads_on_a_required_node() {
     let rates = [vec![(1.0, 4.0), (0.0, 0.0)], vec![(1.0, 4.0), (0.0, 0.0)], vec![(0.0, 0.0), (1.0, 4.0)]];
     let rates: Vec<Vec<(f64, f64)>> = rates.into_iter().map(|row| [row, vec![(0.0, 0.0)]].concat()).collect();
     let sends = [vec![(1.0, 4.0); 3]];
@@ -102,7 +103,7 @@ fn too_few_threads_where_they_are_needed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever figures stand there: a plan or a refusal, never a panic.
+    /// Any values yield a plan or an error, never a panic.
     #[test]
     fn any_figure_is_answered(seed: u64, place: prop::sample::Index, figure: f64, bytes: u64, threads: u32) {
         let mut problem = machine(2, 3, seed);

@@ -1,4 +1,4 @@
-//! A plan that was changed after it was made is found out.
+//! Verification detects changes of a plan.
 
 use crate::support::{machine, printed, small};
 use numaio_model::{check_plan, plan, PlanOptions};
@@ -10,7 +10,7 @@ fn planned(problem: &PlanProblem) -> Option<Plan> {
     plan(problem, &PlanOptions::default()).ok()
 }
 
-/// Every number of a part of a document that is not zero.
+/// Collects every nonzero number of a part of a document.
 fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
     match value {
         Value::Number(number) if number.as_f64() != Some(0.0) => found.push(value),
@@ -21,7 +21,7 @@ fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
 }
 
 #[test]
-fn plans_are_what_they_say_written_down_and_read_again() {
+fn plans_pass_verification_after_a_round_trip() {
     for seed in 0..40 {
         for mut problem in [machine(3, 6, seed), small(2, 4, seed), printed(2, 5, seed)] {
             problem.objective = if seed % 2 == 0 { Objective::Time } else { Objective::Sum };
@@ -37,7 +37,8 @@ fn plans_are_what_they_say_written_down_and_read_again() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any figure of its ways, its prediction or its proof; the number of programmes nobody can check.
+    /// Any value of its paths, prediction or proof, except the number of programs, which cannot be
+    /// verified.
     #[test]
     fn a_changed_figure_is_found(seed in 0u64..50, place: prop::sample::Index, part in 0usize..4, factor in prop_oneof![1.001f64..10.0, 0.0f64..0.999]) {
         let plan = planned(&machine(3, 6, seed)).expect("a plan");
@@ -63,25 +64,25 @@ proptest! {
 type Change = fn(&mut Plan);
 
 #[test]
-fn contradictions_are_named() {
+fn errors_name_the_contradiction() {
     let good = planned(&machine(2, 6, 3)).expect("a plan");
-    let said = |change: Change| {
+    let message = |change: Change| {
         let mut plan = good.clone();
         change(&mut plan);
         check_plan(&plan).expect_err("it was changed").to_string()
     };
     let cases: [(&str, Change); 8] = [
         ("is used twice", |plan| plan.storage_ways.push(plan.storage_ways[0].clone())),
-        ("threads, and", |plan| plan.network_ways[0].threads = 5000),
+        ("threads, expected", |plan| plan.network_ways[0].threads = 5000),
         ("storage nodes have bytes", |plan| plan.storage_ways[0].bytes += 1),
-        ("that the time in seconds is", |plan| plan.predicted.time_s *= 0.5),
-        ("is no bound", |plan| plan.proof.bound_s *= 2.0),
-        ("its gap is", |plan| plan.proof.gap = 0.5),
-        ("does not tell that", |plan| plan.predicted.stages.truncate(1)),
+        ("the time in seconds is stated as", |plan| plan.predicted.time_s *= 0.5),
+        ("invalid bound", |plan| plan.proof.bound_s *= 2.0),
+        ("the gap is stated as", |plan| plan.proof.gap = 0.5),
+        ("missing stage", |plan| plan.predicted.stages.truncate(1)),
         ("bandwidth of one thread", |plan| plan.problem.storage_ways[0].thread_bytes_per_s = f64::NAN),
     ];
     for (words, change) in cases {
-        let said = said(change);
-        assert!(said.contains(words), "{said:?} does not say {words:?}");
+        let message = message(change);
+        assert!(message.contains(words), "{message:?} lacks {words:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! What holds of every plan: both methods agree, more of anything never harms, and the same problem gives the same plan.
+//! Properties of every plan: both methods agree, more resources never harm, and results are
+//! reproducible.
 
 use crate::support::{awkward, machine, printed, small, table, UNIT};
 use numaio_machine::ids::NodeId;
@@ -17,7 +18,7 @@ fn of(problem: &PlanProblem, objective: Objective) -> PlanProblem {
     PlanProblem { objective, ..problem.clone() }
 }
 
-/// A link of an eighth of what its ways could carry, so that it matters.
+/// Adds a limit of an eighth of the total rate of its paths, so that it is binding.
 fn with_limit(mut problem: PlanProblem) -> PlanProblem {
     let local = |way: &WayId| way.device_node == way.memory_node;
     let far = |ways: &[numaio_schema::WayRates]| -> Vec<WayId> {
@@ -33,7 +34,7 @@ fn with_limit(mut problem: PlanProblem) -> PlanProblem {
     problem
 }
 
-/// Holds both methods against each other; says whether there was a plan.
+/// Asserts that both methods agree; returns whether there was a plan.
 fn agree(problem: &PlanProblem) -> bool {
     let with = |method| plan(problem, &PlanOptions { method, ..PlanOptions::default() });
     match (with(PlanMethod::Divide), with(PlanMethod::Mixed)) {
@@ -65,7 +66,7 @@ fn both_methods_agree_on_a_thousand_problems() {
     }
 }
 
-/// Says how many had a plan, so that the test does not only compare refusals.
+/// Requires a minimum number of plans, so that the test does not only compare errors.
 #[test]
 fn both_methods_agree_on_awkward_problems() {
     let mut planned = 0;
@@ -80,7 +81,7 @@ fn both_methods_agree_on_awkward_problems() {
 }
 
 #[test]
-fn the_same_problem_gives_the_same_plan_however_many_work_on_it() {
+fn plan_does_not_depend_on_the_number_of_workers() {
     for seed in 0..6 {
         for problem in [printed(3, 5, seed), machine(4, 8, seed), of(&printed(5, 6, seed), Objective::Sum)] {
             let with =
@@ -92,7 +93,7 @@ fn the_same_problem_gives_the_same_plan_however_many_work_on_it() {
 }
 
 #[test]
-fn a_time_limit_leaves_a_plan_and_what_is_proven_of_it() {
+fn time_limit_returns_a_plan_with_its_proven_gap() {
     let problem = printed(8, 8, 3);
     for time_limit in [Duration::ZERO, Duration::from_millis(300)] {
         let options = PlanOptions { time_limit: Some(time_limit), ..PlanOptions::default() };
@@ -104,9 +105,10 @@ fn a_time_limit_leaves_a_plan_and_what_is_proven_of_it() {
     }
 }
 
-/// The example of docs/planning.md: the sum keeps the two sources apart, the time shares the fast node.
+/// The example of docs/planning.md: the sum keeps the two sources apart, the time shares the fast
+/// node.
 #[test]
-fn the_objectives_disagree() {
+fn objectives_yield_different_plans() {
     let reads = [vec![(1.0, 8.0), (0.5, 4.0)], vec![(1.0, 8.0), (0.5, 4.0)]];
     let sends = [vec![(2.0, 16.0), (0.5, 4.0)], vec![(0.0, 0.0), (0.0, 0.0)]];
     let problem = table(&[6, 6], &[100.0, 100.0], &[f64::INFINITY, 0.0], &reads, &sends);
@@ -116,7 +118,7 @@ fn the_objectives_disagree() {
 }
 
 #[test]
-fn received_data_takes_the_same_ways_back() {
+fn receiving_uses_the_same_paths_backwards() {
     let send = machine(4, 6, 7);
     let receive = PlanProblem { direction: Transfer::Receive, ..send.clone() };
     let (send, receive) = (best(&send), best(&receive));
@@ -124,7 +126,7 @@ fn received_data_takes_the_same_ways_back() {
 }
 
 #[test]
-fn devices_of_one_node_share_its_ways_and_keep_their_own_bounds() {
+fn devices_of_one_node_share_its_paths_and_keep_their_own_bounds() {
     let reads = [vec![(2.0, 20.0)]];
     let mut problem = table(&[8], &[30.0], &[f64::INFINITY], &reads, &reads);
     assert_eq!(best(&problem).predicted.time_s, 30.0 / 8.0);
@@ -139,9 +141,9 @@ fn devices_of_one_node_share_its_ways_and_keep_their_own_bounds() {
     assert_eq!(plan.storage_ways[0].bytes, 60_000_000_000);
 }
 
-/// A NIC of 3 GB/s: two threads that read 2 GB/s each and one that sends 4 GB/s are enough of eight.
+/// A NIC of 3 GB/s: two threads that read 2 GB/s each and one that sends 4 GB/s suffice, of eight.
 #[test]
-fn threads_that_nothing_needs_are_left_out() {
+fn removes_threads_that_are_not_needed() {
     let problem = table(&[8], &[30.0], &[3.0], &[vec![(2.0, 20.0)]], &[vec![(4.0, 20.0)]]);
     for method in [PlanMethod::Divide, PlanMethod::Mixed] {
         let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
@@ -150,9 +152,9 @@ fn threads_that_nothing_needs_are_left_out() {
     }
 }
 
-/// Four nodes that are alike, and a disk that two of them can serve.
+/// Four equal nodes, and a disk that two of them can serve.
 #[test]
-fn memory_nodes_that_nothing_needs_are_left_out() {
+fn removes_memory_nodes_that_are_not_needed() {
     let row = vec![vec![(1.0, 4.0); 4]];
     let mut problem = table(&[8; 4], &[60.0, 0.0, 0.0, 0.0], &[f64::INFINITY, 0.0, 0.0, 0.0], &row, &row);
     problem.storage[0].bytes_per_s = Some(6.0 * UNIT);
@@ -164,7 +166,7 @@ fn memory_nodes_that_nothing_needs_are_left_out() {
 }
 
 #[test]
-fn simple_plans_are_told_with_what_they_take() {
+fn baseline_plans_are_reported_with_their_times() {
     let plan = best(&printed(2, 8, 5));
     assert_eq!(plan.rejected.len(), 2);
     for rejected in &plan.rejected {
@@ -190,7 +192,7 @@ fn value(problem: &PlanProblem) -> Option<f64> {
     Some(plan.proof.value_s)
 }
 
-/// None, where there is no plan, counts as endless.
+/// Maps a missing plan to infinity.
 fn endless(value: Option<f64>) -> f64 {
     value.unwrap_or(f64::INFINITY)
 }
@@ -237,7 +239,7 @@ proptest! {
         }
     }
 
-    /// Names of nodes do not matter.
+    /// Node IDs do not matter.
     #[test]
     fn renamed_nodes_give_the_same_value(problem in problems(), sum: bool) {
         let problem = if sum { of(&problem, Objective::Sum) } else { problem };
@@ -261,8 +263,8 @@ proptest! {
         prop_assert!(one == two || (one / two - 1.0).abs() < 1e-5, "{one} {two}");
     }
 
-    /// On a machine whose nodes are all alike, no choice of nodes is better: as many nodes with as much data each
-    /// take what one of them takes.
+    /// On a machine with equal nodes no choice of nodes is better: n nodes with equal data take the
+    /// time of one node.
     #[test]
     fn a_symmetric_machine_costs_what_one_node_costs(nodes in 2usize..4, threads in 2u32..8, local in 1.0f64..3.0, far in 0.1f64..1.0) {
         let rows = |nodes: usize| -> Vec<Vec<(f64, f64)>> {
@@ -271,7 +273,8 @@ proptest! {
         };
         let of = |nodes: usize| table(&vec![threads; nodes], &vec![50.0; nodes], &vec![f64::INFINITY; nodes], &rows(nodes), &rows(nodes));
         let (one, all) = (best(&of(1)), best(&of(nodes)));
-        // Even threads leave nothing for other nodes to gain from; of odd ones a rest may be put together.
+        // Even thread counts leave no gain from other nodes; the remainders of odd ones can be
+        // combined.
         prop_assert!(all.proof.value_s <= one.proof.value_s * (1.0 + 1e-6));
         if threads % 2 == 0 {
             prop_assert!((all.proof.value_s / one.proof.value_s - 1.0).abs() < 1e-6);

@@ -1,12 +1,13 @@
-//! Plans held against every choice of thread counts of small problems. The oracle shares no code with the methods: for
-//! the time it takes the least cut (Ford and Fulkerson), for the printed sum a linear programme of microlp for every choice.
+//! Comparison of plans with every choice of thread counts of small problems. The oracle shares no
+//! code with the methods: for the time it computes a minimum cut (Ford and Fulkerson), for the
+//! printed sum it solves a linear program of microlp per choice.
 
 use crate::support::{small, table, Random, UNIT};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use numaio_model::{plan, PlanError, PlanOptions};
 use numaio_schema::{Objective, PlanMethod, PlanProblem};
 
-/// Bandwidths of pairs of nodes, (B0, Bmax), 0 where there is no way.
+/// Bandwidths of pairs of nodes, (B0, Bmax), 0 without a path.
 struct Tables {
     threads: Vec<u32>,
     data: Vec<f64>,
@@ -41,7 +42,7 @@ fn tables(problem: &PlanProblem) -> Tables {
     found
 }
 
-/// All ways to give up to so many threads to so many ways.
+/// Returns all assignments of up to `threads` threads to some paths.
 fn choices(ways: usize, threads: u32) -> Vec<Vec<u32>> {
     if ways == 0 {
         return vec![Vec::new()];
@@ -55,7 +56,8 @@ fn choices(ways: usize, threads: u32) -> Vec<Vec<u32>> {
     (0..=threads).flat_map(with).collect()
 }
 
-/// Calls back with each choice of threads: `[node][way]`, first the ways from each storage node, then those to each NIC.
+/// Calls `each` with each choice of threads: `[node][path]`, first the paths from each storage
+/// node, then those to each NIC.
 fn every_choice(tables: &Tables, mut each: impl FnMut(&[Vec<u32>])) {
     let nodes = tables.threads.len();
     let of_node: Vec<Vec<Vec<u32>>> = tables
@@ -75,7 +77,7 @@ fn every_choice(tables: &Tables, mut each: impl FnMut(&[Vec<u32>])) {
     }
 }
 
-/// Threads for storage without data or nodes without NIC serve nothing.
+/// Removes choices with threads for storage without data or nodes without NIC.
 fn prune(all: Vec<Vec<u32>>, tables: &Tables) -> Vec<Vec<u32>> {
     let nodes = tables.data.len();
     let useful = |choice: &Vec<u32>| {
@@ -87,7 +89,7 @@ fn prune(all: Vec<Vec<u32>>, tables: &Tables) -> Vec<Vec<u32>> {
     all.into_iter().filter(useful).collect()
 }
 
-/// The least time by the least cut over all choices.
+/// Returns the least time: the minimum cut over all choices.
 fn least_time(tables: &Tables) -> f64 {
     let nodes = tables.threads.len();
     let rate = |(one, most): (f64, f64), threads: u32| (one * f64::from(threads)).min(most);
@@ -99,7 +101,8 @@ fn least_time(tables: &Tables) -> f64 {
         for sources in 1..1usize << nodes {
             let of_set = |u: &usize| sources & (1 << u) != 0;
             let data: f64 = (0..nodes).filter(of_set).map(|u| tables.data[u]).sum();
-            // Memory nodes on the far side of the cut: their incoming ways are cut, the others' outgoing ones.
+            // Memory nodes on the far side of the cut: their incoming paths are cut, and the
+            // outgoing paths of the others.
             let cut = |far: usize| -> f64 {
                 let is_far = |v: &usize| far & (1 << v) != 0;
                 let comes: f64 = (0..nodes)
@@ -120,7 +123,7 @@ fn least_time(tables: &Tables) -> f64 {
     best
 }
 
-/// The least printed sum over all choices: every way with threads counts as used.
+/// Returns the least printed sum over all choices: every path with threads counts as used.
 fn least_sum(tables: &Tables) -> f64 {
     let mut best = f64::INFINITY;
     every_choice(tables, |chosen| {
@@ -133,7 +136,7 @@ fn least_sum(tables: &Tables) -> f64 {
 
 fn sum_of(tables: &Tables, chosen: &[Vec<u32>]) -> Option<f64> {
     let nodes = tables.threads.len();
-    // As printed, threads bring B0 each, up to ⌈Bmax / B0⌉ of them.
+    // As printed, threads add B0 each, up to ⌈Bmax / B0⌉ of them.
     let rate = |(one, most): (f64, f64), threads: u32| one * f64::from(threads).min((most / one).ceil());
     let mut programme = Problem::new(OptimizationDirection::Minimize);
     let mut read: Vec<Vec<Option<(Variable, f64)>>> = vec![vec![None; nodes]; nodes];
@@ -179,7 +182,7 @@ fn value(problem: &PlanProblem, method: PlanMethod) -> Result<f64, PlanError> {
     Ok(plan.proof.value_s)
 }
 
-/// Holds both methods against the oracle; says whether there was a plan.
+/// Compares both methods with the oracle; returns whether there was a plan.
 fn hold(problem: &PlanProblem) -> bool {
     let tables = tables(problem);
     let least = match problem.objective {
@@ -197,7 +200,8 @@ fn hold(problem: &PlanProblem) -> bool {
     least.is_finite()
 }
 
-/// Two nodes, three threads each, all bandwidths of one thread from a grid of two: every such problem.
+/// Two nodes, three threads each, all bandwidths of one thread from a grid of two: every such
+/// problem.
 fn grid(place: usize, data: [f64; 2], most: f64) -> PlanProblem {
     let rate = |bit: usize| {
         let one = if place & (1 << bit) == 0 { 1.0 } else { 2.0 };
@@ -209,7 +213,7 @@ fn grid(place: usize, data: [f64; 2], most: f64) -> PlanProblem {
 }
 
 #[test]
-fn the_time_of_every_problem_of_two_nodes_is_the_least() {
+fn finds_the_least_time_of_every_problem_of_two_nodes() {
     for place in 0..256 {
         assert!(hold(&grid(place, [1.0, 1.0], 1.5)));
         assert!(hold(&grid(place, [1.0, 4.0], 3.0)));
@@ -217,7 +221,7 @@ fn the_time_of_every_problem_of_two_nodes_is_the_least() {
 }
 
 #[test]
-fn the_sum_of_problems_of_two_nodes_is_the_least() {
+fn finds_the_least_sum_of_problems_of_two_nodes() {
     for place in (0..256).step_by(7) {
         let mut problem = grid(place, [1.0, 4.0], 3.0);
         problem.objective = Objective::Sum;
@@ -226,7 +230,7 @@ fn the_sum_of_problems_of_two_nodes_is_the_least() {
 }
 
 #[test]
-fn the_time_of_problems_of_up_to_three_nodes_is_the_least() {
+fn finds_the_least_time_of_problems_of_up_to_three_nodes() {
     let mut planned = 0;
     for seed in 0..40 {
         planned += u32::from(hold(&small(2, 3, seed)));
@@ -237,15 +241,15 @@ fn the_time_of_problems_of_up_to_three_nodes_is_the_least() {
     assert!(planned > 30, "only {planned} problems had a plan");
 }
 
-/// Three nodes, but few ways on each, as every choice needs a programme here.
+/// Three nodes with few paths each, as every choice needs a linear program here.
 #[test]
-fn the_sum_of_problems_of_three_nodes_is_the_least() {
+fn finds_the_least_sum_of_problems_of_three_nodes() {
     for seed in 0..8 {
         let mut random = Random::new(seed);
         let mut row = |_| -> Vec<(f64, f64)> { (0..3).map(|_| (random.of(&[1.0, 2.0, 3.0]), 6.0)).collect() };
         let reads: Vec<Vec<(f64, f64)>> = (0..3).map(&mut row).collect();
         let sends: Vec<Vec<(f64, f64)>> = (0..3).map(&mut row).collect();
-        // Only two nodes may carry, so that three sources must share.
+        // Only two nodes may carry data, so that three sources must share them.
         let mut problem = table(&[3, 3, 0], &[2.0, 3.0, 1.0], &[9.0, 0.0, 0.0], &reads, &sends);
         if seed % 2 == 0 {
             problem.nodes[2].threads = Some(3);

@@ -1,4 +1,4 @@
-//! Plans carried out by the simulator, which knows nothing of planning, chunk by chunk.
+//! Execution of plans, chunk by chunk, by the simulator, which shares no code with planning.
 
 use crate::support::{machine, printed, recorded, small};
 use numaio_model::{plan, PlanOptions};
@@ -6,10 +6,11 @@ use numaio_schema::{Plan, PlanProblem, PlannedPool, Transfer as Direction};
 use numaio_sim::execute::{execute, Pace, ThreadPool, Transfer};
 use std::time::Duration;
 
-/// What the simulator is told of a plan: threads, bytes and the bandwidths of the problem, not what is predicted.
+/// Converts a plan for the simulator: threads, bytes and the bandwidths of the problem, without the
+/// prediction.
 fn transfer(plan: &Plan) -> Transfer {
     let pools = plan.pools();
-    let told = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
+    let pools_of = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
         let pool = |pool: &PlannedPool| ThreadPool {
             node: pool.way.memory_node.0 as usize,
             threads: pool.threads,
@@ -19,11 +20,11 @@ fn transfer(plan: &Plan) -> Transfer {
         };
         pools.iter().map(pool).collect()
     };
-    let (fills, drains) = (told(&pools.fills), told(&pools.drains));
+    let (fills, drains) = (pools_of(&pools.fills), pools_of(&pools.drains));
     let shared = pools.shared.into_iter().map(|shared| (shared.bytes_per_s, shared.pools)).collect();
     let least = fills.iter().chain(&drains).map(|pool| pool.bytes / f64::from(pool.threads));
     let all: f64 = fills.iter().map(|pool| pool.bytes).sum();
-    // Every thread has many chunks, so that the last one does not matter.
+    // Every thread has many chunks, so that the last one is negligible.
     let chunk_bytes = (least.fold(f64::INFINITY, f64::min) / 20.0).clamp(all / 20_000.0, all / 2_000.0);
     Transfer { fills, drains, shared, chunk_bytes, buffers_per_thread: 2, pace: Pace::InStep { ahead: 0.01 } }
 }
@@ -35,7 +36,7 @@ fn ratio(problem: &PlanProblem) -> f64 {
 }
 
 #[test]
-fn plans_take_what_is_predicted() {
+fn simulated_time_matches_the_prediction() {
     let mut far = Vec::new();
     for seed in 0..8 {
         let problems = [machine(4, 8, seed), machine(8, 8, seed), printed(3, 6, seed), small(3, 4, seed)];
@@ -52,13 +53,13 @@ fn plans_take_what_is_predicted() {
     assert!(far.is_empty(), "{far:?}");
 }
 
-/// Each with the sharing that suits it best.
+/// Returns the simulated time with the given kind of sharing.
 fn simulated(plan: &Plan, pace: Pace) -> f64 {
     execute(&Transfer { pace, ..transfer(plan) }).expect("an end").seconds
 }
 
 #[test]
-fn plans_are_at_least_as_good_as_simple_ones() {
+fn plans_are_at_least_as_good_as_baselines() {
     for (name, problem) in recorded() {
         let plan = plan(&problem, &PlanOptions::default()).expect("a plan");
         let in_step = Pace::InStep { ahead: 0.01 };

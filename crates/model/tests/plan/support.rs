@@ -1,4 +1,4 @@
-//! Problems for tests and benches: by tables, and at random from a seed.
+//! Planning problems for tests and benches: from tables, and random from a seed.
 #![allow(dead_code)]
 
 use numaio_machine::ids::NodeId;
@@ -7,11 +7,12 @@ use numaio_schema::{
     PLAN_PROBLEM_SCHEMA,
 };
 
-/// Bytes of one unit of data and bytes per second of one unit of bandwidth.
+/// Bytes per unit of data, and bytes per second per unit of bandwidth.
 pub const UNIT: f64 = 1e9;
 
-/// A problem of `threads.len()` nodes. `data[u]` units lie on node u and `nics[w]` is the bandwidth of node w's NIC: 0
-/// for no NIC, infinite for one without a figure. `reads[u][v]` and `sends[w][v]` are (B0, Bmax); B0 of 0 is no way.
+/// Builds a problem of `threads.len()` nodes. `data[u]` are the units on node u, and `nics[w]` is
+/// the bandwidth of node w's NIC: 0 for no NIC, infinite without a value. `reads[u][v]` and
+/// `sends[w][v]` are (B0, Bmax); a B0 of 0 means no path.
 pub fn table(
     threads: &[u32],
     data: &[f64],
@@ -68,7 +69,7 @@ pub fn table(
     }
 }
 
-/// Random numbers, the same from a seed everywhere (xorshift64*).
+/// Reproducible random numbers (xorshift64*).
 pub struct Random(u64);
 
 impl Random {
@@ -76,7 +77,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub fn share(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -92,14 +93,14 @@ impl Random {
         (self.share() * most as f64) as usize
     }
 
-    /// A number of a grid, so that equal optima happen.
+    /// Returns one of the values, so that ties occur.
     pub fn of(&mut self, values: &[f64]) -> f64 {
         values[self.below(values.len())]
     }
 }
 
-/// The problem as the dissertation prints it: storage and network on every node, every bandwidth at random, threads
-/// the only limit.
+/// Returns a problem as in the dissertation: storage and network on every node, random bandwidths,
+/// limited only by threads.
 pub fn printed(nodes: usize, threads: u32, seed: u64) -> PlanProblem {
     let mut random = Random::new(seed);
     let mut rates = |_| -> Vec<(f64, f64)> {
@@ -115,8 +116,8 @@ pub fn printed(nodes: usize, threads: u32, seed: u64) -> PlanProblem {
     table(&vec![threads; nodes], &data, &vec![f64::INFINITY; nodes], &reads, &sends)
 }
 
-/// A machine as they are bought: storage on half of the nodes, NICs of 50 to 400 Gbit/s on a quarter, remote ways
-/// slower than local ones.
+/// Returns a realistic machine: storage on half of the nodes, NICs of 50 to 400 Gbit/s on a
+/// quarter, remote paths slower than local ones.
 pub fn machine(nodes: usize, threads: u32, seed: u64) -> PlanProblem {
     let mut random = Random::new(seed);
     let mut chosen = |share: f64| -> Vec<bool> {
@@ -146,7 +147,7 @@ pub fn machine(nodes: usize, threads: u32, seed: u64) -> PlanProblem {
     problem
 }
 
-/// Small figures of a grid: many plans are equally good, and thread counts matter.
+/// Returns a problem with small values of a grid: many ties, and thread counts matter.
 pub fn small(nodes: usize, most_threads: u32, seed: u64) -> PlanProblem {
     let mut random = Random::new(seed);
     let mut rates = |_| -> Vec<(f64, f64)> {
@@ -166,8 +167,9 @@ pub fn small(nodes: usize, most_threads: u32, seed: u64) -> PlanProblem {
     table(&threads, &data, &nics, &reads, &sends)
 }
 
-/// What real machines rarely are, and people write down: ways missing, figures far apart or all the same, ways that one
-/// thread fills or more than fills, nodes that may run nothing, devices without data, narrow links, ids with gaps.
+/// Returns an unusual problem, as in hand-written files: missing paths, extreme or equal values,
+/// paths that one thread saturates, nodes without threads, devices without data, narrow links, gaps
+/// in IDs.
 pub fn awkward(nodes: usize, seed: u64) -> PlanProblem {
     let mut random = Random::new(seed);
     let alike = random.share() < 0.3;
@@ -193,7 +195,7 @@ pub fn awkward(nodes: usize, seed: u64) -> PlanProblem {
     if random.share() < 0.5 {
         let ways = |ways: &[WayRates]| ways.iter().map(WayRates::id).step_by(2).collect();
         problem.limits.push(PlanLimit {
-            name: "every second way".to_owned(),
+            name: "every second path".to_owned(),
             bytes_per_s: random.of(&[0.02, 1.0, 4.0]) * UNIT,
             storage_ways: ways(&problem.storage_ways),
             network_ways: ways(&problem.network_ways),
@@ -203,7 +205,7 @@ pub fn awkward(nodes: usize, seed: u64) -> PlanProblem {
     problem
 }
 
-/// Ids with wide gaps.
+/// Spreads node IDs with wide gaps.
 fn spread_ids(problem: &mut PlanProblem) {
     let spread = |node: &mut NodeId| node.0 = node.0 * node.0 * 1000 + 7 * node.0;
     problem.nodes.iter_mut().for_each(|node| spread(&mut node.node));
@@ -218,9 +220,10 @@ fn spread_ids(problem: &mut PlanProblem) {
     limits.flat_map(|way| [&mut way.device_node, &mut way.memory_node]).for_each(spread);
 }
 
-/// Machines that were measured, and the two-socket server with four NVMe drives and two NICs; eight threads a node.
-/// Bandwidths are those of the shipped recordings (docs/planning.md): what two threads copy in the device's direction
-/// stands for Bmax, half of it for B0. Those of the two-socket server are assumed.
+/// Returns measured machines, and a two-socket server with four NVMe drives and two NICs, all with
+/// eight threads per node. Bandwidths are those of the shipped recordings (docs/planning.md): the
+/// copy of two threads in the device's direction is Bmax, half of it B0. Those of the two-socket
+/// server are assumed.
 pub fn recorded() -> Vec<(&'static str, PlanProblem)> {
     let on_one = |target: usize, comes: &[f64], goes: &[f64]| {
         let nodes = comes.len();
@@ -243,7 +246,7 @@ pub fn recorded() -> Vec<(&'static str, PlanProblem)> {
     vec![("Intel R820", r820), ("AMD DL585 G7", dl585), ("two sockets, 4 NVMe, 2 NICs", two_sockets())]
 }
 
-/// Two NVMe drives and a NIC of 100 Gbit/s on each of two sockets; more data on the first one.
+/// Two NVMe drives and a NIC of 100 Gbit/s on each of two sockets; more data on the first socket.
 pub fn two_sockets() -> PlanProblem {
     let reads = [vec![(1.8, 13.0), (1.4, 10.0)], vec![(1.4, 10.0), (1.8, 13.0)]];
     let sends = [vec![(2.8, 12.5), (2.1, 9.0)], vec![(2.1, 9.0), (2.8, 12.5)]];

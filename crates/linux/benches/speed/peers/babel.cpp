@@ -1,4 +1,4 @@
-// The operations as BabelStream's OpenMP implementation writes them, in our own words: arrays from the heap whose
+// The operations as BabelStream's OpenMP implementation writes them, reimplemented: arrays from the heap whose
 // length is known at run time, a function for each operation.
 // usage: babel copy|scale|add|triad DOUBLES SECONDS; prints bytes per second.
 #include <chrono>

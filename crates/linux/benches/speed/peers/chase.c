@@ -1,4 +1,4 @@
-/* A pointer chase as multichase makes it, in our own words: one random cycle through a buffer, a warm-up of one
+/* A pointer chase as multichase makes it, reimplemented: one random cycle through a buffer, a warm-up of one
  * pass, and then loads that wait for each other, with the clock read at the beginning and the end alone.
  * usage: chase CPU BYTES STRIDE SECONDS base|transparent; prints nanoseconds per load. */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* STREAM's operations after McCalpin's rules, in our own words: static arrays whose length the compiler knows,
+/* STREAM's operations after McCalpin's rules, reimplemented: static arrays whose length the compiler knows,
  * one parallel loop a pass. usage: stream copy|scale|add|triad SECONDS; prints bytes per second. */
 #include <omp.h>
 #include <stdio.h>
@@ -57,6 +57,6 @@ int main(int argc, char **argv)
         now = omp_get_wtime();
     } while (now - began < seconds);
     printf("%.0f\n", bytes / (now - began));
-    /* So that no store is in vain. */
+    /* Keeps the compiler from removing the stores. */
     return a[DOUBLES / 2] + b[DOUBLES / 3] + c[DOUBLES / 5] == 0.0;
 }

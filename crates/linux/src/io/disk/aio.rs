@@ -1,4 +1,4 @@
-//! Requests by Linux AIO (io_submit(2)).
+//! I/O requests by Linux AIO (io_submit(2)).
 
 use super::DiskPart;
 use crate::io::streams::RequestQueue;
@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 
 /// `include/uapi/linux/aio_abi.h`
 const IOCB_CMD_PREAD: u16 = 0;
-/// As above.
+/// `include/uapi/linux/aio_abi.h`
 const IOCB_CMD_PWRITE: u16 = 1;
 
-/// `struct iocb` of `include/uapi/linux/aio_abi.h`; on big-endian machines two fields change places, and numaio runs on
-/// none.
+/// `struct iocb` of `include/uapi/linux/aio_abi.h`, little-endian layout: two fields swap on
+/// big-endian machines, which numaio does not support.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -29,7 +29,7 @@ struct Iocb {
     resfd: u32,
 }
 
-/// `struct io_event` of the same file.
+/// `struct io_event` of `include/uapi/linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct IoEvent {
@@ -39,7 +39,7 @@ struct IoEvent {
     res2: i64,
 }
 
-/// A context of one lane.
+/// AIO context of one worker.
 pub struct AioQueue {
     context: libc::c_ulong,
     part: DiskPart,
@@ -49,10 +49,10 @@ pub struct AioQueue {
 }
 
 impl AioQueue {
-    /// A context for as many requests as the part has places.
+    /// Creates a context with as many requests as the part has slots.
     ///
     /// # Errors
-    /// The kernel's: no AIO, or `/proc/sys/fs/aio-max-nr` is reached.
+    /// The kernel's error: AIO is unavailable, or `/proc/sys/fs/aio-max-nr` is reached.
     pub fn new(part: DiskPart) -> io::Result<Self> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context, which lives through the call.
@@ -91,8 +91,8 @@ impl AioQueue {
         let mut given = 0;
         while given < batch.len() {
             let left = &mut batch[given..];
-            // SAFETY: the control blocks and their array live through the call; the places of the buffer are used by no
-            // other request, and stay until these are done.
+            // SAFETY: the control blocks and their array live through the call; no other request
+            // uses these buffer slots until these requests complete.
             let taken = unsafe {
                 libc::syscall(
                     libc::SYS_io_submit,
@@ -122,12 +122,13 @@ impl AioQueue {
         self.part.slots as usize - self.free.len()
     }
 
-    /// Waits for one request or more, and takes all that are done.
+    /// Waits for at least one completion and collects all completions.
     fn reap(&mut self) -> Result<u64, String> {
         if self.in_flight() == 0 {
             return Ok(0);
         }
-        // SAFETY: the kernel writes at most that many events into the array, which lives through the call.
+        // SAFETY: the kernel writes at most that many events into the array, which lives through
+        // the call.
         let found = unsafe {
             let timeout = std::ptr::null_mut::<libc::timespec>();
             let (most, events) = (self.events.len() as libc::c_long, self.events.as_mut_ptr());
@@ -162,7 +163,7 @@ impl RequestQueue for AioQueue {
 
 impl Drop for AioQueue {
     fn drop(&mut self) {
-        // SAFETY: the context is ours; the call waits until every request of it has ended (io_destroy(2)).
+        // SAFETY: the context is ours; io_destroy(2) waits until all its requests have completed.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }

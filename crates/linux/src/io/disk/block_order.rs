@@ -1,13 +1,13 @@
-//! In which order a stream touches the blocks of its part.
+//! Order in which a stream accesses the blocks of its part.
 
 use numaio_machine::workload::DiskOrder;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rounds of the permutation; four make a Feistel network of random functions a pseudo-random permutation (Luby and
-/// Rackoff, SIAM J. Comput. 1988).
+/// Rounds of the permutation: four rounds of random functions make a pseudo-random permutation
+/// (Luby and Rackoff, SIAM J. Comput. 1988).
 const ROUNDS: u64 = 4;
 
-/// Blocks of one stream, handed out to all who make its requests.
+/// Blocks of one stream, shared by all workers that issue its requests.
 #[derive(Debug)]
 pub struct BlockSequence {
     first: u64,
@@ -18,12 +18,12 @@ pub struct BlockSequence {
 }
 
 impl BlockSequence {
-    /// `count` blocks from byte `first` on; `count` is not 0.
+    /// Creates a sequence of `count` blocks (not 0) from byte offset `first`.
     pub fn new(first: u64, count: u64, block_bytes: u64, order: DiskOrder) -> Self {
         Self { first, count: count.max(1), block_bytes, order, next: AtomicU64::new(0) }
     }
 
-    /// Where the next request begins. After the last block the first one comes again.
+    /// Returns the byte offset of the next request; the last block is followed by the first.
     pub fn next(&self) -> u64 {
         let submit_and_reap = self.next.fetch_add(1, Ordering::Relaxed);
         let (pass, index) = (submit_and_reap / self.count, submit_and_reap % self.count);
@@ -35,8 +35,8 @@ impl BlockSequence {
     }
 }
 
-/// The place of an index in a permutation of `count`, another one for each pass: a Feistel network over the next power
-/// of four, walked until it is within.
+/// Returns the position of `index` in a permutation of `count` that differs per pass: a Feistel
+/// network over the next power of four, iterated until the result is in range.
 fn permuted(index: u64, count: u64, pass: u64) -> u64 {
     let half = (64 - (count - 1).leading_zeros()).div_ceil(2).clamp(1, 32);
     let mask = (1u64 << half) - 1;
@@ -67,7 +67,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_block_is_touched_once_in_a_pass() {
+    fn each_pass_visits_every_block_once() {
         for order in [DiskOrder::Sequential, DiskOrder::Random] {
             for count in [1, 2, 3, 7, 64, 65, 1000] {
                 let blocks = BlockSequence::new(4096, count, 512, order);
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn random_is_neither_in_order_nor_the_same_in_every_pass() {
+    fn random_order_differs_from_sequential_and_between_passes() {
         let blocks = BlockSequence::new(0, 1000, 1, DiskOrder::Random);
         let pass = || (0..1000).map(|_| blocks.next()).collect::<Vec<u64>>();
         let (first, second) = (pass(), pass());
         let steps = first.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
-        assert!(steps < 20, "{steps} of 999 steps are to the next block");
+        assert!(steps < 20, "{steps} of 999 steps lead to the next block");
         assert_ne!(first, second);
     }
 }

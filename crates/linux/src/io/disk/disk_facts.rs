@@ -1,4 +1,4 @@
-//! What a disk or a file is: its size, its sectors, who uses it.
+//! Size, sectors, file system and current use of a disk or file.
 
 use numaio_machine::locate::DeviceNumber;
 use numaio_machine::probe::ProbeError;
@@ -10,43 +10,43 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Sectors that are assumed where the kernel tells nothing.
+/// Assumed sector size where the kernel reports none.
 const SECTOR_BYTES: u64 = 512;
 /// `include/uapi/linux/magic.h`
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
-/// As above.
+/// `include/uapi/linux/magic.h`
 const RAMFS_MAGIC: FsWord = 0x8584_58f6;
 
-/// What a disk or a file is.
+/// Properties of a block device or file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFacts {
     /// Whether it is a block device.
     pub is_device: bool,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Bytes of which requests that pass the page cache by must be multiples.
+    /// Sector size: O_DIRECT requires multiples of it.
     pub sector_bytes: u64,
-    /// Whether its file system lies in memory.
+    /// Whether the file system is in memory.
     pub in_memory: bool,
 }
 
-/// Looks at a path that can be read.
+/// Returns the properties of a readable path.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn disk_facts(root: &dyn Sysfs, path: &str) -> io::Result<DiskFacts> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     Ok(disk_facts_of(root, &file)?)
 }
 
-/// Looks at what is open.
+/// Returns the properties of an open file.
 pub fn disk_facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<DiskFacts, Errno> {
     let stat = rustix::fs::fstat(file)?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let reported = is_device.then(|| rustix::fs::ioctl_blksszget(file).ok()).flatten().map(u64::from);
     let sector = reported.or_else(|| storage::of_queue(root, device_number(number), "logical_block_size"));
-    // A directory has a length of its own kind, and no content that could be streamed.
+    // The size of a directory is not a content length.
     let bytes = match (is_device, FileType::from_raw_mode(stat.st_mode)) {
         (true, _) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?,
         (false, FileType::RegularFile) => u64::try_from(stat.st_size).unwrap_or(0),
@@ -61,41 +61,45 @@ pub fn disk_facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<DiskFacts, Er
     })
 }
 
-/// Whether a file system of this kind (statfs(2), `f_type`) lies in memory.
+/// Whether a file system type (statfs(2), `f_type`) is in memory.
 pub fn is_memory(kind: FsWord) -> bool {
     matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC)
 }
 
 impl DiskFacts {
-    /// Refuses blocks that the sectors do not take, and an area beyond the end.
+    /// Rejects blocks that are not aligned to sectors, and areas beyond the end.
     pub(super) fn check(&self, workload: &IoWorkload, path: &DiskPath) -> Result<(), ProbeError> {
         let (block, sector) = (workload.block_bytes, self.sector_bytes);
         let whole = |bytes: u64| bytes.is_multiple_of(sector);
         if path.direct && !(whole(block) && whole(path.at)) {
-            let what = format!("blocks of {block} bytes from byte {} on", path.at);
-            let why = format!("{} has sectors of {sector} bytes, and O_DIRECT takes whole ones", path.path);
+            let what = format!("blocks of {block} bytes at byte {}", path.at);
+            let why = format!(
+                "'{}' has sectors of {sector} bytes, and O_DIRECT requires multiples of them",
+                path.path
+            );
             return crate::probe::refused(&what, why);
         }
         if path.at.saturating_add(path.bytes) > self.bytes {
-            let what = format!("{} bytes from byte {} on", path.bytes, path.at);
-            return crate::probe::refused(&what, format!("{} has {} bytes", path.path, self.bytes));
+            let what = format!("{} bytes at byte {}", path.bytes, path.at);
+            return crate::probe::refused(&what, format!("'{}' has {} bytes", path.path, self.bytes));
         }
         Ok(())
     }
 
-    /// What must be known of the figures.
+    /// Returns a note that qualifies the measured values.
     pub(super) fn note(&self) -> Option<String> {
-        self.in_memory.then(|| "the file system lies in memory: no device is measured".to_owned())
+        self.in_memory.then(|| "the file system is in memory: no device is measured".to_owned())
     }
 }
 
-/// The two parts of a device's number, as stat(2) gives it.
+/// Splits a device number of stat(2) into major and minor.
 pub fn device_number(device: u64) -> DeviceNumber {
     DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) }
 }
 
-/// How a block device or a partition of it is used, if the kernel's files tell: mounts
-/// (`Documentation/filesystems/proc.rst`, mountinfo), swap (proc_swaps(5)), and holders such as volumes and RAID.
+/// Returns how a block device or one of its partitions is used: mounted
+/// (`Documentation/filesystems/proc.rst`, mountinfo), as swap (proc_swaps(5)), or held by a volume
+/// or RAID.
 pub fn current_use(root: &dyn Sysfs, device: u64) -> Option<String> {
     let device_path = storage::place(root, device_number(device))?;
     let own = device_path.rsplit('/').next()?.to_owned();
@@ -118,7 +122,7 @@ pub fn current_use(root: &dyn Sysfs, device: u64) -> Option<String> {
         });
         let swap = || {
             let ours = |line: &str| line.split_ascii_whitespace().next() == Some(&format!("/dev/{name}"));
-            swaps.lines().any(ours).then(|| format!("{name} is swap"))
+            swaps.lines().any(ours).then(|| format!("{name} is used for swap"))
         };
         let held = || {
             let holder = root.list(&format!("{device_path}/holders")).ok()?.into_iter().next()?;

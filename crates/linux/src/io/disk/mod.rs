@@ -1,4 +1,4 @@
-//! Streams to a disk: a block device, or a file.
+//! I/O streams to a block device or file.
 
 mod aio;
 mod block_order;
@@ -23,27 +23,27 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Its name in errors and notes.
+/// Name of io_uring in errors and notes.
 const IO_URING: &str = "io_uring";
 
-/// Part of a disk that one lane reads or writes, with its buffer.
+/// Part of a disk that one worker reads or writes, with its buffer.
 struct DiskPart {
     file: Arc<OwnedFd>,
     blocks: Arc<BlockSequence>,
     write: bool,
     block_bytes: u32,
-    /// Blocks that the buffer holds: requests in flight.
+    /// Buffer slots of one block each: the queue depth.
     slots: u32,
     /// First byte of the buffer.
     start: *mut u8,
-    /// Where the request of each place begins on the disk.
+    /// Disk offset of the request in each slot.
     at: Vec<u64>,
 }
 
 impl DiskPart {
-    /// The first byte of a place of the buffer.
+    /// Returns the first byte of a buffer slot.
     fn slot(&self, slot: u32) -> *mut u8 {
-        // SAFETY: places are below their number, and the buffer holds that many blocks.
+        // SAFETY: slot numbers are below `slots`, and the buffer holds that many blocks.
         unsafe { self.start.add(slot as usize * self.block_bytes as usize) }
     }
 
@@ -51,12 +51,12 @@ impl DiskPart {
         self.slots as usize * self.block_bytes as usize
     }
 
-    /// Bytes that a request moved, or what went wrong: `result` is that of a system call, or a negative errno.
+    /// Converts a request's result (a byte count or negative errno) to bytes or an error message.
     fn completed_bytes(&self, slot: u32, result: i64) -> Result<u64, String> {
         let what = if self.write { "write" } else { "read" };
         let at = self.at[slot as usize];
         match u64::try_from(result) {
-            Ok(0) => Err(format!("{what} at byte {at}: the end came before the end of what may be touched")),
+            Ok(0) => Err(format!("{what} at byte {at}: unexpected end of the device or file")),
             Ok(bytes) => Ok(bytes),
             Err(_) if matches!(-result as i32, libc::EINTR | libc::EAGAIN) => Ok(0),
             Err(_) => Err(format!("{what} at byte {at}: {}", io::Error::from_raw_os_error(-result as i32))),
@@ -64,19 +64,19 @@ impl DiskPart {
     }
 }
 
-/// The best method that this process may use, and why no better one.
+/// Returns the best available I/O method, and why a better one is unavailable.
 pub fn best_method() -> (DiskMethod, Option<String>) {
     match uring::allowed() {
         Ok(()) => (DiskMethod::Uring, None),
-        Err(error) => (DiskMethod::Aio, Some(format!("io_uring cannot be used here ({error}): Linux AIO"))),
+        Err(error) => (DiskMethod::Aio, Some(format!("io_uring is unavailable ({error}): using Linux AIO"))),
     }
 }
 
-/// Runs streams to a disk. `limit_bytes` is what the control group still allows.
+/// Runs streams to a disk. `limit_bytes` are the bytes that the control group still allows.
 ///
 /// # Errors
-/// [`ProbeError::Refused`] if it may not be written (only what is claimed may), the blocks do not fit its sectors, or the
-/// kernel refuses; what happens while time is taken is in the outcome.
+/// [`ProbeError::Refused`] if a write target is not claimed, the blocks do not match the sectors,
+/// or the kernel reports an error. Errors during the measurement are part of the outcome.
 pub fn run(
     root: &Root,
     limit_bytes: Option<u64>,
@@ -84,10 +84,10 @@ pub fn run(
     path: &DiskPath,
 ) -> Result<IoOutcome, ProbeError> {
     match run_by(path.method, root, limit_bytes, workload, path) {
-        // Not for every stream there may be memory that can be locked, or a ring at all.
+        // Locked memory or the number of rings may not suffice for all streams.
         Err(ProbeError::Refused { what, why }) if what == IO_URING => {
             let mut outcome = run_by(DiskMethod::Aio, root, limit_bytes, workload, path)?;
-            outcome.notes.push(format!("{IO_URING}: {why}; Linux AIO in its place"));
+            outcome.notes.push(format!("{IO_URING}: {why}; using Linux AIO instead"));
             Ok(outcome)
         }
         result => result,
@@ -126,7 +126,7 @@ fn cannot(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
     move |error| ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
-/// A disk that was opened for each direction that is wanted, its blocks divided.
+/// A disk, opened once per requested direction, with its blocks divided among the streams.
 struct OpenedDisk {
     read: Option<Arc<OwnedFd>>,
     write: Option<Arc<OwnedFd>>,
@@ -168,7 +168,7 @@ impl OpenedDisk {
         let block_bytes = u32::try_from(workload.block_bytes).ok();
         let fits = block_bytes.is_some_and(|bytes| slots as usize * bytes as usize <= buffer.bytes());
         let Some(block_bytes) = block_bytes.filter(|_| fits) else {
-            return refused("I/O", "the blocks are larger than a buffer can be");
+            return refused("I/O", "the block size exceeds the maximum buffer size");
         };
         let at = vec![0; slots as usize];
         let (file, blocks) = (Arc::clone(file), Arc::clone(blocks));
@@ -176,14 +176,16 @@ impl OpenedDisk {
     }
 }
 
-/// Each stream's blocks: equal parts of what may be touched.
+/// Divides the usable area into equal parts, one per stream.
 fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<BlockSequence>>, ProbeError> {
     let streams = u64::from(workload.streams()).max(1);
     let (block, order) = (workload.block_bytes, path.order);
     let each = path.bytes / streams / block;
     if each == 0 {
-        let why =
-            format!("{} bytes are less than a block of {block} for each of {streams} streams", path.bytes);
+        let why = format!(
+            "{} bytes hold less than one block of {block} bytes for each of {streams} streams",
+            path.bytes
+        );
         return refused(&format!("divide {}", path.path), why);
     }
     let part =
@@ -191,14 +193,14 @@ fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<BlockSequenc
     Ok((0..streams).map(part).collect())
 }
 
-/// Opens it with `O_DIRECT`; where its file system has none, through the page cache, with a note.
+/// Opens a disk with `O_DIRECT`, or through the page cache, with a note, if that is unsupported.
 fn open(path: &DiskPath, write: bool, notes: &mut Vec<String>) -> Result<OwnedFd, ProbeError> {
     let direct = if path.direct { OFlags::DIRECT } else { OFlags::empty() };
     match claim::open(&path.path, write, direct) {
         Err(Errno::INVAL) if path.direct => {
             let file =
                 claim::open(&path.path, write, OFlags::empty()).map_err(|error| open_error(path, error))?;
-            let note = format!("no O_DIRECT for {}: through the page cache", path.path);
+            let note = format!("'{}' does not support O_DIRECT: using the page cache", path.path);
             if !notes.contains(&note) {
                 notes.push(note);
             }
@@ -210,9 +212,9 @@ fn open(path: &DiskPath, write: bool, notes: &mut Vec<String>) -> Result<OwnedFd
 
 fn open_error(path: &DiskPath, error: Errno) -> ProbeError {
     let why = match error {
-        Errno::PERM => "only files that numaio made and devices named twice are written".to_owned(),
+        Errno::PERM => "only files created by numaio and devices named twice may be written".to_owned(),
         Errno::ACCESS => {
-            format!("{error}: raw devices are root's and the group disk's; run as root, or in that group")
+            format!("{error}: run as root or as a member of the group 'disk'")
         }
         error => error.to_string(),
     };

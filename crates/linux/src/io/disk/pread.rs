@@ -1,11 +1,11 @@
-//! Requests by pread(2) and pwrite(2): one in flight for each thread.
+//! I/O requests by pread(2) and pwrite(2): one in flight per thread.
 
 use super::DiskPart;
 use crate::io::streams::RequestQueue;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// One request after the other.
+/// Queue with a depth of one.
 pub struct PreadQueue(pub DiskPart);
 
 impl RequestQueue for PreadQueue {
@@ -14,7 +14,7 @@ impl RequestQueue for PreadQueue {
         let at = part.blocks.next();
         part.at[0] = at;
         let (file, start, bytes) = (part.file.as_raw_fd(), part.slot(0), part.block_bytes as usize);
-        // SAFETY: the buffer has room for a block at its place, which nothing else uses.
+        // SAFETY: slot 0 holds one block, and nothing else uses it.
         let done = unsafe {
             match part.write {
                 true => libc::pwrite(file, start.cast(), bytes, at as libc::off_t),

@@ -1,4 +1,4 @@
-//! Requests by io_uring (io_uring(7)), with registered buffer and file.
+//! I/O requests by io_uring (io_uring(7)), with a registered buffer and file.
 
 use super::DiskPart;
 use crate::io::streams::RequestQueue;
@@ -6,32 +6,30 @@ use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// A ring of one lane.
+/// Ring of one worker.
 pub struct UringQueue {
     ring: IoUring,
     part: DiskPart,
     /// Whether the buffer is registered.
     fixed: bool,
-    /// Places of the buffer that no request uses.
+    /// Buffer slots without a request.
     free: Vec<u32>,
 }
 
 impl UringQueue {
-    /// A ring with as many entries as the part has places; and a note if the buffer could not be registered.
+    /// Creates a ring with one entry per slot, and a note if the buffer could not be registered.
     ///
     /// # Errors
-    /// The kernel's: io_uring is not there, or forbidden.
+    /// The kernel's error: io_uring is unavailable or forbidden.
     pub fn new(part: DiskPart) -> io::Result<(Self, Option<String>)> {
         let ring = ring(part.slots)?;
         ring.submitter().register_files(&[part.file.as_raw_fd()])?;
         let buffer = libc::iovec { iov_base: part.start.cast(), iov_len: part.buffer_bytes() };
-        // SAFETY: the buffer outlives the ring: dropping the queue waits for all requests, and the lane drops its queue
-        // before its buffer.
+        // SAFETY: the buffer outlives the ring: dropping the queue waits for all requests, and the
+        // worker drops its queue before its buffer.
         let registered = unsafe { ring.submitter().register_buffers(&[buffer]) };
         let note = registered.as_ref().err().map(|error| {
-            format!(
-                "io_uring without registered buffers: {error} (the limit of locked memory is RLIMIT_MEMLOCK)"
-            )
+            format!("io_uring without registered buffers: {error} (RLIMIT_MEMLOCK limits locked memory)")
         });
         let free = (0..part.slots).rev().collect();
         Ok((Self { ring, part, fixed: registered.is_ok(), free }, note))
@@ -55,7 +53,7 @@ impl UringQueue {
             let (entry, at) = self.entry(slot);
             self.part.at[slot as usize] = at;
             let entry = entry.user_data(slot.into());
-            // SAFETY: the place of the buffer is used by no other request, and stays until this one is done.
+            // SAFETY: no other request uses this buffer slot until this request completes.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
                 self.free.push(slot);
                 return Err("the ring has fewer entries than requests".to_owned());
@@ -64,7 +62,7 @@ impl UringQueue {
         Ok(())
     }
 
-    /// Takes what is done.
+    /// Collects all completions.
     fn reap(&mut self) -> Result<u64, String> {
         let mut bytes = 0;
         let mut failed = None;
@@ -85,7 +83,7 @@ impl RequestQueue for UringQueue {
         self.submit_all()?;
         match self.ring.submit_and_wait(1) {
             Ok(_) => self.reap(),
-            // Full queues and signals pass.
+            // Full queues and signals are temporary.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
                 self.reap()
             }
@@ -96,7 +94,7 @@ impl RequestQueue for UringQueue {
 
 impl Drop for UringQueue {
     fn drop(&mut self) {
-        // The kernel may still read or write the buffer until every request has answered.
+        // The kernel may access the buffer until every request has completed.
         while self.free.len() < self.part.slots as usize {
             let waited = self.ring.submit_and_wait(1);
             drop(self.reap());
@@ -107,7 +105,7 @@ impl Drop for UringQueue {
     }
 }
 
-/// A ring whose completions run in the thread that waits for them, where the kernel (6.1) has that.
+/// Creates a ring whose completions run in the waiting thread, where supported (Linux 6.1).
 pub fn ring(entries: u32) -> io::Result<IoUring> {
     let mut modern = IoUring::builder();
     modern.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
@@ -117,10 +115,10 @@ pub fn ring(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Whether this process may use io_uring: kernels and sandboxes may forbid it
+/// Checks whether this process may use io_uring, which kernels and sandboxes can forbid
 /// (`Documentation/admin-guide/sysctl/kernel.rst`, io_uring_disabled).
 pub fn allowed() -> io::Result<()> {
     let ring = IoUring::new(1)?;
-    // A sandbox may allow rings and forbid to register; -1 is an empty place.
+    // A sandbox may allow rings but not registration; -1 is an empty slot.
     ring.submitter().register_files(&[-1])
 }

@@ -1,4 +1,5 @@
-//! Who may come in: the first word of every connection, with strangers kept from the one session.
+//! Admission of connections: the server reads the first line of each and rejects unauthenticated
+//! peers.
 
 use super::line_connection::read_first_line;
 use super::protocol::{line, parse, Answer, Opening, MAX_OPENING_BYTES, PROTOCOL};
@@ -13,23 +14,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a connection may take to say what it wants.
+/// Time limit for the first line of a connection.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
-/// Connections that have not yet said it, at most; further ones are closed at once.
+/// Maximum number of connections without a first line; further ones are closed immediately.
 const MAX_UNIDENTIFIED: usize = 64;
-/// How often one who waits for connections looks whether to end.
+/// Interval between checks whether the server is closed.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// After an error of accept(2), as when there are too many open files.
+/// Delay after an error of accept(2), such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Someone with the right token.
+/// Connection of a client that sent the right token, and its address.
 pub type AuthenticatedClient = (TcpStream, SocketAddr);
 
-/// Looks at every connection's opening.
+/// Reads and checks the first line of every connection.
 #[derive(Debug)]
 pub struct Admission {
     token: String,
-    /// Whether the token was used: it is good for one session.
+    /// Whether the token was used: it is valid for one session.
     used: AtomicBool,
     closed: AtomicBool,
     opening: AtomicUsize,
@@ -38,7 +39,7 @@ pub struct Admission {
     expected: Mutex<Option<ExpectedStreams>>,
 }
 
-/// Streams of a run that are yet to come.
+/// Key of the expected streams of a run, and the channel for their connections.
 #[derive(Debug)]
 struct ExpectedStreams {
     key: String,
@@ -46,7 +47,7 @@ struct ExpectedStreams {
 }
 
 impl Admission {
-    /// For one session. What happens is told through the channels.
+    /// Creates the admission of one session; clients and events are sent to the channels.
     pub fn new(token: &str, client_sender: Sender<AuthenticatedClient>, events: Sender<ServerEvent>) -> Self {
         Self {
             token: token.to_owned(),
@@ -59,12 +60,12 @@ impl Admission {
         }
     }
 
-    /// Lets [`Admission::accept_connections`] end.
+    /// Makes [`Admission::accept_connections`] return.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Looks at connections until the desk is closed.
+    /// Accepts connections until [`Admission::close`].
     pub fn accept_connections(&self, listener: &TcpListener) {
         thread::scope(|scope| {
             while !self.closed.load(Ordering::Acquire) {
@@ -76,7 +77,7 @@ impl Admission {
                     thread::sleep(ACCEPT_RETRY_DELAY);
                     continue;
                 };
-                // One that is closed here learns nothing, as one that says nothing.
+                // Over the limit: the connection is closed without a reply.
                 if self.opening.fetch_add(1, Ordering::AcqRel) >= MAX_UNIDENTIFIED {
                     self.opening.fetch_sub(1, Ordering::AcqRel);
                     continue;
@@ -92,10 +93,10 @@ impl Admission {
         });
     }
 
-    /// A key for the streams of a run, and where they arrive.
+    /// Returns a new key for the streams of a run, and the receiver of their connections.
     ///
     /// # Errors
-    /// The kernel's, if it has no random numbers.
+    /// The kernel's error, if no random bytes are available.
     pub fn expect_streams(&self) -> io::Result<(String, Receiver<(u32, TcpStream)>)> {
         let key = token::generate()?;
         let (to, streams) = channel();
@@ -103,7 +104,7 @@ impl Admission {
         Ok((key, streams))
     }
 
-    /// Refuses further streams.
+    /// Rejects further streams.
     pub fn reject_streams(&self) {
         *self.expected() = None;
     }
@@ -113,7 +114,7 @@ impl Admission {
     }
 
     fn identify(&self, socket: TcpStream, from: SocketAddr) {
-        let wanted = read_first_line(&socket, MAX_OPENING_BYTES, OPENING_LIMIT).map_err(|lost| lost.0);
+        let wanted = read_first_line(&socket, MAX_OPENING_BYTES, OPENING_LIMIT).map_err(|error| error.0);
         let admitted = wanted.and_then(|line| parse::<Opening>(&line)).and_then(|opening| {
             if opening.protocol != PROTOCOL {
                 return Err(other_version(opening.protocol));
@@ -124,7 +125,7 @@ impl Admission {
             }
         });
         if let Err(why) = admitted {
-            // Whoever does not read this either is none of ours.
+            // A peer that does not read the reply must not block this thread.
             drop(socket.set_write_timeout(Some(OPENING_LIMIT)));
             drop((&socket).write_all(&line(&Answer::Refused { why: why.clone() })));
             drop(self.events.send(ServerEvent::Rejected { from, why }));
@@ -136,22 +137,22 @@ impl Admission {
             return Err("the token is not the one that this server printed".to_owned());
         }
         if self.used.swap(true, Ordering::AcqRel) {
-            return Err("the token was used: it is good for one session".to_owned());
+            return Err("the token was already used: it is valid for one session".to_owned());
         }
         let socket = socket.try_clone().map_err(|error| error.to_string())?;
-        self.client_sender.send((socket, from)).map_err(|_| "the server ends".to_owned())
+        self.client_sender.send((socket, from)).map_err(|_| "the server is shutting down".to_owned())
     }
 
     fn stream(&self, key: &str, index: u32, socket: &TcpStream) -> Result<(), String> {
         let expected = self.expected();
         let Some(run) = expected.as_ref().filter(|run| token::matches(key, &run.key)) else {
-            return Err("no such stream is expected".to_owned());
+            return Err("unexpected stream".to_owned());
         };
         let socket = socket.try_clone().map_err(|error| error.to_string())?;
-        run.to.send((index, socket)).map_err(|_| "no stream is expected any more".to_owned())
+        run.to.send((index, socket)).map_err(|_| "unexpected stream: the run has ended".to_owned())
     }
 }
 
 fn other_version(theirs: u32) -> String {
-    format!("it speaks version {theirs} of numaio's protocol, and this server version {PROTOCOL}: use the same numaio at both ends")
+    format!("unsupported protocol version {theirs}, expected {PROTOCOL}: use the same numaio version on both hosts")
 }

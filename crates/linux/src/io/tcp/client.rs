@@ -1,4 +1,4 @@
-//! The near end: a session with the numaio at the other host, and streams through it.
+//! Client side: a session with the numaio server on another host, and the streams of its runs.
 
 use super::control_channel::{ControlChannel, ANSWER_LIMIT};
 use super::interface;
@@ -19,9 +19,9 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the other host may take to accept a connection.
+/// Time limit for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// What stands for the port in the arguments of a tool.
+/// Placeholder for the port in the arguments of a tool.
 const PORT: &str = "{port}";
 
 /// A session with a peer.
@@ -34,37 +34,38 @@ pub struct Peer {
     channel: Mutex<ControlChannel>,
 }
 
-/// Why there is no session with a peer.
+/// Error of opening a session with a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// Nobody answers there.
+    /// The connection failed.
     #[error("cannot reach {peer}: {why}")]
     Unreachable {
         /// The address.
         peer: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// It said no.
-    #[error("{peer} refuses: {why}")]
+    /// The peer rejected the session.
+    #[error("{peer} rejected the session: {why}")]
     Refused {
         /// The address.
         peer: String,
-        /// Its words.
+        /// The peer's message.
         why: String,
     },
-    /// It is no numaio that serves.
-    #[error("{peer} is no numaio that serves: {why}")]
+    /// The peer does not speak the protocol.
+    #[error("{peer} is not a numaio server: {why}")]
     NotNumaio {
         /// The address.
         peer: String,
-        /// What it did.
+        /// The violation of the protocol.
         why: String,
     },
 }
 
 impl Peer {
-    /// Begins a session with the server at an address, as `192.0.2.7:5201`. The token is the one it printed.
+    /// Opens a session with the server at `address`, as in `192.0.2.7:5201`, with its printed
+    /// token.
     ///
     /// # Errors
     /// [`PeerError`].
@@ -73,7 +74,7 @@ impl Peer {
         let unreachable = |why: String| PeerError::Unreachable { peer: peer.clone(), why };
         let (socket, at) = connect_any(address).map_err(unreachable)?;
         let local = socket.local_addr().map_err(|error| unreachable(error.to_string()))?;
-        let not_numaio = |lost: ConnectionError| PeerError::NotNumaio { peer: peer.clone(), why: lost.0 };
+        let not_numaio = |error: ConnectionError| PeerError::NotNumaio { peer: peer.clone(), why: error.0 };
         let connection =
             LineConnection::new(socket, MAX_LINE_BYTES).map_err(|error| unreachable(error.to_string()))?;
         let opening = Opening { protocol: PROTOCOL, secret: token.to_owned(), stream: None };
@@ -81,28 +82,28 @@ impl Peer {
         let host = match connection.receive(CONNECT_LIMIT).map_err(not_numaio)? {
             Some(Answer::Welcome(host)) => host,
             Some(Answer::Refused { why }) => return Err(PeerError::Refused { peer, why }),
-            _ => return Err(not_numaio(ConnectionError("it does not welcome us".to_owned()))),
+            _ => return Err(not_numaio(ConnectionError("expected a welcome message".to_owned()))),
         };
         let channel = Mutex::new(ControlChannel::new(peer.clone(), connection));
         Ok(Self { name: peer, at, host, interface: interface::by_address(local.ip()), channel })
     }
 
-    /// The address that it was reached by.
+    /// Returns the address of the connection, as given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it tells of itself.
+    /// Returns the peer's description of its host.
     pub fn host(&self) -> &HostInfo {
         &self.host
     }
 
-    /// Our interface through which the session goes; none if it is not known.
+    /// Returns the local interface of the session, or `None` if unknown.
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
 
-    /// Runs streams of TCP.
+    /// Runs TCP streams.
     ///
     /// # Errors
     /// As [`Probe::run`](numaio_machine::probe::Probe::run).
@@ -114,7 +115,7 @@ impl Peer {
     ) -> Result<IoOutcome, ProbeError> {
         let began = Instant::now();
         let Sampling::Window { milliseconds, slices } = io.sampling else {
-            return Err(refused("TCP streams", "they are measured in a window of time, not in repetitions"));
+            return Err(refused("TCP streams", "they are measured in a time window, not in repetitions"));
         };
         let slice_ns = u64::from(milliseconds) * 1_000_000 / u64::from(slices.max(1));
         let group = |group: &numaio_machine::workload::StreamGroup| RunGroup {
@@ -133,7 +134,7 @@ impl Peer {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let key = channel.start_run(&run)?;
         let ran = self.drive_run(kernel, io, &run, &key, &mut channel);
-        // Whatever happened here, the peer is done with this run before the next one.
+        // In every case the peer has to finish this run before the next one.
         let ended = channel.finish_run();
         outcome::combine(io, ran?, channel.slices(), ended, began)
     }
@@ -177,7 +178,7 @@ impl Peer {
                 run_end.early = watch(set, channel, io.most_bytes);
                 if Instant::now() > patience {
                     run_end.early =
-                        Some(EarlyEnd::Failed("the peer tells nothing of what it received".to_owned()));
+                        Some(EarlyEnd::Failed("the peer did not report received bytes".to_owned()));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -194,11 +195,11 @@ impl Peer {
         let connected = TcpStream::connect_timeout(&self.at, CONNECT_LIMIT)
             .and_then(|mut socket| socket.write_all(&line(&opening)).map(|()| socket));
         connected.map_err(|error| {
-            refused(&format!("connect stream {} with {}", index + 1, self.name), &describe_error(&error))
+            refused(&format!("connect stream {} to {}", index + 1, self.name), &describe_error(&error))
         })
     }
 
-    /// Has the other end of a tool started, runs the tool, and has the other end ended.
+    /// Starts a tool's server processes on the peer, runs the tool here and stops the processes.
     ///
     /// # Errors
     /// As [`Probe::run`](numaio_machine::probe::Probe::run).
@@ -220,7 +221,7 @@ impl Peer {
         let ports = match channel.receive_answer()? {
             Answer::Listening { ports } if ports.len() == tool.processes.len() => ports,
             Answer::Refused { why } => {
-                return Err(refused(&format!("{} at {}", tool.program, self.name), &why))
+                return Err(refused(&format!("{} on {}", tool.program, self.name), &why))
             }
             _ => return Err(channel.unexpected_answer()),
         };
@@ -238,7 +239,7 @@ impl Peer {
     }
 }
 
-/// What ends a run early.
+/// Returns the reason to end a run early.
 fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>) -> Option<EarlyEnd> {
     if interrupted() {
         return Some(EarlyEnd::Interrupted);
@@ -246,7 +247,7 @@ fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>)
     if most_bytes.is_some_and(|most| set.moved() >= most) {
         return Some(EarlyEnd::Requested);
     }
-    // What the peer says tells more than that its streams end.
+    // The peer's message is more specific than a closed stream.
     channel.poll_run().or_else(|| set.first_error()).map(EarlyEnd::Failed)
 }
 
@@ -254,10 +255,10 @@ fn refused(what: &str, why: &str) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: why.to_owned() }
 }
 
-/// Connects with the first of an address's hosts that answers.
+/// Connects to the first reachable address of a host.
 fn connect_any(address: &str) -> Result<(TcpStream, SocketAddr), String> {
     let all = address.to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut why = "the name has no address".to_owned();
+    let mut why = "the host name has no address".to_owned();
     for at in all {
         match TcpStream::connect_timeout(&at, CONNECT_LIMIT) {
             Ok(socket) => return Ok((socket, at)),

@@ -1,73 +1,74 @@
-//! A client's part of the conversation.
+//! Control connection of a client, with the state of its run.
 
 use super::line_connection::{ConnectionError, LineConnection};
 use super::protocol::{Answer, ReceivedSlice, Request, RunRequest, RunResult};
 use numaio_machine::probe::ProbeError;
 use std::time::{Duration, Instant};
 
-/// How long the peer may take for an answer; it may have to fill buffers before.
+/// Time limit for an answer, which may include filling buffers.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// The session's connection, and what was said about the run that it serves now.
+/// The session's connection and the state of the current run.
 #[derive(Debug)]
 pub struct ControlChannel {
     peer: String,
     connection: LineConnection,
-    /// Why the connection is of no more use, once it is not.
-    lost: Option<ConnectionError>,
-    /// Whether the peer still has to tell the end of a run.
+    /// First error of the connection, after which it is unusable.
+    failure: Option<ConnectionError>,
+    /// Whether the peer has yet to report the end of a run.
     open: bool,
     slices: Vec<ReceivedSlice>,
     ended: Option<RunResult>,
-    /// Stop was said of the run.
+    /// Whether a stop request was sent for the run.
     stopped: bool,
 }
 
 impl ControlChannel {
-    /// After the welcome.
+    /// Creates the channel after the welcome message.
     pub fn new(peer: String, connection: LineConnection) -> Self {
-        Self { peer, connection, lost: None, open: false, slices: Vec::new(), ended: None, stopped: false }
+        Self { peer, connection, failure: None, open: false, slices: Vec::new(), ended: None, stopped: false }
     }
 
-    /// What the peer received in each slice of the run until now.
+    /// Returns the bytes that the peer received in each slice of the run so far.
     pub fn slices(&self) -> &[ReceivedSlice] {
         &self.slices
     }
 
-    /// Says something.
+    /// Sends a request.
     ///
     /// # Errors
-    /// If the peer is gone, now or before.
+    /// The connection failed, now or before.
     pub fn send(&mut self, request: &Request) -> Result<(), ProbeError> {
-        let result = self.lost.clone().map_or_else(|| self.connection.send(request), Err);
-        result.map_err(|lost| self.disconnected(lost))
+        let result = self.failure.clone().map_or_else(|| self.connection.send(request), Err);
+        result.map_err(|error| self.disconnected(error))
     }
 
     /// Waits for an answer.
     ///
     /// # Errors
-    /// If the peer is gone, or says nothing for [`ANSWER_LIMIT`]: it is of no more use then.
+    /// The connection failed, or no answer arrived within [`ANSWER_LIMIT`]; it is unusable
+    /// afterwards.
     pub fn receive_answer(&mut self) -> Result<Answer, ProbeError> {
-        let silent = || ConnectionError(format!("it says nothing for {} s", ANSWER_LIMIT.as_secs()));
+        let silent = || ConnectionError(format!("no answer within {} s", ANSWER_LIMIT.as_secs()));
         let result = self.connection.receive(ANSWER_LIMIT).and_then(|answer| answer.ok_or_else(silent));
-        result.map_err(|lost| self.disconnected(lost))
+        result.map_err(|error| self.disconnected(error))
     }
 
-    /// An answer that has no place where it came: from there on nothing can be understood.
+    /// Returns the error for an unexpected answer and marks the connection as unusable.
     pub fn unexpected_answer(&mut self) -> ProbeError {
-        self.disconnected(ConnectionError("it says what has no place here".to_owned()))
+        self.disconnected(ConnectionError("unexpected answer".to_owned()))
     }
 
-    fn disconnected(&mut self, lost: ConnectionError) -> ProbeError {
+    fn disconnected(&mut self, error: ConnectionError) -> ProbeError {
         self.open = false;
-        let why = self.lost.get_or_insert(lost).0.clone();
-        ProbeError::Refused { what: format!("talk with {}", self.peer), why }
+        let why = self.failure.get_or_insert(error).0.clone();
+        ProbeError::Refused { what: format!("session with {}", self.peer), why }
     }
 
-    /// Asks for streams; gives the key with which they open.
+    /// Requests streams and returns the key with which they connect.
     ///
     /// # Errors
-    /// If the peer does not want them, or is gone.
+    /// The peer rejected the run, or the connection failed.
     pub fn start_run(&mut self, run: &RunRequest) -> Result<String, ProbeError> {
         self.slices.clear();
         self.ended = None;
@@ -80,10 +81,10 @@ impl ControlChannel {
         }
     }
 
-    /// Waits until the peer has its buffers, and all streams.
+    /// Waits until the peer has allocated its buffers and accepted all streams.
     ///
     /// # Errors
-    /// If it cannot have them, or is gone.
+    /// The peer failed to prepare, or the connection failed.
     pub fn expect_prepared(&mut self) -> Result<(), ProbeError> {
         match self.receive_answer()? {
             Answer::Prepared => Ok(()),
@@ -95,35 +96,36 @@ impl ControlChannel {
         match answer {
             Answer::Refused { why } => {
                 self.open = false;
-                ProbeError::Refused { what: format!("streams at {}", self.peer), why }
+                ProbeError::Refused { what: format!("streams to {}", self.peer), why }
             }
             _ => self.unexpected_answer(),
         }
     }
 
-    /// Takes in what the peer said of the run meanwhile; why it is over for the peer, if it is.
+    /// Processes pending messages of the run; returns why the peer ended it, if it did.
     pub fn poll_run(&mut self) -> Option<String> {
         while self.open {
             match self.connection.receive(Duration::ZERO) {
                 Ok(None) => return None,
                 Ok(Some(answer)) => self.record(answer),
-                Err(lost) => drop(self.disconnected(lost)),
+                Err(error) => drop(self.disconnected(error)),
             }
         }
         let cut = self.ended.as_ref().and_then(|ended| ended.cut.clone());
-        let why = self.lost.as_ref().map(|lost| lost.0.clone()).or(cut);
-        Some(format!("{}: {}", self.peer, why.as_deref().unwrap_or("it ended the streams")))
+        let why = self.failure.as_ref().map(|error| error.0.clone()).or(cut);
+        Some(format!("{}: {}", self.peer, why.as_deref().unwrap_or("the peer ended the streams")))
     }
 
-    /// Has the peer end the run, if it has not. Before the streams close: else it would take them for broken.
+    /// Requests the end of the run. Must precede closing the streams, which the peer reports as
+    /// errors.
     pub fn stop(&mut self) {
         if self.open && !self.stopped {
-            // A peer that is gone has nothing more to tell; what it told before counts.
+            // If the connection failed, messages received before still count.
             self.stopped = self.send(&Request::Stop).is_ok();
         }
     }
 
-    /// Has the peer end the run, and hears the rest; what it told of its part, if it did.
+    /// Ends the run, receives the remaining messages and returns the peer's result, if it sent any.
     pub fn finish_run(&mut self) -> Option<RunResult> {
         self.stop();
         if self.stopped {
@@ -145,7 +147,7 @@ impl ControlChannel {
                 self.ended = Some(ended);
             }
             Answer::Refused { .. } => self.open = false,
-            // It was about to say so when we stopped.
+            // The peer sent these before it received the stop request.
             Answer::Prepared | Answer::Ready { .. } => {}
             _ => drop(self.unexpected_answer()),
         }

@@ -1,4 +1,4 @@
-//! One line after the other over a connection, with limits on length and time.
+//! Newline-delimited messages over a connection, with limits on length and time.
 
 use super::protocol::{line, parse};
 use serde::de::DeserializeOwned;
@@ -9,39 +9,39 @@ use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the other side may take to accept a line of ours.
+/// Time limit for sending a line.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
-/// Lines that are read ahead. Beyond them the other side's own buffers fill, and it waits.
+/// Lines that are read ahead. Beyond them TCP flow control blocks the peer.
 const LINES_AHEAD: usize = 16;
 
-/// The connection is of no more use; why, in words.
+/// Error message of an unusable connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionError(pub String);
 
-/// What a connection's end is called.
+/// Error message of a closed connection.
 pub const CLOSED: &str = "the connection was closed";
 
 impl ConnectionError {
-    /// Whether the other side only closed the connection.
+    /// Whether the peer closed the connection.
     pub fn is_closed(&self) -> bool {
         self.0 == CLOSED
     }
 }
 
-/// A connection over which lines go both ways; closed when dropped.
+/// A bidirectional connection for lines; closed when dropped.
 #[derive(Debug)]
 pub struct LineConnection {
     socket: TcpStream,
-    /// None only while it is dropped.
+    /// `None` only during drop.
     lines: Option<Receiver<Result<String, ConnectionError>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl LineConnection {
-    /// Over a connection. No line of the other side may have more than `longest` bytes.
+    /// Wraps a socket. Received lines may have at most `longest` bytes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new(socket: TcpStream, longest: usize) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(None)?;
@@ -53,18 +53,18 @@ impl LineConnection {
         Ok(Self { socket, lines: Some(lines), reader: Some(reader) })
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
-    /// [`ConnectionError`] if the other side is gone, or does not listen.
+    /// [`ConnectionError`] if the peer closed the connection or does not read.
     pub fn send(&self, message: &impl Serialize) -> Result<(), ConnectionError> {
         (&self.socket).write_all(&line(message)).map_err(|error| ConnectionError(describe_error(&error)))
     }
 
-    /// What the other side says next; none if it says nothing for so long.
+    /// Returns the next message, or `None` if none arrives within `wait`.
     ///
     /// # Errors
-    /// [`ConnectionError`] if it is gone, or says what cannot be understood.
+    /// [`ConnectionError`] if the connection failed or the message is invalid.
     pub fn receive<T: DeserializeOwned>(&self, wait: Duration) -> Result<Option<T>, ConnectionError> {
         let closed = || ConnectionError(CLOSED.to_owned());
         let lines = self.lines.as_ref().ok_or_else(closed)?;
@@ -78,7 +78,7 @@ impl LineConnection {
 
 impl Drop for LineConnection {
     fn drop(&mut self) {
-        // The reader waits for the socket, or for room in the channel: both end here.
+        // The reader waits for the socket or for space in the channel: both end here.
         drop(self.socket.shutdown(Shutdown::Both));
         self.lines = None;
         if let Some(reader) = self.reader.take() {
@@ -103,20 +103,16 @@ fn read_line(from: &mut impl BufRead, longest: usize) -> Result<String, Connecti
     let read = from.by_ref().take(longest as u64 + 1).read_until(b'\n', &mut line);
     read.map_err(|error| ConnectionError(describe_error(&error)))?;
     match line.pop() {
-        Some(b'\n') => {
-            String::from_utf8(line).map_err(|_| ConnectionError("what it says is no text".to_owned()))
-        }
-        _ if line.len() >= longest => {
-            Err(ConnectionError(format!("it says more than {longest} bytes in one line")))
-        }
+        Some(b'\n') => String::from_utf8(line).map_err(|_| ConnectionError("invalid UTF-8".to_owned())),
+        _ if line.len() >= longest => Err(ConnectionError(format!("line longer than {longest} bytes"))),
         _ => Err(ConnectionError(CLOSED.to_owned())),
     }
 }
 
-/// Reads the first line of a connection, and not one byte more: what follows may be no line.
+/// Reads the first line of a connection, and no byte beyond: other data may follow.
 ///
 /// # Errors
-/// [`ConnectionError`] if it is longer than `longest` bytes, or has not come after `limit`.
+/// [`ConnectionError`] if the line exceeds `longest` bytes or is incomplete after `limit`.
 pub fn read_first_line(
     mut from: &TcpStream,
     longest: usize,
@@ -127,28 +123,27 @@ pub fn read_first_line(
     while line.len() <= longest {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(ConnectionError("it took too long to say what it wants".to_owned()));
+            return Err(ConnectionError("no complete first line within the time limit".to_owned()));
         }
         from.set_read_timeout(Some(left)).map_err(|error| ConnectionError(describe_error(&error)))?;
         let mut byte = [0];
         match from.read(&mut byte) {
             Ok(0) => return Err(ConnectionError(CLOSED.to_owned())),
             Ok(_) if byte == *b"\n" => {
-                return String::from_utf8(line)
-                    .map_err(|_| ConnectionError("what it says is no text".to_owned()));
+                return String::from_utf8(line).map_err(|_| ConnectionError("invalid UTF-8".to_owned()));
             }
             Ok(_) => line.push(byte[0]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(ConnectionError(describe_error(&error))),
         }
     }
-    Err(ConnectionError(format!("it says more than {longest} bytes in its first line")))
+    Err(ConnectionError(format!("first line longer than {longest} bytes")))
 }
 
-/// An error of a connection, for people.
+/// Describes an error of a connection.
 pub fn describe_error(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer".to_owned(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "connection timed out".to_owned(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => CLOSED.to_owned(),
         _ => error.to_string(),
     }

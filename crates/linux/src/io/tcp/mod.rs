@@ -1,7 +1,7 @@
 //! TCP streams between two hosts, with threads and buffers placed at both ends.
 //!
-//! Bytes count at the end that receives them. A [`Server`] runs at the other host; a [`Peer`] is its client's hold on
-//! it, one session long. What they say to each other is told in `protocol`.
+//! The receiving end counts the bytes. A [`Server`] runs on the other host, and a [`Peer`] is the
+//! client's session with it. See `protocol` for the messages.
 
 mod admission;
 mod client;

@@ -1,4 +1,4 @@
-//! What both ends saw of a run, put together.
+//! Combined outcome of both ends of a run.
 
 use super::line_connection::CLOSED;
 use super::protocol::{ReceivedSlice, RunResult};
@@ -8,20 +8,20 @@ use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{Direction, IoWorkload};
 use std::time::Instant;
 
-/// What a run gave at the near end.
+/// Result of a run on the client.
 #[derive(Debug)]
 pub struct ClientRun {
-    /// How it ended.
+    /// CPU time and reason of an early end.
     pub run_end: RunEnd,
-    /// What the near end received.
+    /// Bytes received by the client.
     pub slices: Vec<ReceivedSlice>,
-    /// Where the pages of each group were.
+    /// Page locations of each group.
     pub residency: Vec<Residency>,
     /// Time between the first and the last stream's start, in nanoseconds.
     pub start_skew_ns: u64,
 }
 
-/// The outcome of a run: each group's bytes as the end that received them counted.
+/// Combines both ends: the bytes of each group are those counted by the receiving end.
 ///
 /// # Errors
 /// [`ProbeError`] if nothing was measured.
@@ -36,12 +36,12 @@ pub fn combine(
     let cut = match ran.run_end.early {
         Some(EarlyEnd::Interrupted) => return Err(ProbeError::Interrupted),
         Some(EarlyEnd::Failed(why)) => {
-            // That a stream was closed tells less than why the peer closed it.
+            // The peer's reason is more specific than a closed stream.
             let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
             Some(theirs.filter(|_| why.ends_with(CLOSED)).unwrap_or(why))
         }
         Some(EarlyEnd::Requested) => {
-            notes.push(format!("ended at the limit of {}", size_for_people(io.most_bytes.unwrap_or(0))));
+            notes.push(format!("ended at the byte limit of {}", size_for_people(io.most_bytes.unwrap_or(0))));
             None
         }
         None => None,
@@ -62,7 +62,7 @@ pub fn combine(
     let residency = ran.residency.into_iter().take(io.groups.len());
     let groups: Vec<IoGroupOutcome> = residency.enumerate().map(group).collect();
     if let Some(why) = cut.as_ref().filter(|_| groups.iter().all(|group| group.samples.is_empty())) {
-        return Err(ProbeError::Refused { what: "streams through TCP".to_owned(), why: why.clone() });
+        return Err(ProbeError::Refused { what: "TCP streams".to_owned(), why: why.clone() });
     }
     Ok(IoOutcome {
         groups,
@@ -80,7 +80,7 @@ pub fn combine(
     })
 }
 
-/// Where the pages of all groups together were. If the kernel told nothing of one, nothing is claimed.
+/// Sums the page locations of all groups; the number of checked pages is unknown if one group's is.
 pub fn merge_residency(groups: &[Residency]) -> Residency {
     let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
     for group in groups {

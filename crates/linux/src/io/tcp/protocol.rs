@@ -1,29 +1,30 @@
-//! What two numaios say to each other: JSON objects, one a line, over one TCP connection.
+//! Protocol between a client and a server of numaio: newline-delimited JSON over one TCP
+//! connection.
 //!
-//! The client opens every connection, so that a firewall needs one hole. Its first line says what the connection is
-//! for ([`Opening`]): a session, with the token that the server printed, or one stream of a run, with the key that
-//! the server gave for that run. Then, over the session's connection:
+//! The client opens every connection, so that a firewall needs one open port. Its first line
+//! ([`Opening`]) opens either a session, with the token that the server printed, or one stream of a
+//! run, with the key of that run. Then, over the session's connection:
 //!
 //! ```text
 //! client                          server
 //! opening, token               →
-//!                              ←  welcome: nodes, interface, where it places streams by itself
+//!                              ←  welcome: nodes, interface
 //! run: groups, sizes, window   →
 //!                              ←  ready: key of this run
 //!     (the streams connect)
-//!                              ←  prepared: buffers are there, all streams came
+//!                              ←  prepared: buffers are allocated, all streams are connected
 //! go                           →
-//!                              ←  slice, slice, ...: what its receiving streams counted
+//!                              ←  slice, slice, ...: bytes of its receiving streams
 //! stop                         →
-//!                              ←  ended: CPU time, where pages were, what went wrong
+//!                              ←  ended: CPU time, page locations, error
 //! tool: program, arguments     →
 //!                              ←  listening: a port for each process
 //! stop                         →
-//!                              ←  tools-ended: what they said
+//!                              ←  tools-ended: output of the tools
 //! ```
 //!
-//! `refused` may come in place of every answer. Fields that one side does not know are passed over; what changes the
-//! meaning of others is a new version.
+//! `refused` can replace every answer. Unknown fields are ignored; a change of the meaning of other
+//! fields requires a new version.
 
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
@@ -32,198 +33,196 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
-/// Version of what is said here.
+/// Protocol version.
 pub const PROTOCOL: u32 = 1;
-/// Bytes of an opening, at most: it comes from strangers.
+/// Maximum length of an opening, which unauthenticated peers can send.
 pub const MAX_OPENING_BYTES: usize = 1 << 10;
-/// Bytes of any other line, at most. The longest carry what a tool said.
+/// Maximum length of any other line; the longest contain the output of a tool.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Groups of a run, at most.
+/// Maximum number of groups of a run.
 const MAX_GROUPS: usize = 64;
-/// Streams of a run, at most.
+/// Maximum number of streams of a run.
 const MAX_STREAMS: u32 = 256;
-/// Bytes of all buffers of a run, at most.
+/// Maximum bytes of all buffers of a run.
 const MAX_BUFFER_BYTES: u64 = 4 << 30;
-/// Length of a run in milliseconds, at most.
+/// Maximum length of a run in milliseconds.
 pub const MAX_RUN_MS: u32 = 600_000;
-/// Slices of a run, at most.
+/// Maximum number of slices of a run.
 pub const MAX_SLICES: u32 = 4096;
 
 /// The first line of every connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// [`PROTOCOL`] of the client.
+    /// Protocol version of the client.
     pub protocol: u32,
-    /// The server's token for a session, a run's key for a stream.
+    /// The server's token for a session, or a run's key for a stream.
     pub secret: String,
-    /// Which stream of the run this is; none for a session.
+    /// Index of the stream in the run, `None` for a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
 }
 
-/// What the client says in a session.
+/// Request of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Request {
-    /// Prepare streams.
+    /// Prepares streams.
     Run(RunRequest),
-    /// Begin to move bytes.
+    /// Starts the transfer.
     Go,
-    /// End what was begun: a run, or tools.
+    /// Stops a run or tools.
     Stop,
-    /// Start the other end of a tool.
+    /// Starts the server processes of a tool.
     Tool(ToolRequest),
 }
 
-/// What the server says.
+/// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Answer {
-    /// No, and why.
+    /// The request or session is rejected.
     Refused {
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// The token was right.
+    /// The token is valid.
     Welcome(HostInfo),
     /// Streams may connect.
     Ready {
-        /// What they open with.
+        /// Key for the streams' openings.
         key: String,
     },
-    /// All streams came and have their buffers.
+    /// All streams are connected and have buffers.
     Prepared,
-    /// What was received in one stretch of time.
+    /// Bytes received in one time slice.
     Slice(ReceivedSlice),
-    /// A run is over.
+    /// The run has ended.
     Ended(RunResult),
-    /// The tool listens.
+    /// The tool's processes are listening.
     Listening {
-        /// A port for each process.
+        /// Port of each process.
         ports: Vec<u16>,
     },
-    /// The tool was ended.
+    /// The tool's processes have exited.
     ToolsEnded {
-        /// What each process said.
+        /// Output of each process.
         #[serde(rename = "said")]
         outputs: Vec<ToolSaid>,
     },
 }
 
-/// Streams that are wanted.
+/// Parameters of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// Groups, in the order of the workload; streams are numbered through them.
+    /// Groups in the order of the workload; streams are numbered across groups.
     pub groups: Vec<RunGroup>,
-    /// Bytes of a message.
+    /// Bytes per message.
     pub block_bytes: u64,
-    /// Messages that a stream's buffer holds.
+    /// Messages per stream buffer.
     pub depth: u32,
     /// Length of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// How many count; one more passes before them.
+    /// Number of slices after the warm-up slice.
     pub slices: u32,
-    /// Where the server is to place its streams; it chooses otherwise.
+    /// CPUs and memory node of the server's streams; the server chooses if absent.
     #[serde(rename = "there")]
     pub placement: Option<(CpuSet, NodeId)>,
 }
 
-/// Streams of one direction.
+/// Streams with the same direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunGroup {
-    /// How many.
+    /// Number of streams.
     pub streams: u32,
-    /// Seen from the client: of a device write the server receives.
+    /// Direction as seen from the client: for a device write the server receives.
     pub direction: Direction,
 }
 
-/// What was received in one stretch of time.
+/// Bytes received in one time slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedSlice {
-    /// Its length in nanoseconds.
+    /// Length in nanoseconds.
     pub ns: u64,
-    /// Bytes of each group; 0 of one that sends.
+    /// Bytes of each group; 0 for sending groups.
     pub bytes: Vec<u64>,
 }
 
-/// The end of a run.
+/// Result of a run on the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// CPU time of the server's process while slices were taken, in nanoseconds.
+    /// CPU time of the server process during the slices, in nanoseconds.
     pub cpu_ns: u64,
-    /// Where the pages of its buffers were.
+    /// Page locations of its buffers.
     pub residency: Residency,
-    /// Its CPUs and the node of its buffers.
+    /// CPUs and memory node of its streams.
     pub placed: (CpuSet, NodeId),
-    /// What went wrong, if something did.
+    /// Error that ended the run, if any.
     pub cut: Option<String>,
 }
 
-/// The other end of a tool.
+/// Server processes of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolRequest {
-    /// Its name.
+    /// Program name.
     pub program: String,
-    /// Arguments; the port is added to them.
+    /// Arguments; the port is appended.
     pub args: Vec<String>,
-    /// How many.
+    /// Number of processes.
     pub processes: u32,
-    /// Where they are to run.
+    /// CPUs and memory node.
     #[serde(rename = "there")]
     pub placement: Option<(CpuSet, NodeId)>,
-    /// Milliseconds after which they are ended.
+    /// Time limit in milliseconds.
     pub time_limit_ms: u32,
 }
 
-/// The server's machine, as far as a client needs it.
+/// Description of the server's host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostInfo {
-    /// Version of its numaio.
+    /// Version of numaio.
     pub numaio: String,
-    /// Its nodes.
+    /// NUMA nodes.
     pub nodes: Vec<HostNode>,
-    /// The interface through which the session came; none if it is not known.
+    /// Interface of the session, or `None` if unknown.
     pub interface: Option<Interface>,
 }
 
-/// A node of the server.
+/// A NUMA node of the server's host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNode {
-    /// The node.
+    /// Node ID.
     pub node: NodeId,
-    /// Its CPUs that the server may use; empty if it has none.
+    /// CPUs that the server may use.
     pub cpus: CpuSet,
-    /// Whether it has memory that the server may use.
+    /// Whether the node has memory that the server may use.
     pub memory: bool,
 }
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name, as in `eth0` or `lo`.
+    /// Name, as in `eth0` or `lo`.
     pub name: String,
-    /// The node it hangs on; none if it hangs on none, as `lo`, or that is not known.
+    /// Node of the device, or `None` if unknown or without a device, as for `lo`.
     pub node: Option<NodeId>,
-    /// Its interrupts as they were; nothing was changed.
+    /// Current interrupts.
     #[serde(default)]
     pub irqs: Vec<Irq>,
 }
 
 impl RunRequest {
-    /// Whether a server can do this without harm; why not otherwise.
+    /// Checks the parameters against the limits of a server.
     ///
     /// # Errors
-    /// The first bound that is passed, in words.
+    /// A message about the first limit exceeded.
     pub fn check_limits(&self) -> Result<(), String> {
         let streams = self.streams();
         if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
-            return Err(format!("{} groups; from 1 to {MAX_GROUPS} can be had", self.groups.len()));
+            return Err(format!("{} groups, expected 1 to {MAX_GROUPS}", self.groups.len()));
         }
         if streams == 0 || streams > MAX_STREAMS || self.groups.iter().any(|group| group.streams == 0) {
-            return Err(format!(
-                "{streams} streams; from 1 to {MAX_STREAMS} can be had, and one of each group"
-            ));
+            return Err(format!("{streams} streams, expected 1 to {MAX_STREAMS} and at least one per group"));
         }
         let each = self.block_bytes.checked_mul(u64::from(self.depth)).filter(|bytes| *bytes > 0);
         let all = each.and_then(|bytes| bytes.checked_mul(u64::from(streams)));
@@ -238,22 +237,22 @@ impl RunRequest {
         let long = self.slice_ns.saturating_mul(u64::from(self.slices) + 1);
         if self.slices == 0 || self.slices > MAX_SLICES || self.slice_ns == 0 || long > longest_ns {
             return Err(format!(
-                "{} slices of {} ns; from 1 to {MAX_SLICES} within {MAX_RUN_MS} ms can be had",
+                "{} slices of {} ns, expected 1 to {MAX_SLICES} within {MAX_RUN_MS} ms",
                 self.slices, self.slice_ns
             ));
         }
         Ok(())
     }
 
-    /// Streams of all groups.
+    /// Returns the number of streams of all groups.
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).fold(0, u32::saturating_add)
     }
 }
 
 impl HostInfo {
-    /// Where streams are placed that nobody places: on the interface's node, where that has CPUs and memory, else
-    /// on all CPUs and the first node with memory.
+    /// Returns the placement of streams without a requested one: the interface's node if it has
+    /// CPUs and memory, otherwise all CPUs and the first node with memory.
     pub fn default_placement(&self) -> (CpuSet, NodeId) {
         let near = self.interface.as_ref().and_then(|interface| interface.node);
         let whole = |node: &&HostNode| node.memory && !node.cpus.is_empty();
@@ -266,20 +265,20 @@ impl HostInfo {
     }
 }
 
-/// A line for the other side, with its end.
+/// Serializes a message with its newline.
 pub fn line(message: &impl Serialize) -> Vec<u8> {
-    // Our own types have no maps with odd keys, which is all that can fail.
+    // Serialization only fails for maps with non-string keys, which no message contains.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Reads what the other side said.
+/// Parses a message.
 ///
 /// # Errors
-/// In words, if the text is nothing that is said here.
+/// A message, if the text is not a valid message.
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| format!("that is not said here ({error})"))
+    serde_json::from_str(text).map_err(|error| format!("invalid message ({error})"))
 }
 
 #[cfg(test)]
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_survive_a_round_trip() {
         let requests = [Request::Run(run()), Request::Go, Request::Stop];
         for request in requests {
             let line = line(&request);
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bound_can_be_passed() {
+    fn rejects_runs_beyond_each_limit() {
         assert_eq!(run().check_limits(), Ok(()));
         let passed: [fn(&mut RunRequest); 11] = [
             |run| run.groups.clear(),
@@ -337,15 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_places_streams_beside_its_interface_if_it_can() {
+    fn default_placement_is_the_interface_node_if_usable() {
         let node = |node, cpu, memory| HostNode { node: NodeId(node), cpus: CpuSet::one(CpuId(cpu)), memory };
         let mut host = HostInfo { nodes: vec![node(0, 0, false), node(1, 1, true)], ..HostInfo::default() };
         let all: CpuSet = [CpuId(0), CpuId(1)].into_iter().collect();
-        assert_eq!(host.default_placement(), (all.clone(), NodeId(1)), "no interface is known");
+        assert_eq!(host.default_placement(), (all.clone(), NodeId(1)), "unknown interface");
         let on = |node| Interface { name: "eth0".into(), node: Some(NodeId(node)), irqs: Vec::new() };
         host.interface = Some(on(1));
         assert_eq!(host.default_placement(), (CpuSet::one(CpuId(1)), NodeId(1)));
         host.interface = Some(on(0));
-        assert_eq!(host.default_placement(), (all, NodeId(1)), "its node has no memory");
+        assert_eq!(host.default_placement(), (all, NodeId(1)), "interface node without memory");
     }
 }

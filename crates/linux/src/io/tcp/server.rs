@@ -1,4 +1,4 @@
-//! The far end: listens, and serves one session after the other.
+//! Server side: listens and serves one session after another.
 
 use super::admission::{Admission, AuthenticatedClient};
 use super::session::ServerSession;
@@ -10,65 +10,65 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How often one who waits for a guest looks whether to end.
+/// Interval between checks for the stop condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     token: String,
 }
 
-/// What a server tells of its work.
+/// Event that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// Someone was not let in, or a stream was not expected.
+    /// A session or stream was rejected.
     Rejected {
-        /// Who.
+        /// Address of the peer.
         from: SocketAddr,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A session began.
+    /// A session started.
     SessionStarted {
-        /// With whom.
+        /// Address of the client.
         from: SocketAddr,
     },
-    /// It is over.
+    /// A session ended.
     SessionEnded {
-        /// Why, if not because the client was done.
+        /// The error, or `None` if the client closed the session.
         why: Option<String>,
     },
 }
 
 impl Server {
-    /// Listens at an address; port 0 is one that is free.
+    /// Listens at an address; port 0 selects a free port.
     ///
     /// # Errors
-    /// The kernel's, as that the port is taken.
+    /// The kernel's error, such as a port in use.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address)?, token: token::generate()? })
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What a client needs for the next session.
+    /// Returns the token for the next session.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Waits for a client with the token, and serves it until it goes; then the token is another one. False if
-    /// `stop` came first.
+    /// Waits for a client with the token, serves its session and generates a new token. Returns
+    /// false if `stop` returned true before a client connected.
     ///
     /// # Errors
-    /// The kernel's, if there are no threads or random numbers.
+    /// The kernel's error, if a thread cannot be started or no random bytes are available.
     pub fn serve_session(
         &mut self,
         kernel: &Kernel,
@@ -79,7 +79,7 @@ impl Server {
         let (events, event_receiver) = channel();
         let admission = &Admission::new(&self.token, client_sender, events);
         let listener = &self.listener;
-        let served = thread::scope(|scope| {
+        let result = thread::scope(|scope| {
             let closing = CloseOnDrop(admission);
             thread::Builder::new()
                 .name("admission".to_owned())
@@ -92,15 +92,15 @@ impl Server {
                 ServerSession::new(socket, kernel, admission, stop).and_then(|mut session| session.serve());
             drop(closing);
             event_receiver.try_iter().for_each(&mut *report);
-            report(ServerEvent::SessionEnded { why: ended.err().map(|lost| lost.0) });
+            report(ServerEvent::SessionEnded { why: ended.err().map(|error| error.0) });
             Ok(true)
         });
         self.token = token::generate()?;
-        served
+        result
     }
 }
 
-/// Closes the desk when dropped, so that its thread ends.
+/// Closes the admission when dropped, so that its thread exits.
 struct CloseOnDrop<'a>(&'a Admission);
 
 impl Drop for CloseOnDrop<'_> {

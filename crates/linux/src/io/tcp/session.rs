@@ -1,4 +1,4 @@
-//! One session of a server: runs and tools, one after the other, as the client asks.
+//! One session of a server: runs and tools, one after another, as the client requests.
 
 use super::admission::Admission;
 use super::interface;
@@ -19,15 +19,15 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a client's line, at most.
+/// Maximum length of a client's line.
 const MAX_REQUEST: usize = 64 << 10;
-/// After this time without a word a session ends: the client's campaign may do something else between two runs.
+/// Idle time after which a session ends; the client may measure other things between two runs.
 const IDLE_LIMIT: Duration = Duration::from_secs(900);
-/// How long the client may take for what it does by itself: to connect streams, to say go, or stop.
+/// Time limit of the client for connecting streams and for sending go or stop.
 const STEP_LIMIT: Duration = Duration::from_secs(30);
-/// How long the word why streams ended may come after their end.
-const WORD_LIMIT: Duration = Duration::from_millis(500);
-/// How often one who waits for the client looks for other things.
+/// Time by which the reason of a stream failure may arrive after the failure.
+const REASON_LIMIT: Duration = Duration::from_millis(500);
+/// Interval between checks while waiting for the client.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A session with one client.
@@ -39,33 +39,33 @@ pub struct ServerSession<'a> {
     host: HostInfo,
 }
 
-/// Why a run did not come to its end.
+/// Error of a run.
 enum RunError {
-    /// The client is told, and the session goes on.
+    /// The error is reported to the client, and the session continues.
     Refused(String),
-    /// The client is gone.
+    /// The connection to the client failed.
     Disconnected(ConnectionError),
 }
 
 impl From<ConnectionError> for RunError {
-    fn from(lost: ConnectionError) -> Self {
-        Self::Disconnected(lost)
+    fn from(error: ConnectionError) -> Self {
+        Self::Disconnected(error)
     }
 }
 
 impl<'a> ServerSession<'a> {
-    /// With a client that had the token.
+    /// Creates the session of an authenticated client.
     pub fn new(
         socket: TcpStream,
         kernel: &'a Kernel,
         admission: &'a Admission,
         stop: &'a (dyn Fn() -> bool + Sync),
     ) -> Result<Self, ConnectionError> {
-        let lost = |error: std::io::Error| ConnectionError(error.to_string());
-        let address = socket.local_addr().map_err(lost)?.ip();
+        let failed = |error: std::io::Error| ConnectionError(error.to_string());
+        let address = socket.local_addr().map_err(failed)?.ip();
         let host = host_info(kernel, address);
         Ok(Self {
-            connection: LineConnection::new(socket, MAX_REQUEST).map_err(lost)?,
+            connection: LineConnection::new(socket, MAX_REQUEST).map_err(failed)?,
             kernel,
             admission,
             stop,
@@ -73,22 +73,22 @@ impl<'a> ServerSession<'a> {
         })
     }
 
-    /// Does what the client asks, until it goes.
+    /// Serves requests until the client disconnects.
     pub fn serve(&mut self) -> Result<(), ConnectionError> {
         self.connection.send(&Answer::Welcome(self.host.clone()))?;
         let mut last_request = Instant::now();
         while !(self.stop)() {
             match self.connection.receive(POLL_INTERVAL) {
                 // A client that is done closes the connection.
-                Err(lost) if lost.is_closed() => return Ok(()),
-                Err(lost) => return Err(lost),
+                Err(error) if error.is_closed() => return Ok(()),
+                Err(error) => return Err(error),
                 Ok(Some(request)) => {
                     self.answer(request)?;
                     last_request = Instant::now();
                 }
                 Ok(None) if last_request.elapsed() > IDLE_LIMIT => {
                     return Err(ConnectionError(format!(
-                        "the client said nothing for {} s",
+                        "no request from the client within {} s",
                         IDLE_LIMIT.as_secs()
                     )));
                 }
@@ -106,13 +106,13 @@ impl<'a> ServerSession<'a> {
                 ended.map(Answer::Ended)
             }
             Request::Tool(tool) => self.tool(&tool),
-            // What was to be stopped has ended by itself; its end is told.
+            // The run has already ended, and its result was sent.
             Request::Go | Request::Stop => return Ok(()),
         };
         match failed {
             Ok(answer) => self.connection.send(&answer),
             Err(RunError::Refused(why)) => self.connection.send(&Answer::Refused { why }),
-            Err(RunError::Disconnected(lost)) => Err(lost),
+            Err(RunError::Disconnected(error)) => Err(error),
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a> ServerSession<'a> {
         Ok(RunResult { cpu_ns: run_end.cpu_ns, residency: outcome::merge_residency(&residency), placed, cut })
     }
 
-    /// Waits for the streams of a run; gives them in their order.
+    /// Waits for the streams of a run and returns them in order.
     fn collect_streams(
         &self,
         incoming: &Receiver<(u32, TcpStream)>,
@@ -155,60 +155,56 @@ impl<'a> ServerSession<'a> {
             match incoming.recv_timeout(POLL_INTERVAL) {
                 Ok((index, socket)) => match sockets.get_mut(index as usize) {
                     Some(place @ None) => *place = Some(socket),
-                    _ => {
-                        return Err(RunError::Refused(format!(
-                            "stream {index} came twice, or is none of the run"
-                        )))
-                    }
+                    _ => return Err(RunError::Refused(format!("duplicate or unknown stream {index}"))),
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(RunError::Refused("no stream is expected".to_owned()))
+                    return Err(RunError::Refused("unexpected stream".to_owned()))
                 }
             }
             self.received(None)?;
             if Instant::now() > deadline {
-                return Err(RunError::Refused(format!("not all of {count} streams came")));
+                return Err(RunError::Refused(format!("not all of {count} streams connected in time")));
             }
         }
         Ok(sockets.into_iter().flatten().collect())
     }
 
-    /// Looks whether the client says something before what it is to do next: true if it is what is `wanted`.
+    /// Checks for a message of the client; returns true if it is `wanted`, an error for any other.
     fn received(&self, wanted: Option<&Request>) -> Result<bool, RunError> {
         match self.connection.receive::<Request>(Duration::ZERO)? {
             None => Ok(false),
-            said if said.as_ref() == wanted => Ok(true),
-            Some(Request::Stop) => Err(RunError::Refused("stopped before it began".to_owned())),
-            Some(_) => Err(RunError::Disconnected(ConnectionError(
-                "the client says what has no place here".to_owned(),
-            ))),
+            request if request.as_ref() == wanted => Ok(true),
+            Some(Request::Stop) => Err(RunError::Refused("stopped before the start".to_owned())),
+            Some(_) => {
+                Err(RunError::Disconnected(ConnectionError("unexpected request from the client".to_owned())))
+            }
         }
     }
 
-    /// Moves bytes when the client says so, for as long as it wants.
+    /// Waits for the go request and moves bytes until the run ends.
     fn drive_run(&self, set: &StreamSet, run: &RunRequest) -> Result<RunEnd, RunError> {
         self.connection.send(&Answer::Prepared)?;
         let deadline = Instant::now() + STEP_LIMIT;
         while !self.received(Some(&Request::Go))? {
             if Instant::now() > deadline {
-                return Err(RunError::Refused("the client did not begin".to_owned()));
+                return Err(RunError::Refused("the client did not start the run".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         let plan = SlicePlan { slice: Duration::from_nanos(run.slice_ns), slices: run.slices };
-        let mut gone = None;
+        let mut disconnected = None;
         let mut watch = |set: &StreamSet| {
-            self.watch(set).unwrap_or_else(|lost| {
-                let why = lost.0.clone();
-                gone = Some(lost);
+            self.watch(set).unwrap_or_else(|error| {
+                let why = error.0.clone();
+                disconnected = Some(error);
                 Some(EarlyEnd::Failed(why))
             })
         };
         let each =
-            |slice| self.connection.send(&Answer::Slice(slice)).map_err(|lost| EarlyEnd::Failed(lost.0));
+            |slice| self.connection.send(&Answer::Slice(slice)).map_err(|error| EarlyEnd::Failed(error.0));
         let mut run_end = slices::measure(set, plan, each, &mut watch);
-        // The client's own slices may end a little later: until then bytes go on.
+        // The client's slices may end a little later: until then the streams continue.
         let patience = Instant::now() + Duration::from_millis(MAX_RUN_MS.into()).min(plan.slice + STEP_LIMIT);
         while run_end.early.is_none() {
             run_end.early = watch(set);
@@ -217,27 +213,27 @@ impl<'a> ServerSession<'a> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        gone.map_or(Ok(run_end), |lost| Err(RunError::Disconnected(lost)))
+        disconnected.map_or(Ok(run_end), |error| Err(RunError::Disconnected(error)))
     }
 
-    /// What ends a run early.
+    /// Returns the reason to end a run early.
     fn watch(&self, set: &StreamSet) -> Result<Option<EarlyEnd>, ConnectionError> {
         let first_error = set.first_error().map(EarlyEnd::Failed);
-        // Why streams end is told elsewhere than they end, and may come a little later.
-        let patience = if first_error.is_some() { WORD_LIMIT } else { Duration::ZERO };
+        // The reason of a stream failure arrives on the other connection, possibly a little later.
+        let patience = if first_error.is_some() { REASON_LIMIT } else { Duration::ZERO };
         match self.connection.receive::<Request>(patience)? {
             Some(Request::Stop) => return Ok(Some(EarlyEnd::Requested)),
-            Some(_) => return Err(ConnectionError("the client says what has no place here".to_owned())),
+            Some(_) => return Err(ConnectionError("unexpected request from the client".to_owned())),
             None => {}
         }
         Ok(first_error.or_else(|| (self.stop)().then_some(EarlyEnd::Interrupted)))
     }
 
-    /// Runs the other end of a tool until the client says stop.
+    /// Runs the server processes of a tool until the client sends stop.
     fn tool(&self, tool: &ToolRequest) -> Result<Answer, RunError> {
         let known = |node: NodeId| self.host.nodes.iter().any(|host| host.node == node);
         if tool.placement.as_ref().is_some_and(|(_, node)| !known(*node)) {
-            return Err(RunError::Refused("there is no such node".to_owned()));
+            return Err(RunError::Refused("unknown or unusable memory node".to_owned()));
         }
         let refused = |error: ProbeError| RunError::Refused(error.to_string());
         let mut servers = ToolServers::start(self.kernel, tool).map_err(refused)?;
@@ -249,7 +245,7 @@ impl<'a> ServerSession<'a> {
                 Some(Request::Stop) => break,
                 Some(_) => {
                     return Err(RunError::Disconnected(ConnectionError(
-                        "the client says what has no place here".to_owned(),
+                        "unexpected request from the client".to_owned(),
                     )))
                 }
             }
@@ -258,7 +254,7 @@ impl<'a> ServerSession<'a> {
     }
 }
 
-/// What a client needs to know of this machine. `address` is the one by which it came.
+/// Describes this host for a client; `address` is the local address of the session.
 fn host_info(kernel: &Kernel, address: IpAddr) -> HostInfo {
     let topology = &see(kernel);
     let ground = Ground { root: kernel, locate: kernel, topology };

@@ -1,43 +1,43 @@
-//! Time cut into slices, and what streams did in each.
+//! Measurement of streams in time slices.
 
 use super::protocol::ReceivedSlice;
 use super::streams::StreamSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often is looked whether to end early: often beside a slice, seldom beside what a stream does.
+/// Interval between checks for an early end: short compared to a slice, long compared to a message.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How time is cut. Before the slices one more passes as warm-up, in which TCP finds its window.
+/// Time slices of a run. One more slice precedes them as warm-up, in which TCP finds its window.
 #[derive(Debug, Clone, Copy)]
 pub struct SlicePlan {
     /// Length of a slice.
     pub slice: Duration,
-    /// How many count.
+    /// Number of slices after the warm-up.
     pub slices: u32,
 }
 
-/// What ends slices early.
+/// Reason why the slices ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlyEnd {
-    /// It was asked for; what was counted counts.
+    /// Requested; the last slice counts.
     Requested,
-    /// Something broke; slices that ended before count.
+    /// An error; only slices that ended before it count.
     Failed(String),
-    /// Stopped from outside.
+    /// Interrupted by a signal.
     Interrupted,
 }
 
-/// What is known when the slices are over.
+/// Result of measuring the slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEnd {
-    /// CPU time of this process in the slices, in nanoseconds.
+    /// CPU time of this process during the slices, in nanoseconds.
     pub cpu_ns: u64,
-    /// What ended them early.
+    /// Reason of an early end.
     pub early: Option<EarlyEnd>,
 }
 
-/// A moment: when it was, what had been received, and what it had cost.
+/// Received bytes and CPU time at one moment.
 struct Snapshot {
     at: Instant,
     bytes: Vec<u64>,
@@ -56,8 +56,7 @@ impl Snapshot {
     }
 }
 
-/// Sets the streams going and cuts their time; gives each slice as it ends. `watch` is asked often whether to end
-/// early.
+/// Starts the streams and passes each slice to `each`. `watch` is polled for a reason to end early.
 pub fn measure(
     set: &StreamSet,
     plan: SlicePlan,
@@ -70,10 +69,10 @@ pub fn measure(
     let mut given = 0;
     let mut early = None;
     for cut in 1..=plan.slices.saturating_add(1) {
-        // From the last cut on: where that came late, as on a busy machine, the next slice is no shorter.
+        // Relative to the last boundary: if that was late, the next slice is not shorter.
         early = wait(set, last.at + plan.slice, &mut watch);
         let now = Snapshot::now(set);
-        // Of a run that ends in its first slice, or in the warm-up, that part is all there is.
+        // A run that ends in its first slice or in the warm-up consists of that part.
         let counts = match &early {
             None => cut > 1,
             Some(why) => *why == EarlyEnd::Requested && given == 0,
@@ -93,7 +92,7 @@ pub fn measure(
     RunEnd { cpu_ns: cpu_to.saturating_sub(cpu_from), early }
 }
 
-/// Sleeps until a moment, unless there is a reason to end early.
+/// Sleeps until a moment or until `watch` returns a reason to end early.
 fn wait(
     set: &StreamSet,
     until: Instant,
@@ -111,7 +110,7 @@ fn wait(
     }
 }
 
-/// CPU time of this process until now, user and system, in nanoseconds (getrusage(2)).
+/// Returns the user and system CPU time of this process in nanoseconds (getrusage(2)).
 fn cpu_ns() -> u64 {
     // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Threads that send or receive, bound to CPUs, with buffers on a node.
+//! Sending and receiving threads, bound to CPUs, with buffers on a node.
 
 use super::line_connection::describe_error;
 use crate::affinity::Mask;
@@ -16,34 +16,34 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often one who waits for others looks for Ctrl-C.
+/// Interval between checks for an interrupt while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Stack of a thread; as for threads that copy.
+/// Stack size of a thread, as for copying threads.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Streams that are placed alike.
+/// Streams with the same placement.
 #[derive(Debug)]
 pub struct PlacedGroup {
-    /// CPUs on which each thread may run.
+    /// CPUs on which the threads may run.
     pub cpus: CpuSet,
-    /// Node of their buffers, and of what the kernel takes for them.
+    /// Node of the buffers and of kernel memory allocated by the threads.
     pub memory: NodeId,
-    /// Whether they receive; they send otherwise.
+    /// Whether the streams receive rather than send.
     pub receives: bool,
-    /// A connection for each stream.
+    /// One connection per stream.
     pub sockets: Vec<TcpStream>,
 }
 
-/// Bytes of a message, and how many of them a stream's buffer holds.
+/// Message size and number of messages per stream buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageLayout {
-    /// Bytes of one.
+    /// Bytes per message.
     pub bytes: u64,
-    /// How many a buffer holds; a stream goes through it from the beginning to the end, and again.
+    /// Messages per buffer; a stream cycles through its buffer.
     pub per_buffer: u32,
 }
 
-/// Streams that are ready to move bytes.
+/// Prepared streams of a run.
 #[derive(Debug)]
 pub struct StreamSet {
     streams: Vec<Stream>,
@@ -56,7 +56,7 @@ pub struct StreamSet {
     latest_ns: AtomicU64,
 }
 
-/// One connection, and what its thread moved through it. Alone on its cache lines: the count changes all the time.
+/// One connection and its byte count, on separate cache lines because the count changes constantly.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Stream {
@@ -68,21 +68,21 @@ struct Stream {
 
 #[derive(Debug, Default)]
 struct SetState {
-    /// Threads that are prepared.
+    /// Number of prepared threads.
     prepared: usize,
-    /// Whether they may go.
+    /// Whether the threads may start.
     started: bool,
-    /// Why one could not be prepared.
+    /// Error of preparing a thread.
     refused: Option<ProbeError>,
-    /// What broke while bytes were moved, the first of it.
+    /// First error of moving bytes.
     first_error: Option<String>,
 }
 
-/// Runs a thread for each stream. `conduct` is called when all of them are prepared, and they end when it does.
-/// Gives what it gave, and where the pages of each group's buffers were.
+/// Runs one thread per stream. Calls `conduct` when all are prepared and stops them when it
+/// returns. Returns the value of `conduct`, and the page locations of each group's buffers.
 ///
 /// # Errors
-/// [`ProbeError`] if threads or buffers cannot be placed; what `conduct` gives.
+/// [`ProbeError`] if threads or buffers cannot be placed, and errors of `conduct`.
 pub fn run<T>(
     free_memory: &FreeMemory,
     messages: MessageLayout,
@@ -106,10 +106,10 @@ pub fn run<T>(
         places.iter().map(|(_, node)| BufferRequest { node: *node, bytes, offset_lines: 0 }).collect();
     let buffers = memory::map_buffers(free_memory, Pages::Base, &wanted)?;
     let set = &StreamSet::new(streams, groups);
-    // With one node there is nothing to bind, and sandboxes often forbid to.
+    // With one node binding is unnecessary, and sandboxes often forbid it.
     let free = free_memory.has_one_node();
     thread::scope(|scope| {
-        // Whatever happens here, the threads end, and with them the scope.
+        // Stops the threads on every path, so that the scope can end.
         let ending = ShutdownOnDrop(set);
         let mut threads = Vec::new();
         for (index, (buffer, (mask, node))) in buffers.into_iter().zip(places).enumerate() {
@@ -132,13 +132,14 @@ pub fn run<T>(
     })
 }
 
-/// Ends all streams when dropped.
+/// Stops all streams when dropped.
 struct ShutdownOnDrop<'a>(&'a StreamSet);
 
 impl Drop for ShutdownOnDrop<'_> {
     fn drop(&mut self) {
         self.0.stopped.store(true, Ordering::Release);
-        // Whoever waits for the kernel is woken by this; errors tell that the connection is gone already.
+        // Shutdown wakes threads in system calls; errors mean that the connection is closed
+        // already.
         self.0.streams.iter().for_each(|stream| drop(stream.socket.shutdown(Shutdown::Both)));
         self.0.state().started = true;
         self.0.changed.notify_all();
@@ -159,13 +160,13 @@ impl StreamSet {
         }
     }
 
-    /// Lets all streams go.
+    /// Starts all streams.
     pub fn start(&self) {
         self.state().started = true;
         self.changed.notify_all();
     }
 
-    /// Bytes received by each group until now; 0 of one that sends.
+    /// Returns the bytes received by each group so far; 0 for sending groups.
     pub fn received(&self) -> Vec<u64> {
         let mut sums = vec![0; self.groups];
         for stream in self.streams.iter().filter(|stream| stream.receives) {
@@ -174,17 +175,17 @@ impl StreamSet {
         sums
     }
 
-    /// Bytes that all streams sent or received until now.
+    /// Returns the bytes sent or received by all streams so far.
     pub fn moved(&self) -> u64 {
         self.streams.iter().map(|stream| stream.moved.load(Ordering::Relaxed)).sum()
     }
 
-    /// What broke, if something did.
+    /// Returns the first error of a stream.
     pub fn first_error(&self) -> Option<String> {
         self.state().first_error.clone()
     }
 
-    /// Time between the first and the last stream's start, in nanoseconds.
+    /// Returns the time between the first and the last stream's start, in nanoseconds.
     pub fn start_skew_ns(&self) -> u64 {
         let (first, last) = (&self.earliest_ns, &self.latest_ns);
         last.load(Ordering::Relaxed).saturating_sub(first.load(Ordering::Relaxed))
@@ -209,7 +210,7 @@ impl StreamSet {
         Ok(())
     }
 
-    /// What a thread does; gives where its pages were before and after.
+    /// Runs one stream; returns its page locations before and after the run.
     fn run_stream(
         &self,
         index: usize,
@@ -242,10 +243,10 @@ impl StreamSet {
     }
 }
 
-/// Binds the calling thread, and the memory that it takes.
+/// Binds the calling thread and its memory allocations.
 fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
     mask.apply().map_err(|error| refused("bind a thread to its CPUs", &error))?;
-    // The kernel's own pages for what is sent are taken by the thread that sends, under its policy.
+    // The sending thread allocates the kernel's socket buffers, under its policy.
     let policy = bind.map(Policy::bind);
     let applied = policy.map_or(Ok(()), |policy| policy.apply());
     applied.map_err(|error| refused("set the memory policy of a thread", &error))
@@ -255,7 +256,7 @@ fn refused(what: &str, error: &io::Error) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
-/// A stream's calls wait as long as they need: the end comes by shutdown.
+/// Removes timeouts: shutdown ends blocked calls.
 fn prepare_socket(socket: &TcpStream) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(None)?;
@@ -272,7 +273,7 @@ impl Stream {
         let (all, fd) = (buffer.bytes(), self.socket.as_raw_fd());
         let (mut at, mut moved) = (0, 0u64);
         while !stopped.load(Ordering::Relaxed) {
-            // A message at a time; of one that went only in part, the rest.
+            // One message at a time, or the rest of a partial one.
             let bytes = (message - at % message).min(all - at);
             let done = match self.receives {
                 true => receive(fd, buffer, at, bytes)?,
@@ -280,25 +281,25 @@ impl Stream {
             };
             at = if at + done == all { 0 } else { at + done };
             moved += done as u64;
-            // Nobody else writes it.
+            // This thread is the only writer.
             self.moved.store(moved, Ordering::Relaxed);
         }
         Ok(())
     }
 }
 
-/// Sends some bytes of a buffer; gives how many the kernel took.
+/// Sends bytes of a buffer and returns how many the kernel accepted.
 fn send(fd: RawFd, buffer: &Buffer, at: usize, bytes: usize) -> io::Result<usize> {
     let bytes = bytes.min(buffer.bytes() - at);
-    // SAFETY: the bytes lie in the buffer, which lives through the call and is only read.
+    // SAFETY: the bytes are inside the buffer, which lives through the call and is only read.
     let sent = || unsafe { libc::send(fd, buffer.start().add(at).cast(), bytes, libc::MSG_NOSIGNAL) };
     retry_on_eintr(sent)
 }
 
-/// Receives into a part of a buffer; gives how many bytes came, at least one.
+/// Receives into a part of a buffer and returns the number of bytes, at least one.
 fn receive(fd: RawFd, buffer: &mut Buffer, at: usize, bytes: usize) -> io::Result<usize> {
     let bytes = bytes.min(buffer.bytes() - at);
-    // SAFETY: the bytes lie in the buffer, which lives through the call and is ours alone by `&mut`.
+    // SAFETY: the bytes are inside the buffer, which lives through the call and is ours by `&mut`.
     let received = || unsafe { libc::recv(fd, buffer.start().add(at).cast(), bytes, 0) };
     match retry_on_eintr(received)? {
         0 => Err(io::Error::new(ErrorKind::ConnectionReset, "closed")),
@@ -306,7 +307,7 @@ fn receive(fd: RawFd, buffer: &mut Buffer, at: usize, bytes: usize) -> io::Resul
     }
 }
 
-/// Calls again what a signal broke off.
+/// Repeats a system call while signals interrupt it.
 fn retry_on_eintr(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
         match usize::try_from(call()) {

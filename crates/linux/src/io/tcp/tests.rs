@@ -1,4 +1,4 @@
-//! Both ends in one process, over the loopback; strangers and hostile clients too.
+//! Client and server in one process over the loopback, with unauthenticated and hostile clients.
 
 use super::line_connection::LineConnection;
 use super::protocol::{line, Answer, Opening, Request, PROTOCOL};
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A server in a thread of its own, ended when dropped.
-struct Served {
+/// A server on its own thread, stopped when dropped.
+struct TestServer {
     address: String,
     token: String,
     stop: Arc<AtomicBool>,
@@ -26,17 +26,17 @@ struct Served {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Served {
+impl TestServer {
     fn start() -> Self {
         let mut server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let (address, token) = (server.address().expect("an address").to_string(), server.token().to_owned());
         let (stop, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (stopping, telling) = (stop.clone(), events.clone());
+        let (stopping, sender) = (stop.clone(), events.clone());
         let serve = move || {
             let kernel = Kernel::new().expect("a kernel");
             let stop = || stopping.load(Ordering::Relaxed);
-            let mut tell = |events| telling.lock().expect("nobody panicked").push(events);
-            server.serve_session(&kernel, &stop, &mut tell).expect("threads");
+            let mut report = |event| sender.lock().expect("no panic").push(event);
+            server.serve_session(&kernel, &stop, &mut report).expect("threads");
         };
         Self { address, token, stop, events, thread: Some(thread::spawn(serve)) }
     }
@@ -45,15 +45,15 @@ impl Served {
         Peer::connect(&self.address, &self.token).expect("a session")
     }
 
-    /// A connection that may say anything.
+    /// Opens a connection without an opening line.
     fn raw(&self) -> TcpStream {
         let socket = TcpStream::connect(&self.address).expect("a connection");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
         socket
     }
 
-    /// A client that has the token, and from there on may say anything.
-    fn hostile(&self) -> LineConnection {
+    /// Opens an authenticated session that can send arbitrary messages.
+    fn authenticated(&self) -> LineConnection {
         let connection = LineConnection::new(self.raw(), 1 << 20).expect("a connection");
         let opening = Opening { protocol: PROTOCOL, secret: self.token.clone(), stream: None };
         connection.send(&opening).expect("an opening");
@@ -61,16 +61,16 @@ impl Served {
         connection
     }
 
-    /// Waits until the session is over, and gives all that was told.
-    fn over(mut self) -> Vec<ServerEvent> {
+    /// Waits for the end of the session and returns all events.
+    fn finish(mut self) -> Vec<ServerEvent> {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("no panic");
         }
-        std::mem::take(&mut *self.events.lock().expect("nobody panicked"))
+        std::mem::take(&mut *self.events.lock().expect("no panic"))
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -79,8 +79,8 @@ impl Drop for Served {
     }
 }
 
-/// Where we may run.
-fn place() -> (CpuSet, NodeId) {
+/// Returns CPUs and a memory node that this process may use.
+fn placement() -> (CpuSet, NodeId) {
     let topology = numaio_machine::see::see(&Kernel::new().expect("a kernel"));
     let node = topology.memory_nodes().first().expect("a node with memory");
     let cpus = topology.nodes.iter().map(|node| topology.usable_cpus(node.id));
@@ -88,7 +88,7 @@ fn place() -> (CpuSet, NodeId) {
 }
 
 fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
-    let (cpus, memory) = place();
+    let (cpus, memory) = placement();
     let group = |(streams, direction): &(u32, Direction)| StreamGroup {
         cpus: cpus.clone(),
         memory,
@@ -105,9 +105,9 @@ fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
     }
 }
 
-fn joined(served: &Served) -> Kernel {
+fn kernel_with_peer(server: &TestServer) -> Kernel {
     let kernel = Kernel::new().expect("a kernel");
-    kernel.add_peer(served.connect());
+    kernel.add_peer(server.connect());
     kernel
 }
 
@@ -116,15 +116,15 @@ fn moved(outcome: &IoOutcome, group: usize) -> u64 {
 }
 
 #[test]
-fn bytes_go_both_ways_and_are_counted_where_they_arrive() {
-    let served = Served::start();
-    let kernel = joined(&served);
+fn receiving_end_counts_bytes_in_both_directions() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
     for groups in [
         &[(1, Direction::Write)][..],
         &[(2, Direction::Read)],
         &[(1, Direction::Write), (2, Direction::Read)],
     ] {
-        let outcome = kernel.io(&workload(&served.address, groups)).expect("an outcome");
+        let outcome = kernel.io(&workload(&server.address, groups)).expect("an outcome");
         assert_eq!(outcome.groups.len(), groups.len());
         for (index, group) in outcome.groups.iter().enumerate() {
             assert_eq!(group.samples.len(), 5, "{groups:?}");
@@ -133,68 +133,68 @@ fn bytes_go_both_ways_and_are_counted_where_they_arrive() {
             assert_eq!(group.residency.pages_misplaced, 0);
         }
         let there = outcome.there.expect("the peer's part");
-        assert!((there.cpus, there.memory) == place() && there.residency.pages_misplaced == 0);
+        assert!((there.cpus, there.memory) == placement() && there.residency.pages_misplaced == 0);
         assert!(outcome.cpu_ns > 0 && there.cpu_ns > 0);
         assert_eq!((outcome.cut, outcome.notes), (None, Vec::new()));
     }
     drop(kernel);
-    assert_eq!(served.over().last(), Some(&ServerEvent::SessionEnded { why: None }));
+    assert_eq!(server.finish().last(), Some(&ServerEvent::SessionEnded { why: None }));
 }
 
 #[test]
 fn small_messages_are_counted_in_bytes_and_requests() {
-    let served = Served::start();
-    let kernel = joined(&served);
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
     let small =
-        IoWorkload { block_bytes: 1000, depth: 3, ..workload(&served.address, &[(1, Direction::Write)]) };
+        IoWorkload { block_bytes: 1000, depth: 3, ..workload(&server.address, &[(1, Direction::Write)]) };
     let outcome = kernel.io(&small).expect("an outcome");
     assert!(outcome.groups[0].requests > 0);
     assert_eq!(outcome.groups[0].requests, moved(&outcome, 0) / 1000);
 }
 
 #[test]
-fn the_peer_places_its_streams_where_it_is_told_and_refuses_what_it_has_not() {
-    let served = Served::start();
-    let kernel = joined(&served);
+fn peer_honors_the_placement_and_rejects_a_missing_one() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
     let there = |cpus, node| IoWorkload {
-        through: IoPath::Tcp(TcpPath { peer: served.address.clone(), there: Some((cpus, node)) }),
+        through: IoPath::Tcp(TcpPath { peer: server.address.clone(), there: Some((cpus, node)) }),
         ..workload("", &[(1, Direction::Write)])
     };
-    let (cpus, node) = place();
+    let (cpus, node) = placement();
     let one = CpuSet::one(cpus.iter().next_back().expect("a CPU"));
     let outcome = kernel.io(&there(one.clone(), node)).expect("an outcome").there.expect("the peer's part");
     assert_eq!((outcome.cpus, outcome.memory), (one.clone(), node));
     for absent in [there(one, NodeId(60_000)), there(CpuSet::one(numaio_machine::ids::CpuId(60_000)), node)] {
-        let error = kernel.io(&absent).expect_err("there is no such place");
-        assert!(error.to_string().contains(&served.address), "{error}");
+        let error = kernel.io(&absent).expect_err("missing node or CPU");
+        assert!(error.to_string().contains(&server.address), "{error}");
     }
-    // After a refusal the session goes on.
-    let (cpus, node) = place();
+    // The session continues after a rejected run.
+    let (cpus, node) = placement();
     kernel.io(&there(cpus, node)).expect("an outcome");
 }
 
 #[test]
-fn a_limit_of_bytes_ends_a_run_and_is_said() {
-    let served = Served::start();
-    let kernel = joined(&served);
+fn byte_limit_ends_a_run_with_a_note() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
     for direction in [Direction::Write, Direction::Read] {
-        let mut long = workload(&served.address, &[(1, direction)]);
+        let mut long = workload(&server.address, &[(1, direction)]);
         long.sampling = Sampling::Window { milliseconds: 60_000, slices: 5 };
-        // More than sockets hold: less may be sent before a byte of it is received.
+        // More than socket buffers hold: less could be sent before any of it is received.
         long.most_bytes = Some(64 << 20);
         let began = Instant::now();
         let outcome = kernel.io(&long).expect("an outcome");
         assert!(began.elapsed() < Duration::from_secs(60));
-        assert_eq!(outcome.notes, ["ended at the limit of 64 MiB"]);
+        assert_eq!(outcome.notes, ["ended at the byte limit of 64 MiB"]);
         assert!(moved(&outcome, 0) > 0 && outcome.cut.is_none(), "{outcome:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_the_session_goes_on() {
-    let served = Served::start();
-    let kernel = joined(&served);
-    let good = workload(&served.address, &[(1, Direction::Write)]);
+fn rejects_invalid_runs_and_continues_the_session() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
+    let good = workload(&server.address, &[(1, Direction::Write)]);
     let bad: [fn(&mut IoWorkload); 5] = [
         |io| io.groups.clear(),
         |io| io.block_bytes = 0,
@@ -208,15 +208,15 @@ fn what_cannot_be_is_refused_and_the_session_goes_on() {
         assert!(matches!(kernel.io(&io), Err(ProbeError::Refused { .. })), "{index}");
         assert!(kernel.io(&good).is_ok(), "{index}");
     }
-    let nobody = kernel.io(&workload("192.0.2.1:1", &[(1, Direction::Write)])).expect_err("nobody");
-    assert_eq!(nobody.to_string(), "streams to 192.0.2.1:1: there is no session with a numaio there");
+    let error = kernel.io(&workload("192.0.2.1:1", &[(1, Direction::Write)])).expect_err("no session");
+    assert_eq!(error.to_string(), "streams to 192.0.2.1:1: no numaio session with this peer");
 }
 
 #[test]
-fn strangers_are_told_why_and_the_one_with_the_token_comes_in() {
-    let served = Served::start();
-    let said = |bytes: &[u8]| {
-        let mut socket = served.raw();
+fn rejects_unauthenticated_peers_with_a_reason() {
+    let server = TestServer::start();
+    let reply_to = |bytes: &[u8]| {
+        let mut socket = server.raw();
         socket.write_all(bytes).expect("written");
         let mut answer = String::new();
         drop(socket.read_to_string(&mut answer));
@@ -225,21 +225,21 @@ fn strangers_are_told_why_and_the_one_with_the_token_comes_in() {
     let opening =
         |protocol, secret: &str, stream| line(&Opening { protocol, secret: secret.to_owned(), stream });
     let why = "not the one that this server printed";
-    assert!(said(&opening(PROTOCOL, "0123", None)).contains(why));
-    assert!(said(&opening(PROTOCOL, "", None)).contains(why));
-    assert!(said(&opening(99, &served.token, None)).contains("version 99"));
-    assert!(said(&opening(PROTOCOL, &served.token, Some(0))).contains("no such stream"));
-    assert!(said(b"GET / HTTP/1.1\r\n\r\n").contains("not said here"));
-    assert!(said(b"\xff\xfe\n").contains("no text"));
-    // Closed with bytes unread, which may take the answer with it.
-    said(&[b'x'; 100_000]);
-    let silent = served.raw();
-    let peer = served.connect();
+    assert!(reply_to(&opening(PROTOCOL, "0123", None)).contains(why));
+    assert!(reply_to(&opening(PROTOCOL, "", None)).contains(why));
+    assert!(reply_to(&opening(99, &server.token, None)).contains("version 99"));
+    assert!(reply_to(&opening(PROTOCOL, &server.token, Some(0))).contains("unexpected stream"));
+    assert!(reply_to(b"GET / HTTP/1.1\r\n\r\n").contains("invalid message"));
+    assert!(reply_to(b"\xff\xfe\n").contains("invalid UTF-8"));
+    // The connection is closed with unread bytes, which can discard the answer.
+    reply_to(&[b'x'; 100_000]);
+    let silent = server.raw();
+    let peer = server.connect();
     drop(silent);
-    let second = Peer::connect(&served.address, &served.token).expect_err("one session at a time");
-    assert!(second.to_string().contains("good for one session"), "{second}");
+    let second = Peer::connect(&server.address, &server.token).expect_err("one session per token");
+    assert!(second.to_string().contains("valid for one session"), "{second}");
     drop(peer);
-    let events = served.over();
+    let events = server.finish();
     assert!(
         events.iter().filter(|events| matches!(events, ServerEvent::Rejected { .. })).count() >= 6,
         "{events:?}"
@@ -247,37 +247,34 @@ fn strangers_are_told_why_and_the_one_with_the_token_comes_in() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_or_no_numaio_is_named() {
+fn connect_reports_unreachable_and_foreign_servers() {
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").to_string();
-    assert!(
-        matches!(Peer::connect(&port, "x"), Err(PeerError::Unreachable { .. })),
-        "nobody listens any more"
-    );
+    assert!(matches!(Peer::connect(&port, "x"), Err(PeerError::Unreachable { .. })), "no listener");
     assert!(matches!(Peer::connect("no such host", "x"), Err(PeerError::Unreachable { .. })));
     let answers: [&[u8]; 4] = [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"{}\n", &[b'x'; 100]];
     for answer in answers {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let stranger = thread::spawn(move || {
+        let foreign = thread::spawn(move || {
             let (mut socket, _) = listener.accept().expect("a client");
             socket.write_all(answer).expect("written");
         });
-        let error = Peer::connect(&address, "x").expect_err("no numaio");
+        let error = Peer::connect(&address, "x").expect_err("not numaio");
         assert!(matches!(error, PeerError::NotNumaio { .. }), "{error}");
-        stranger.join().expect("no panic");
+        foreign.join().expect("no panic");
     }
 }
 
-/// Whatever a client says that has the token, the server ends its session or refuses, and does not panic or wait.
+/// An authenticated client that violates the protocol must not make the server panic or hang.
 #[test]
-fn a_hostile_client_ends_its_own_session_alone() {
-    let garbage = |served: &Served| drop(served.hostile().send(&"garbage"));
-    let flood = |served: &Served| {
-        let connection = served.hostile();
+fn hostile_client_only_ends_its_own_session() {
+    let garbage = |server: &TestServer| drop(server.authenticated().send(&"garbage"));
+    let flood = |server: &TestServer| {
+        let connection = server.authenticated();
         while connection.send(&Request::Go).is_ok() && connection.send(&"flood").is_ok() {}
     };
-    let long = |served: &Served| drop(served.hostile().send(&"x".repeat(10 << 20)));
+    let long = |server: &TestServer| drop(server.authenticated().send(&"x".repeat(10 << 20)));
     let run = super::protocol::RunRequest {
         groups: vec![super::protocol::RunGroup { streams: 2, direction: Direction::Write }],
         block_bytes: 4096,
@@ -286,57 +283,57 @@ fn a_hostile_client_ends_its_own_session_alone() {
         slices: 2,
         placement: None,
     };
-    let ready = |served: &Served| {
-        let connection = served.hostile();
-        connection.send(&Request::Run(run.clone())).expect("said");
+    let ready = |server: &TestServer| {
+        let connection = server.authenticated();
+        connection.send(&Request::Run(run.clone())).expect("sent");
         match connection.receive(Duration::from_secs(20)) {
             Ok(Some(Answer::Ready { key })) => (connection, key),
             other => panic!("{other:?}"),
         }
     };
-    let early = |served: &Served| drop(ready(served));
-    let twice = |served: &Served| {
-        let (connection, key) = ready(served);
+    let early = |server: &TestServer| drop(ready(server));
+    let twice = |server: &TestServer| {
+        let (connection, key) = ready(server);
         for _ in 0..2 {
             let opening = Opening { protocol: PROTOCOL, secret: key.clone(), stream: Some(0) };
-            served.raw().write_all(&line(&opening)).expect("said");
+            server.raw().write_all(&line(&opening)).expect("sent");
         }
         assert!(matches!(connection.receive(Duration::from_secs(20)), Ok(Some(Answer::Refused { .. }))));
     };
-    let out_of_place = |served: &Served| {
-        let (connection, _) = ready(served);
-        connection.send(&Request::Run(run.clone())).expect("said");
-        assert!(connection.receive::<Answer>(Duration::from_secs(20)).is_err(), "it hangs up");
+    let out_of_place = |server: &TestServer| {
+        let (connection, _) = ready(server);
+        connection.send(&Request::Run(run.clone())).expect("sent");
+        assert!(connection.receive::<Answer>(Duration::from_secs(20)).is_err(), "the server disconnects");
     };
-    type Hostile<'a> = &'a dyn Fn(&Served);
+    type Hostile<'a> = &'a dyn Fn(&TestServer);
     let hostile: [(&str, Hostile); 6] = [
         ("garbage", &garbage),
         ("flood", &flood),
-        ("a line too long", &long),
-        ("gone before streams came", &early),
-        ("a stream twice", &twice),
-        ("a run within a run", &out_of_place),
+        ("oversized line", &long),
+        ("disconnect before the streams", &early),
+        ("duplicate stream", &twice),
+        ("run within a run", &out_of_place),
     ];
     for (what, client) in hostile {
-        let served = Served::start();
-        client(&served);
-        let events = served.over();
+        let server = TestServer::start();
+        client(&server);
+        let events = server.finish();
         assert!(matches!(events.last(), Some(ServerEvent::SessionEnded { .. })), "{what}: {events:?}");
     }
 }
 
 #[test]
-fn a_server_that_stops_leaves_what_was_measured() {
-    let served = Served::start();
-    let kernel = joined(&served);
-    let mut long = workload(&served.address, &[(1, Direction::Write)]);
+fn stopped_server_leaves_a_partial_measurement() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
+    let mut long = workload(&server.address, &[(1, Direction::Write)]);
     long.sampling = Sampling::Window { milliseconds: 20_000, slices: 200 };
-    let stop = served.stop.clone();
+    let stop = server.stop.clone();
     let stopping = thread::spawn(move || {
         thread::sleep(Duration::from_millis(1500));
         stop.store(true, Ordering::Relaxed);
     });
-    let outcome = kernel.io(&long).expect("what was measured until then");
+    let outcome = kernel.io(&long).expect("a partial measurement");
     stopping.join().expect("no panic");
     assert!(
         outcome.cut.as_ref().is_some_and(|cut| cut.contains("the server was stopped")),
@@ -345,15 +342,15 @@ fn a_server_that_stops_leaves_what_was_measured() {
     );
     let samples = outcome.groups[0].samples.len();
     assert!((1..200).contains(&samples), "{samples}");
-    let again = kernel.io(&workload(&served.address, &[(1, Direction::Write)]));
-    assert!(again.is_err(), "the session is over");
+    let again = kernel.io(&workload(&server.address, &[(1, Direction::Write)]));
+    assert!(again.is_err(), "the session has ended");
 }
 
 #[test]
-fn the_other_end_of_a_tool_is_started_and_ended() {
-    let served = Served::start();
-    let kernel = joined(&served);
-    let (cpus, node) = place();
+fn starts_and_stops_the_server_process_of_a_tool() {
+    let server = TestServer::start();
+    let kernel = kernel_with_peer(&server);
+    let (cpus, node) = placement();
     let tool = |program: &str, args: &[&str]| ToolWorkload {
         program: program.to_owned(),
         processes: vec![ToolProcess {
@@ -363,16 +360,16 @@ fn the_other_end_of_a_tool_is_started_and_ended() {
         }],
         time_limit_ms: 20_000,
         peer: Some(ToolPeer {
-            peer: served.address.clone(),
+            peer: server.address.clone(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             there: Some((cpus.clone(), node)),
         }),
     };
-    let error = kernel.tool(&tool("sh", &[])).expect_err("not let through");
-    assert!(error.to_string().contains("it is none of iperf3"), "{error}");
+    let error = kernel.tool(&tool("sh", &[])).expect_err("not allowed");
+    assert!(error.to_string().contains("expected one of iperf3"), "{error}");
     match kernel.tool(&tool("iperf3", &["-s", "-1"])) {
         Err(ProbeError::Refused { why, .. }) if why.contains("has no iperf3") => {
-            let _ = writeln!(std::io::stderr(), "skipped: there is no iperf3 here");
+            let _ = writeln!(std::io::stderr(), "skipped: iperf3 is not installed");
         }
         outcome => {
             let outcome = outcome.expect("an outcome");

@@ -1,16 +1,16 @@
-//! Words that strangers do not know.
+//! Random tokens and keys, and their comparison.
 
 use crate::random;
 use std::fmt::Write;
 use std::io;
 
-/// Random bytes of a secret: beyond guessing.
+/// Random bytes of a token: infeasible to guess.
 const BYTES: usize = 16;
 
-/// A fresh secret, in hexadecimal.
+/// Generates a token in hexadecimal.
 ///
 /// # Errors
-/// The kernel's, if it has no random numbers.
+/// The kernel's error, if no random bytes are available.
 pub fn generate() -> io::Result<String> {
     let bytes: [u8; BYTES] = random::bytes()?;
     let mut secret = String::new();
@@ -18,7 +18,7 @@ pub fn generate() -> io::Result<String> {
     Ok(secret)
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Compares two tokens in constant time.
 pub fn matches(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (one, other)| differ | (one ^ other));
     one.len() == other.len() && differ == 0
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_like_itself_alone() {
+    fn a_token_matches_only_itself() {
         let (one, other) = (generate().expect("random"), generate().expect("random"));
         assert_eq!(one.len(), 2 * BYTES);
         assert!(

@@ -1,4 +1,4 @@
-//! The other ends of tools that measure between two hosts: a few programs, with a few arguments.
+//! Server processes of network benchmark tools: a few allowed programs with a few allowed options.
 
 use super::protocol::ToolRequest;
 use crate::tool::RunningTool;
@@ -12,53 +12,53 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Processes at once, at most.
+/// Maximum number of processes of a request.
 const MAX_PROCESSES: u32 = 64;
-/// Longest time that they may be asked to run, in milliseconds.
+/// Maximum time limit of a request, in milliseconds.
 const MAX_MS: u32 = 3_600_000;
-/// How long one may take until it listens.
+/// Time limit until a process listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long they may take to end by themselves once their clients have: they print what they saw.
+/// Time for processes to exit by themselves after their clients; they print their results.
 const END_LIMIT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Starts with another port, where someone took the one that was free.
+/// Attempts, with another port each, if another process takes the free port.
 const TRIES: u32 = 3;
-/// Bytes kept of each text that a process says: what it must say fits many times.
+/// Bytes kept of stdout and of stderr of a process; expected output is far shorter.
 const MAX_OUTPUT_BYTES: usize = 32 << 10;
 
-/// Options of iperf3 that make a server; a client cannot have it write files or stay.
+/// Options of an iperf3 server, without those that write files or daemonize.
 const IPERF3: AllowedOptions =
     AllowedOptions { flags: &["-s", "-1", "-4", "-6", "-J", "--forceflush"], valued: &[] };
 
-/// Options of perftest that both ends must be given alike.
+/// Options of perftest that both ends need.
 const PERFTEST: AllowedOptions = AllowedOptions {
     flags: &["-F", "-R", "-b", "-a", "--report_gbits"],
     valued: &["-d", "-i", "-x", "-s", "-q", "-D", "-n", "-m", "-t", "-c", "-S"],
 };
 
-/// Programs that a client may have started here, and their options.
+/// Programs that a client may start, with their allowed options.
 const PROGRAMS: [(&str, AllowedOptions); 4] =
     [("iperf3", IPERF3), ("ib_write_bw", PERFTEST), ("ib_read_bw", PERFTEST), ("ib_send_bw", PERFTEST)];
 
-/// Options that do no harm.
+/// Allowed options of a program.
 struct AllowedOptions {
-    /// Without a value.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// With one.
+    /// Options with a value.
     valued: &'static [&'static str],
 }
 
-/// Processes that were started for a client.
+/// Processes started for a client.
 pub struct ToolServers {
     running: Vec<(u16, RunningTool)>,
 }
 
 impl ToolServers {
-    /// Starts all of them; each listens when this returns.
+    /// Starts all processes and waits until each listens.
     ///
     /// # Errors
-    /// [`ProbeError::Refused`] for what is not on the list, and what does not come to listen, with its own words;
-    /// [`ProbeError::Unsupported`] if there is no such program.
+    /// [`ProbeError::Refused`] if a program or option is not allowed, or a process does not listen;
+    /// [`ProbeError::Unsupported`] if the program is not installed.
     pub fn start(kernel: &Kernel, tool: &ToolRequest) -> Result<Self, ProbeError> {
         let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
         check_allowed(tool).map_err(refused)?;
@@ -71,12 +71,12 @@ impl ToolServers {
         Ok(Self { running })
     }
 
-    /// Where they listen, in their order.
+    /// Returns the ports in the order of the processes.
     pub fn ports(&self) -> Vec<u16> {
         self.running.iter().map(|(port, _)| *port).collect()
     }
 
-    /// Lets them end, and ends those that do not; gives what they said.
+    /// Waits for the processes to exit, terminates the others and returns their output.
     pub fn end(&mut self) -> Vec<ToolSaid> {
         let patience = Instant::now() + END_LIMIT;
         while self.running.iter_mut().any(|(_, tool)| tool.ended().is_none()) && Instant::now() < patience {
@@ -94,32 +94,32 @@ fn truncated(mut output: ToolSaid) -> ToolSaid {
     output
 }
 
-/// Whether a client may have this started.
+/// Checks that a client may start this tool.
 fn check_allowed(tool: &ToolRequest) -> Result<(), String> {
     let Some((_, options)) = PROGRAMS.iter().find(|(program, _)| *program == tool.program) else {
         let known = PROGRAMS.map(|(program, _)| program).join(", ");
-        return Err(format!("it is none of {known}"));
+        return Err(format!("expected one of {known}"));
     };
     if tool.processes == 0 || tool.processes > MAX_PROCESSES {
-        return Err(format!("{} processes; from 1 to {MAX_PROCESSES} can be had", tool.processes));
+        return Err(format!("{} processes, expected 1 to {MAX_PROCESSES}", tool.processes));
     }
     if tool.time_limit_ms > MAX_MS {
-        return Err(format!("{} ms; up to {MAX_MS} can be had", tool.time_limit_ms));
+        return Err(format!("time limit of {} ms, expected at most {MAX_MS} ms", tool.time_limit_ms));
     }
     let mut args = tool.args.iter();
     while let Some(arg) = args.next() {
         let valued = options.valued.contains(&arg.as_str());
         if !valued && !options.flags.contains(&arg.as_str()) {
-            return Err(format!("the option {arg:?} is not let through"));
+            return Err(format!("option '{arg}' is not allowed"));
         }
         if valued && !args.next().is_some_and(|value| is_plain_value(value)) {
-            return Err(format!("the option {arg} has no plain value"));
+            return Err(format!("option '{arg}' needs a number or device name"));
         }
     }
     Ok(())
 }
 
-/// A number or the name of a device.
+/// Whether a value is a number or device name.
 fn is_plain_value(value: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
     (1..=64).contains(&value.len()) && value.bytes().all(plain)
@@ -147,12 +147,12 @@ fn start(
     Err(refused(why))
 }
 
-/// A port that nobody listens at now.
+/// Returns a currently free port.
 fn free_port() -> std::io::Result<u16> {
     TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?.local_addr().map(|at| at.port())
 }
 
-/// Without a connection: that would be taken for the client's.
+/// Waits for the listening socket without connecting, which would count as the client's connection.
 fn wait_until_it_listens(kernel: &Kernel, running: &mut RunningTool, port: u16) -> bool {
     let deadline = Instant::now() + START_LIMIT;
     while running.ended().is_none() && Instant::now() < deadline {
@@ -166,7 +166,7 @@ fn wait_until_it_listens(kernel: &Kernel, running: &mut RunningTool, port: u16) 
     false
 }
 
-/// Whether someone listens at a port, by a table of sockets (`Documentation/networking/proc_net_tcp.rst`).
+/// Whether a table of sockets contains a listener (`Documentation/networking/proc_net_tcp.rst`).
 fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     table.lines().skip(1).any(|line| {
@@ -177,13 +177,13 @@ fn listens(table: &str, port: u16) -> bool {
     })
 }
 
-/// The last line that a tool said, which is most often why it ended.
+/// Returns the last line of a tool's output, usually the reason of its exit.
 fn failure_output(output: ToolSaid) -> String {
     let last =
         |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
     last(&output.stderr)
         .or_else(|| last(&output.stdout))
-        .unwrap_or_else(|| "it does not come to listen".to_owned())
+        .unwrap_or_else(|| "the process does not listen".to_owned())
 }
 
 #[cfg(test)]
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_few_programs_with_a_few_options_are_started() {
+    fn only_allowed_programs_and_options_are_started() {
         assert_eq!(check_allowed(&tool("iperf3", &["-s", "-1"])), Ok(()));
         assert_eq!(check_allowed(&tool("ib_write_bw", &["-d", "mlx5_0", "-s", "65536", "-F"])), Ok(()));
         let refused = [
@@ -221,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_found_in_the_kernels_table() {
+    fn finds_listeners_in_the_kernel_table() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n   \
             0: 00000000:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \
             1: 0100007F:9C40 0100007F:1451 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";
         assert!(listens(table, 0x1451));
-        assert!(!listens(table, 0x9C40), "that is the end of a connection");
+        assert!(!listens(table, 0x9C40), "an established connection");
         assert!(!listens(table, 0x0A) && !listens("", 1) && !listens("\n:\n0: x:y z 0A", 1));
         let long = ToolSaid {
             ended: numaio_machine::probe::ToolEnd::Status(0),

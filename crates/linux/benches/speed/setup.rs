@@ -1,4 +1,4 @@
-//! Where contenders run, and on how much memory.
+//! CPUs, node and memory size of the contenders.
 
 use numaio_linux::Kernel;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -6,21 +6,21 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::workload::{Pages, Placement};
 
-/// What all contenders have in common.
+/// Setup that all contenders share.
 #[derive(Clone)]
-pub struct Place {
-    /// Node of CPUs and memory.
+pub struct BenchSetup {
+    /// Node of the CPUs and the memory.
     pub node: NodeId,
-    /// One thread on each.
+    /// CPUs, one thread each.
     pub cpus: Vec<CpuId>,
-    /// Bytes of each array, of all threads together.
+    /// Bytes of each array, summed over all threads.
     pub array_bytes: usize,
-    /// Pages that memory from malloc gets, so that all contenders have the same.
+    /// Page kind of memory from malloc, the same for all contenders.
     pub pages: Pages,
 }
 
-impl Place {
-    /// The first CPU of the first node; all CPUs of that node, if it has more.
+impl BenchSetup {
+    /// Returns the first CPU of the first node, and all CPUs of that node if there are more.
     pub fn all(kernel: &Kernel) -> Vec<Self> {
         let (node, cpus) = first_node(kernel);
         let of = |cpus| Self { node, cpus, array_bytes: array_bytes(kernel), pages: pages(kernel) };
@@ -31,18 +31,18 @@ impl Place {
         places
     }
 
-    /// The threads.
+    /// Returns the placement of the threads.
     pub fn placement(&self) -> Placement {
         Placement { cpus: self.cpus.iter().copied().collect() }
     }
 
-    /// Bytes of each array of one thread.
+    /// Returns the bytes of each array per thread.
     pub fn bytes_per_thread(&self) -> u64 {
         (self.array_bytes / self.cpus.len()) as u64
     }
 }
 
-/// The first node with CPUs, and its CPUs; node 0 with all CPUs if the kernel knows no nodes.
+/// Returns the first node with CPUs, or node 0 with all CPUs for a kernel without NUMA.
 fn first_node(kernel: &Kernel) -> (NodeId, Vec<CpuId>) {
     let status = kernel.optional("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
@@ -55,7 +55,7 @@ fn first_node(kernel: &Kernel) -> (NodeId, Vec<CpuId>) {
     (0..64).find_map(of_node).unwrap_or_else(|| (NodeId(0), allowed.iter().collect()))
 }
 
-/// Four times the last-level cache of the first CPU, at least 64 MB.
+/// Returns four times the last-level cache of the first CPU, at least 64 MB.
 fn array_bytes(kernel: &Kernel) -> usize {
     let size = |index: u32| {
         let text = kernel.optional(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"))?;

@@ -1,33 +1,33 @@
-//! Contenders that are measured in turns, and the table of what they reached.
+//! Interleaved measurement of contenders, and the table of results.
 
-/// One way to do it.
+/// One implementation to measure.
 pub struct Contender {
-    /// Its name in the table.
+    /// Name in the table.
     pub name: String,
-    /// Whether it is numaio's.
+    /// Whether it is numaio's implementation.
     pub ours: bool,
-    /// Does it for a while; gives a figure, or why there is none.
+    /// Runs for a while and returns a value, or why it cannot run.
     pub run: Box<dyn FnMut() -> Result<f64, String>>,
 }
 
-/// What figures are.
+/// The measured quantity.
 #[derive(Clone, Copy)]
-pub struct Figure {
-    /// What is done, and the unit that is shown.
+pub struct Metric {
+    /// Name of the quantity.
     pub what: &'static str,
     pub unit: &'static str,
-    /// How many of the figures make one of that unit.
+    /// Divisor from the measured values to `unit`.
     pub divisor: f64,
-    /// Whether less is better.
+    /// Whether lower values are better.
     pub less: bool,
 }
 
-/// Figures of each contender, one a round; why, of those that could not be run.
+/// Values of each contender, one per round, or why it cannot run.
 type Measured = Vec<Result<Vec<f64>, String>>;
 
-/// Runs all contenders in each round, beginning with another one each time, so that what else the machine does
-/// meets all alike, and prints the table.
-pub fn hold(figure: Figure, rounds: usize, mut contenders: Vec<Contender>) {
+/// Runs all contenders in each round, starting with a different one each time so that other load on
+/// the machine affects all of them, and prints the table.
+pub fn run_rounds(figure: Metric, rounds: usize, mut contenders: Vec<Contender>) {
     let mut measured: Measured = contenders.iter().map(|_| Ok(Vec::new())).collect();
     for round in 0..rounds {
         for turn in 0..contenders.len() {
@@ -43,8 +43,8 @@ pub fn hold(figure: Figure, rounds: usize, mut contenders: Vec<Contender>) {
     table(figure, &contenders, &measured);
 }
 
-/// Prints medians, and ratios to the contender with the best median and to the best one that is not ours.
-fn table(figure: Figure, contenders: &[Contender], measured: &Measured) {
+/// Prints medians, and ratios to the best contender and to the best one that is not numaio.
+fn table(figure: Metric, contenders: &[Contender], measured: &Measured) {
     let better = |a: f64, b: f64| if figure.less { b.total_cmp(&a) } else { a.total_cmp(&b) };
     let best = |whose: &dyn Fn(&Contender) -> bool| {
         let each = contenders.iter().zip(measured).filter(|(contender, _)| whose(contender));
@@ -52,7 +52,7 @@ fn table(figure: Figure, contenders: &[Contender], measured: &Measured) {
         figures.max_by(|a, b| better(median(a.1), median(b.1)))
     };
     let Some((_, top)) = best(&|_| true) else { return };
-    let Figure { what, unit, divisor, .. } = figure;
+    let Metric { what, unit, divisor, .. } = figure;
     let heads = [format!("median {unit}"), format!("best {unit}"), "ratio to best".to_owned()];
     println!("| {what:<44} | {:>11} | {:>9} | {:>13} |", heads[0], heads[1], heads[2]);
     println!("|{:-<46}|{:->12}:|{:->10}:|{:->14}:|", "", "", "", "");
@@ -74,7 +74,7 @@ fn table(figure: Figure, contenders: &[Contender], measured: &Measured) {
     }
 }
 
-/// Median of the ratios within rounds.
+/// Returns the median of the ratios within rounds.
 fn ratio(figures: &[f64], to: &[f64]) -> f64 {
     median(&figures.iter().zip(to).map(|(figure, to)| figure / to).collect::<Vec<_>>())
 }
