@@ -374,11 +374,11 @@ fn lacks(folder: &Path, name: &str) {
     assert_eq!(run("times-again").ended(0, 3, 0, 0).did("copied"), set(&["1975", "2108", "2200"]), "{name}");
     assert_eq!(whole("times").len(), 5, "{name}");
 
-    assert_eq!(run("links").ended(3, 5, 0, 2).told("make it: "), set(&["link", "pipe"]), "{name}");
+    assert_eq!(run("links").ended(3, 5, 0, 2).told("cannot create: "), set(&["link", "pipe"]), "{name}");
     run("links-again").ended(3, 0, 0, 2);
     assert_eq!(whole("links"), set(&["file", "further", "mode"]), "{name}");
 
-    assert_eq!(run("owned").ended(3, 3, 0, 1).told("set its owner"), set(&["file"]), "{name}");
+    assert_eq!(run("owned").ended(3, 3, 0, 1).told("cannot set owner"), set(&["file"]), "{name}");
     run("owned-again").ended(3, 0, 0, 1);
     assert_eq!(whole("owned"), set(&["file", "mine", "secret"]), "{name}");
 
@@ -548,7 +548,7 @@ fn file_systems_of_linux_keep_all_either_way() {
     assert_eq!((cleared.code.as_str(), cleared.did("removed")), ("0", set(&["old", "d/old"])));
     assert_eq!(lines(folder, "cleared.tree").len(), 9);
     // An attribute that tmpfs does not have costs the ACL nothing, which it has.
-    let plain = Run::of(folder, "plain").told("set its extended attributes");
+    let plain = Run::of(folder, "plain").told("cannot set extended attributes");
     assert!(plain.len() == 2 && plain.contains("two"), "{plain:?}");
     let acl = text(folder, "plain.acl");
     assert!(["user:1000:r--", "group:50:rw-", "mask::r--"].iter().all(|it| acl.contains(it)), "{acl}");

@@ -2,8 +2,8 @@
 
 use crate::link::stream_of;
 use numaio_linux::files::Roots;
-use numaio_linux::port::net::{Lane, Way};
-use numaio_linux::port::{Crew, FilePort, Lanes, LinkError, Pool, Setting};
+use numaio_linux::port::net::{DataStream, StreamDirection};
+use numaio_linux::port::{WorkerGroup, FilePort, StreamSet, LinkError, Pool, Setting};
 use numaio_machine::port::{Event, Port, BLOCK, MOST_FRAMES};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ struct Came {
 }
 
 impl Came {
-    fn lane(bytes: Vec<u8>) -> Box<dyn Lane> {
+    fn lane(bytes: Vec<u8>) -> Box<dyn DataStream> {
         Box::new(Self { bytes: Cursor::new(bytes), socket: SOCKET.try_clone().expect("a socket") })
     }
 }
@@ -49,7 +49,7 @@ impl Write for Came {
     }
 }
 
-impl Lane for Came {
+impl DataStream for Came {
     fn close(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Lane for Came {
         &self.socket
     }
 
-    fn only(self: Box<Self>, _: Way) -> io::Result<Box<dyn Lane>> {
+    fn into_one_way(self: Box<Self>, _: StreamDirection) -> io::Result<Box<dyn DataStream>> {
         Ok(self)
     }
 }
@@ -126,10 +126,10 @@ pub fn lanes(input: &[u8]) {
 fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
     // A port closes its pool.
     let pool = Pool::new(32);
-    let crew = Crew { threads: 1, cpus: None, pool: pool.clone() };
+    let crew = WorkerGroup { threads: 1, cpus: None, pool: pool.clone() };
     let setting = Setting {
         roots: Roots::open(&[]).expect("nothing to open"),
-        crews: vec![crew],
+        worker_groups: vec![crew],
         pool,
         most_threads: 1,
         rings: false,
@@ -138,8 +138,8 @@ fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
         may_pause: true,
         network: Vec::new(),
     };
-    let lanes = Lanes { from: came.into_iter().map(Came::lane).collect(), to: vec![Came::lane(Vec::new())] };
-    let mut port = FilePort::over_lanes(setting, lanes).expect("threads");
+    let lanes = StreamSet { from: came.into_iter().map(Came::lane).collect(), to: vec![Came::lane(Vec::new())] };
+    let mut port = FilePort::over_streams(setting, lanes).expect("threads");
     let (mut handed, mut closed, mut events) = (Vec::new(), None, Vec::new());
     let began = Instant::now();
     while closed.is_none() {
@@ -201,8 +201,8 @@ mod tests {
         let ends: Vec<_> = seeds().iter().map(|seed| hand_over(split(seed).expect("connections"))).collect();
         let whys: Vec<_> = ends.iter().map(|(handed, why)| (handed.len(), why.clone())).collect();
         assert_eq!(whys[0], (7, LinkError::Closed.to_string()));
-        assert_eq!(whys[1].1, LinkError::Order(1).to_string());
-        assert_eq!(whys[2], (1, LinkError::Order(1).to_string()));
-        assert_eq!(whys[3], (2, LinkError::Cut.to_string()));
+        assert_eq!(whys[1].1, LinkError::OutOfOrder(1).to_string());
+        assert_eq!(whys[2], (1, LinkError::OutOfOrder(1).to_string()));
+        assert_eq!(whys[3], (2, LinkError::Truncated.to_string()));
     }
 }

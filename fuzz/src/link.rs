@@ -48,8 +48,8 @@ pub fn link(input: &[u8]) {
                 assert_eq!(bytes.len() - from.rest.len(), again.len(), "no byte more was read");
             }
             Err(LinkError::Closed) => break assert!(from.rest.is_empty() && again.len() == bytes.len()),
-            Err(LinkError::Cut) => break assert!(from.rest.is_empty() && again.len() < bytes.len()),
-            Err(LinkError::Long { frames, data }) => {
+            Err(LinkError::Truncated) => break assert!(from.rest.is_empty() && again.len() < bytes.len()),
+            Err(LinkError::TooLong { frames, data }) => {
                 assert!(frames as usize > MOST_FRAMES || data as usize > BLOCK);
                 assert_eq!(bytes.len() - from.rest.len(), before + 8, "nothing of it was read");
                 break;

@@ -64,7 +64,7 @@ pub fn public(key: &PrivateKey) -> Result<PublicKey, Failure> {
 
 /// Makes a key in a file of its own, which is not there yet.
 pub fn make(path: &Path) -> Result<PublicKey, Failure> {
-    let key = PrivateKey::fresh().map_err(Failure::new)?;
+    let key = PrivateKey::generate().map_err(Failure::new)?;
     let public = public(&key)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         make_private(folder)?;

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 /// Does what was typed, and gives the exit status.
 pub fn main() -> ExitCode {
-    numaio_linux::process::heed_children();
+    numaio_linux::process::restore_sigchld_default();
     let done = match args::Start::typed() {
         Some(start) => commands::run::run(&start.common, start.run()),
         None => commands::run(&args::Args::typed()),

@@ -3,7 +3,7 @@
 pub mod words;
 
 use crate::failure::Failure;
-use numaio_linux::apart::Apart;
+use numaio_linux::child_group::ChildGroup;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -110,7 +110,7 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
 /// standard input does. Its words for people are passed on, those that were kept back when this is dropped.
 pub struct Started {
-    apart: Apart,
+    apart: ChildGroup,
     patience: Duration,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
@@ -153,7 +153,7 @@ impl Started {
     ) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is ours, and the other side ends when we say so.
-        let mut apart = Apart::begin(&mut command).map_err(|error| {
+        let mut apart = ChildGroup::spawn(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
@@ -168,7 +168,7 @@ impl Started {
         self.stdin = None;
         let began = Instant::now();
         while began.elapsed() < self.patience {
-            if let Ok(Some(status)) = self.apart.ended() {
+            if let Ok(Some(status)) = self.apart.try_wait() {
                 self.hear_out();
                 return status.code();
             }
@@ -194,7 +194,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         // A connection that hangs is ended by us.
         let _ = self.status();
-        drop(self.apart.end());
+        drop(self.apart.terminate());
         self.hear_out();
         if let Some(words) = self.words.take() {
             words.tell();

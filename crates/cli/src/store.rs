@@ -102,7 +102,7 @@ pub fn create(path: &Path, content: &[u8], durable: Durable) -> io::Result<bool>
 type Way = fn(&Path, &Path) -> io::Result<()>;
 
 /// The best one first; there are file systems without hard links, and those that cannot rename so.
-const WAYS: [Way; 3] = [linked, files::rename_to_new, reserved];
+const WAYS: [Way; 3] = [linked, files::rename_no_replace, reserved];
 
 /// Gives a file its name in the first of some ways that works; false if something has it.
 fn named(temporary: &Path, path: &Path, ways: &[Way]) -> io::Result<bool> {

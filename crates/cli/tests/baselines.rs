@@ -187,7 +187,7 @@ fn a_time_limit_leaves_an_incomplete_matrix_that_says_so() {
     let incomplete = text.lines().position(|line| line.starts_with("INCOMPLETE"));
     assert!(incomplete.is_some_and(|line| line < 15), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("others: the time limit came before its first visit"), "{text}");
+    assert!(words.contains("others: time limit reached before its first visit"), "{text}");
 }
 
 #[test]

@@ -298,8 +298,8 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     }
     let said = Said::of(output);
     assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("secret: open it to read: permission denied (source)"), "{}", said.err);
-    assert!(said.err.contains("locked: list the directory: permission denied (source)"), "{}", said.err);
+    assert!(said.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", said.err);
+    assert!(said.err.contains("locked: cannot list directory: permission denied (source)"), "{}", said.err);
     assert!(home.0.join("dst/open").exists() && !home.0.join("dst/secret").exists());
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }

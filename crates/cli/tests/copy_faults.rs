@@ -80,7 +80,7 @@ fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
     let Some(said) = with_rights(&home, script) else {
         return skipped("no right to mount a small file system");
     };
-    assert!(said.err.contains("large: write to it: no space left on device (destination)"), "{}", said.err);
+    assert!(said.err.contains("large: cannot write: no space left on device (destination)"), "{}", said.err);
     let told = |line: &&str| !line.contains("moved") && !line.contains("stand above");
     let lines: Vec<&str> = said.out.lines().filter(told).collect();
     assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", said.out, said.err);
@@ -142,7 +142,7 @@ fn a_destination_that_takes_nothing_is_told() {
     match with_rights(&home, script) {
         Some(said) => {
             assert!(
-                said.err.contains("large: create it: read-only file system (destination)"),
+                said.err.contains("large: cannot create: read-only file system (destination)"),
                 "{}",
                 said.err
             );
@@ -167,7 +167,7 @@ fn a_destination_that_takes_nothing_is_told() {
     if said.code != Some(3) {
         return skipped(&format!("another user does not reach the test's folder: {}", said.err));
     }
-    assert!(said.err.contains("large: create it: permission denied (destination)"), "{}", said.err);
+    assert!(said.err.contains("large: cannot create: permission denied (destination)"), "{}", said.err);
     assert_eq!(fs::read_dir(home.0.join("dst")).expect("a folder").count(), 0);
 }
 
@@ -191,7 +191,7 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         if said.code == Some(0) {
             return false;
         }
-        assert!(said.err.contains("open it to read: no such file or directory (source)"), "{}", said.err);
+        assert!(said.err.contains("cannot open for reading: no such file or directory (source)"), "{}", said.err);
         assert_eq!(said.code, Some(3), "{}", said.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
         assert!((38..40).contains(&there.count()), "the others are there, and nothing else");

@@ -3,7 +3,7 @@
 mod support;
 
 use numaio_linux::files::Roots;
-use numaio_linux::port::{Crew, Ends, FilePort, Pool, Setting};
+use numaio_linux::port::{WorkerGroup, StreamPair, FilePort, Pool, Setting};
 use numaio_machine::port::{Digest, Names, BLOCK};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::entry::{
@@ -80,7 +80,7 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
     let pool = Pool::new(4);
     let setting = Setting {
         roots,
-        crews: vec![Crew { threads: 2, cpus: None, pool: pool.clone() }],
+        worker_groups: vec![WorkerGroup { threads: 2, cpus: None, pool: pool.clone() }],
         pool,
         share: |_, _| None,
         most_threads: 2,
@@ -90,7 +90,7 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
         network: Vec::new(),
     };
     let from = link.try_clone().expect("a socket");
-    FilePort::over(setting, Ends { from: Box::new(from), to: Box::new(link) }).expect("a port")
+    FilePort::over(setting, StreamPair { from: Box::new(from), to: Box::new(link) }).expect("a port")
 }
 
 fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, String) {

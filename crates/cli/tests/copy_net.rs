@@ -3,7 +3,7 @@
 
 mod support;
 
-use numaio_linux::port::net::{Door, Keys, Lock};
+use numaio_linux::port::net::{DataListener, KeyPair, Credentials};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -199,11 +199,11 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
 #[test]
 fn a_man_in_the_middle_with_another_key_is_refused() {
     let home = home();
-    let key = |keys: &Keys| keys.public().to_vec();
-    let (own, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
+    let key = |keys: &KeyPair| keys.public().to_vec();
+    let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     // It does not know the key of the side that connects either, and takes whoever comes.
-    let lock = Lock::Tls { peer: key(&other), own, by_kernel: false };
-    let door = Door::open(lock, None, 5).expect("a door");
+    let lock = Credentials::Tls { peer: key(&other), own, by_kernel: false };
+    let door = DataListener::bind(lock, None, 5).expect("a door");
     led_to(&home, door.port().expect("a port").expect("one of its own"));
     let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
@@ -218,7 +218,7 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
         said.err
     );
     same(&home, "there");
-    assert!(door.lanes(Duration::from_millis(50)).is_err(), "nobody was let in");
+    assert!(door.into_streams(Duration::from_millis(50)).is_err(), "nobody was let in");
 }
 
 #[test]

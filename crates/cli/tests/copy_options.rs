@@ -162,9 +162,9 @@ fn threads_and_buffers_are_where_the_plan_says() {
     let sides: Vec<_> = placed.iter().map(|it| (it["side"].as_str(), it["by"].as_str())).collect();
     assert_eq!(sides, [(Some("source"), Some("the plan")), (Some("destination"), Some("the plan"))]);
     for side in &placed {
-        let crews = side["crews"].as_array().expect("crews");
-        assert_eq!(crews.len(), 1);
-        assert_eq!((&crews[0]["threads"], &crews[0]["cpus"]), (&1.into(), &first.to_string().into()));
+        let worker_groups = side["crews"].as_array().expect("crews");
+        assert_eq!(worker_groups.len(), 1);
+        assert_eq!((&worker_groups[0]["threads"], &worker_groups[0]["cpus"]), (&1.into(), &first.to_string().into()));
         assert_eq!(side["network"], Value::Null, "there are no connections within a machine");
     }
 }

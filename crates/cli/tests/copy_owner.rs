@@ -103,7 +103,7 @@ fn directories_of_others_stay_closed() {
     };
     assert!(said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
     assert!(
-        said.out.contains("others/file") && said.out.contains("remove it: permission denied"),
+        said.out.contains("others/file") && said.out.contains("cannot remove: permission denied"),
         "{}",
         said.out
     );

@@ -11,7 +11,7 @@ use numaio_machine::workload::{
     CopyLoop, Direction, DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, Sampling, StreamGroup,
 };
 use numaio_measure::engine::Disk;
-use numaio_measure::io::{Matrix, MixPart, What};
+use numaio_measure::io::{IoSelection, Matrix, MixPart};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
 use numaio_model::{best_mix, capacities, predict, saturating_mix, CapacityInputs};
 use numaio_schema::{
@@ -73,7 +73,7 @@ impl Measured {
         stream::run(&self.setting(1_001), &options, &mut |_| {}).expect("STREAM")
     }
 
-    fn io(&self, what: What, now: u64) -> IoRecord {
+    fn io(&self, what: IoSelection, now: u64) -> IoRecord {
         let found = self.topology.devices.iter().find(|device| device.answers_to("nvme0n1"));
         let device: IoDevice = io::device(found.expect("the drive"), None);
         let options = IoOptions { what, ..IoOptions::default() };
@@ -101,19 +101,19 @@ impl Measured {
     }
 }
 
-fn places(directions: &[Direction], streams: &[u32], represented: Vec<Represented>) -> What {
+fn places(directions: &[Direction], streams: &[u32], represented: Vec<Represented>) -> IoSelection {
     let (directions, streams) = (directions.to_vec(), streams.to_vec());
-    What::Places(Matrix { directions, streams, represented, ..Matrix::default() })
+    IoSelection::Matrix(Matrix { directions, streams, represented, ..Matrix::default() })
 }
 
-fn mixed(direction: Direction, mix: &[NodeStreams]) -> What {
+fn mixed(direction: Direction, mix: &[NodeStreams]) -> IoSelection {
     let part = |flow: &NodeStreams| MixPart {
         cpu_node: flow.node,
         memory: flow.node,
         streams: flow.streams,
         direction,
     };
-    What::Mixes(vec![mix.iter().map(part).collect()])
+    IoSelection::Mixes(vec![mix.iter().map(part).collect()])
 }
 
 fn streams(parts: &[(u32, u32)]) -> Vec<NodeStreams> {

@@ -6,7 +6,7 @@ mod support;
 
 use daemon::Daemon;
 use numaio_linux::port::net::control;
-use numaio_linux::port::net::{Keys, PublicKey};
+use numaio_linux::port::net::{KeyPair, PublicKey};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -340,16 +340,16 @@ fn asked(user: &User, args: &[&str]) -> String {
 }
 
 /// A channel to the daemon, and what it greets with.
-fn greeted(daemon: &Daemon, own: &Keys, hello: &str) -> (control::Control, String) {
+fn greeted(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
     let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let key: PublicKey = daemon.key.parse().expect("a key");
-    let mut channel = control::call(&socket, own, move |came| came == key, LIMIT).expect("a channel");
-    channel.say(hello).expect("said");
-    let greeting = channel.hear(4096, LIMIT).expect("a greeting");
+    let mut channel = control::connect(&socket, own, move |came| came == key, LIMIT).expect("a channel");
+    channel.write_line(hello).expect("said");
+    let greeting = channel.read_line(4096, LIMIT).expect("a greeting");
     (channel, greeting)
 }
 
-fn keys_of(user: &User) -> Keys {
+fn keys_of(user: &User) -> KeyPair {
     let text = fs::read_to_string(user.home.0.join(".config/numaio/key")).expect("a key");
     let line = text.lines().find(|line| !line.starts_with('#')).expect("a key");
     line.parse::<numaio_linux::port::net::PrivateKey>().expect("a key").keys().expect("a key")
@@ -368,7 +368,7 @@ fn what_a_hostile_user_asks_for_is_refused() {
     let answer = |hello: &str, call: &str| {
         let (channel, greeting) = greeted(&daemon, &keys, hello);
         assert!(greeting.contains("Welcome"), "{greeting}");
-        let (mut ends, _carrier) = channel.carry().expect("streams");
+        let (mut ends, _carrier) = channel.into_streams().expect("streams");
         ends.to.write_all(call.as_bytes()).expect("said");
         let mut line = String::new();
         BufReader::new(ends.from).read_line(&mut line).expect("an answer");
@@ -745,7 +745,7 @@ fn keys_are_made_for_their_owner_alone() {
     assert_ne!(home.run(&["keygen", "other"]).ok(), public);
     home.file("no", "hello\n");
     fs::set_permissions(home.0.join("no"), fs::Permissions::from_mode(0o600)).expect("a mode");
-    home.run(&["keygen", "--public", "no"]).failed(1, &["a private key is"]);
+    home.run(&["keygen", "--public", "no"]).failed(1, &["invalid private key"]);
     home.run(&["keygen", "--public", "absent"]).failed(1, &["numaio keygen makes a key"]);
 }
 

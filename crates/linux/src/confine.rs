@@ -10,10 +10,10 @@ use landlock::{
 use std::io;
 
 /// The newest version of Landlock that is made use of; where the kernel has an older one, less is confined.
-const NEWEST: ABI = ABI::V6;
+const MAX_ABI: ABI = ABI::V6;
 
 /// Files that tell about this machine, which decides where threads and buffers are, and who owns what. They may be read.
-const MACHINE: [(&str, &[AccessFs]); 5] = [
+const READABLE_PATHS: [(&str, &[AccessFs]); 5] = [
     ("/sys", &[AccessFs::ReadFile, AccessFs::ReadDir]),
     ("/proc", &[AccessFs::ReadFile, AccessFs::ReadDir]),
     ("/etc/passwd", &[AccessFs::ReadFile]),
@@ -32,13 +32,13 @@ pub enum Rights {
 
 /// How far this process is confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Confined {
+pub enum ConfinementStatus {
     /// To all that was asked for.
-    Wholly,
+    Full,
     /// The kernel knows an older Landlock: files are confined, and not all of the rest.
-    Partly,
+    Partial,
     /// The kernel has no Landlock, or it is off.
-    Not,
+    Unsupported,
 }
 
 /// From now on this thread, and those that it starts, reach below some directories only, each with its rights, and read what
@@ -47,28 +47,29 @@ pub enum Confined {
 ///
 /// # Errors
 /// Words of the kernel, where it has Landlock and does not do it.
-pub fn confine(directories: &[(&Directory, Rights)]) -> io::Result<Confined> {
+pub fn confine(directories: &[(&Directory, Rights)]) -> io::Result<ConfinementStatus> {
     // What the C library loads to find names of users it loads now.
     drop(accounts::user_name(0));
-    let status = ruled(directories).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+    let status =
+        create_ruleset(directories).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Confined::Wholly,
-        RulesetStatus::PartiallyEnforced => Confined::Partly,
-        RulesetStatus::NotEnforced => Confined::Not,
+        RulesetStatus::FullyEnforced => ConfinementStatus::Full,
+        RulesetStatus::PartiallyEnforced => ConfinementStatus::Partial,
+        RulesetStatus::NotEnforced => ConfinementStatus::Unsupported,
     })
 }
 
-fn ruled(directories: &[(&Directory, Rights)]) -> Result<RulesetCreated, RulesetError> {
+fn create_ruleset(directories: &[(&Directory, Rights)]) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessFs::from_all(MAX_ABI))?
         .handle_access(AccessNet::ConnectTcp)?
-        .scope(Scope::from_all(NEWEST))?
+        .scope(Scope::from_all(MAX_ABI))?
         .create()?;
     for (directory, rights) in directories {
         rules = rules.add_rule(PathBeneath::new(*directory, rights.access()))?;
     }
-    for (path, rights) in MACHINE {
+    for (path, rights) in READABLE_PATHS {
         // What is not there is not needed.
         let Ok(path) = PathFd::new(path) else { continue };
         rules = rules.add_rule(PathBeneath::new(path, rights.iter().copied().collect::<BitFlags<_>>()))?;
@@ -81,7 +82,7 @@ impl Rights {
         match self {
             Self::Read => AccessFs::ReadFile | AccessFs::ReadDir,
             // Programs are not started, whoever owns them.
-            Self::Write => AccessFs::from_all(NEWEST) & !AccessFs::Execute,
+            Self::Write => AccessFs::from_all(MAX_ABI) & !AccessFs::Execute,
         }
     }
 }

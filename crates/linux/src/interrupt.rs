@@ -3,19 +3,19 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static REQUESTED: AtomicBool = AtomicBool::new(false);
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
 /// When the first signal came, in milliseconds of the kernel's clock; 0 if none has.
-static FIRST: AtomicU64 = AtomicU64::new(0);
+static FIRST_SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
 
 /// What comes so many milliseconds after the first signal is of the same wish: timeout(1) signals a process, and then its group, and
 /// where a terminal is closed the kernel and a shell do.
-const TOGETHER: u64 = 500;
+const SAME_REQUEST_MS: u64 = 500;
 
 /// Ctrl-C, a service manager's stop, and a terminal or connection that is gone.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-const NOTE: extern "C" fn(libc::c_int) = note;
+const HANDLER: extern "C" fn(libc::c_int) = handle_signal;
 
 /// From now on the first of these signals only makes [`interrupted`] true, and running workloads end with
 /// [`ProbeError::Interrupted`](numaio_machine::probe::ProbeError::Interrupted). The next one of any kind that is not sent together
@@ -27,10 +27,11 @@ const NOTE: extern "C" fn(libc::c_int) = note;
 pub fn install() -> io::Result<()> {
     for signal in SIGNALS {
         if disposition(signal, None)? != libc::SIG_IGN {
-            disposition(signal, Some(NOTE as libc::sighandler_t))?;
+            disposition(signal, Some(HANDLER as libc::sighandler_t))?;
         }
     }
-    disposition(libc::SIGXFSZ, Some(pass as extern "C" fn(libc::c_int) as libc::sighandler_t)).map(drop)
+    disposition(libc::SIGXFSZ, Some(ignore_signal as extern "C" fn(libc::c_int) as libc::sighandler_t))
+        .map(drop)
 }
 
 /// As [`install`], for a service: SIGHUP does not stop it, but makes [`hung_up`] true, each time.
@@ -39,7 +40,7 @@ pub fn install() -> io::Result<()> {
 /// The kernel's.
 pub fn install_for_service() -> io::Result<()> {
     install()?;
-    disposition(libc::SIGHUP, Some(note_hang_up as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
+    disposition(libc::SIGHUP, Some(handle_hang_up as extern "C" fn(libc::c_int) as libc::sighandler_t))?;
     Ok(())
 }
 
@@ -50,26 +51,27 @@ pub fn hung_up() -> bool {
 
 /// Whether someone asked to stop.
 pub fn interrupted() -> bool {
-    ASKED.load(Ordering::Relaxed)
+    REQUESTED.load(Ordering::Relaxed)
 }
 
 /// Asks to stop, as a signal does; for a deadline or a caller of its own.
 pub fn request() {
-    ASKED.store(true, Ordering::Relaxed);
+    REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// The handler: only calls that signal-safety(7) allows.
-extern "C" fn note(signal: libc::c_int) {
+extern "C" fn handle_signal(signal: libc::c_int) {
     request();
-    let now = now();
-    match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+    let now = monotonic_ms();
+    match FIRST_SIGNAL_MS.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => return,
-        Err(first) if now.saturating_sub(first) < TOGETHER => return,
+        Err(first) if now.saturating_sub(first) < SAME_REQUEST_MS => return,
         Err(_) => {}
     }
     // SIGHUP goes on to mean something else to a service. An error cannot be told here.
-    let is_asked =
-        |signal: &libc::c_int| disposition(*signal, None).is_ok_and(|now| now == NOTE as libc::sighandler_t);
+    let is_asked = |signal: &libc::c_int| {
+        disposition(*signal, None).is_ok_and(|current| current == HANDLER as libc::sighandler_t)
+    };
     SIGNALS
         .iter()
         .filter(|signal| is_asked(signal))
@@ -79,7 +81,7 @@ extern "C" fn note(signal: libc::c_int) {
 }
 
 /// Milliseconds of a clock that only goes on, at least 1.
-fn now() -> u64 {
+fn monotonic_ms() -> u64 {
     // SAFETY: timespec is a plain C struct for which all bytes zero is a value.
     let mut now: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: it lives through the call, which fails for no clock that there is.
@@ -88,10 +90,10 @@ fn now() -> u64 {
 }
 
 /// The call that was too much fails.
-extern "C" fn pass(_: libc::c_int) {}
+extern "C" fn ignore_signal(_: libc::c_int) {}
 
-/// As [`note`].
-extern "C" fn note_hang_up(_: libc::c_int) {
+/// As [`handle_signal`].
+extern "C" fn handle_hang_up(_: libc::c_int) {
     HUNG_UP.store(true, Ordering::Relaxed);
 }
 
@@ -106,7 +108,7 @@ fn disposition(signal: libc::c_int, handler: Option<libc::sighandler_t>) -> io::
     new.sa_flags = libc::SA_RESTART;
     let new = if handler.is_some() { &raw const new } else { std::ptr::null() };
     // SAFETY: both pointers are null or point to whole structs that live through the call; a handler is
-    // `note`, which does nothing that is not async-signal-safe, or a constant of the C library.
+    // `handle_signal`, which does nothing that is not async-signal-safe, or a constant of the C library.
     match unsafe { libc::sigaction(signal, new, &raw mut old) } {
         0 => Ok(old.sa_sigaction),
         _ => Err(io::Error::last_os_error()),

@@ -6,7 +6,7 @@
 
 pub mod accounts;
 pub mod affinity;
-pub mod apart;
+pub mod child_group;
 pub mod confine;
 mod control;
 pub mod copy;

@@ -13,22 +13,22 @@ use std::time::Duration;
 /// A process that runs, held so that another one with its number, once it is gone, is never taken for it
 /// (`pidfd_open(2)`, Linux 5.3).
 #[derive(Debug)]
-pub struct Running(OwnedFd);
+pub struct ProcessHandle(OwnedFd);
 
-impl Running {
+impl ProcessHandle {
     /// The process with this number that began at this time, in clock ticks since the machine was started; none if it
     /// has ended.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn find(root: &Root, pid: u32, began: u64) -> io::Result<Option<Self>> {
+    pub fn find(root: &Root, pid: u32, start_time: u64) -> io::Result<Option<Self>> {
         let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
         let held = match pidfd_open(number, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             held => held?,
         };
         // It is looked at while we hold it, so both are about the same process.
-        Ok((process::began(root, pid) == Some(began)).then_some(Self(held)))
+        Ok((process::began(root, pid) == Some(start_time)).then_some(Self(held)))
     }
 
     /// A child that was not waited for yet, so no other process has its number.
@@ -45,12 +45,12 @@ impl Running {
     /// The kernel's: it may be another user's.
     pub fn interrupt(&self) -> io::Result<()> {
         pidfd_send_signal(&self.0, Signal::TERM)?;
-        self.go_on();
+        self.send_continue();
         Ok(())
     }
 
     /// Has one that was stopped, as by Ctrl-Z, go on: it hears nothing before. Others may be gone by now.
-    pub fn go_on(&self) {
+    pub fn send_continue(&self) {
         let _ = pidfd_send_signal(&self.0, Signal::CONT);
     }
 
@@ -66,9 +66,9 @@ impl Running {
     ///
     /// # Errors
     /// The kernel's; a signal that comes meanwhile is none.
-    pub fn ended_within(&self, patience: Duration) -> io::Result<bool> {
-        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience)) {
+    pub fn exits_within(&self, limit: Duration) -> io::Result<bool> {
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)) {
             Err(rustix::io::Errno::INTR) => Ok(false),
             ready => Ok(ready? > 0),
         }
@@ -76,20 +76,20 @@ impl Running {
 }
 
 /// Whether whoever started this program ignores the ends of children.
-static IGNORED: AtomicBool = AtomicBool::new(false);
+static WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// From now on the end of a child can be waited for, though whoever started this program has it ignore them: the kernel would neither
 /// tell of it nor keep how it ended (wait(2)).
-pub fn heed_children() {
+pub fn restore_sigchld_default() {
     // SAFETY: it sets a default, and no handler.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-    IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
+    WAS_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
 }
 
 /// The ends of children are ignored again, if they were before: for a program that this process becomes or starts. It only calls what may
 /// be called between fork and exec.
-pub(crate) fn ignore_children_again() {
-    if IGNORED.load(Ordering::Relaxed) {
+pub(crate) fn reinstate_ignored_sigchld() {
+    if WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: it sets no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
@@ -128,15 +128,15 @@ mod tests {
         // It ends with this test, however that ends.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
         let pid = child.id();
-        let began = process::began(&root, pid).expect("it runs");
-        assert!(Running::find(&root, pid, began + 1).expect("asked").is_none());
-        let running = Running::find(&root, pid, began).expect("asked").expect("it runs");
-        assert!(!running.ended_within(Duration::ZERO).expect("waited"));
+        let start_time = process::began(&root, pid).expect("it runs");
+        assert!(ProcessHandle::find(&root, pid, start_time + 1).expect("asked").is_none());
+        let running = ProcessHandle::find(&root, pid, start_time).expect("asked").expect("it runs");
+        assert!(!running.exits_within(Duration::ZERO).expect("waited"));
         running.interrupt().expect("allowed");
-        assert!(running.ended_within(Duration::from_secs(600)).expect("waited"));
+        assert!(running.exits_within(Duration::from_secs(600)).expect("waited"));
         // Nobody has asked how it ended, but it is gone.
         assert_eq!(process::began(&root, pid), None);
         assert!(!child.wait().expect("ended").success());
-        assert!(Running::find(&root, pid, began).expect("asked").is_none());
+        assert!(ProcessHandle::find(&root, pid, start_time).expect("asked").is_none());
     }
 }

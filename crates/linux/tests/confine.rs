@@ -1,7 +1,7 @@
 //! What a process that confined itself cannot do any more, whoever it is. Landlock counts for a thread and those that it starts,
 //! so each test runs on one of its own.
 
-use numaio_linux::confine::{confine, Confined, Rights};
+use numaio_linux::confine::{confine, ConfinementStatus, Rights};
 use numaio_linux::files::Base;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -36,12 +36,17 @@ fn confined(folder: &Folder, rights: Rights, check: impl FnOnce() + Send) {
     let confined = || {
         let root = Base::below(&folder.at("root")).expect("a root");
         match confine(&[(root.directory().expect("a directory"), rights)]).expect("confined") {
-            Confined::Not => {
+            ConfinementStatus::Unsupported => {
                 // Past the capture of the test harness, so that it is seen and counted.
                 let _ = writeln!(io::stderr(), "skipped: this kernel has no Landlock");
             }
             how => {
-                assert_eq!(how == Confined::Wholly, version() >= 6, "{how:?} by version {}", version());
+                assert_eq!(
+                    how == ConfinementStatus::Full,
+                    version() >= 6,
+                    "{how:?} by version {}",
+                    version()
+                );
                 check();
             }
         }

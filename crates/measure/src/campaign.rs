@@ -1,12 +1,12 @@
 //! The copy campaign: Algorithm 1 of Li et al. (ICPP 2013), in rounds.
 
-use crate::cells::{Place, Target};
+use crate::cells::{CopyCell, Target};
 use crate::options::{CampaignError, Options};
-use crate::rounds::{self, Cut, Finished, Measured, Task};
+use crate::rounds::{self, Finished, Measured, StopReason, Task};
 use crate::setting::{Event, Setting};
 use crate::sizes::caches_assumed;
 use crate::trial::{self, Trial};
-use crate::warnings::{self, Told};
+use crate::warnings::{self, WarningContext};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::topology::Topology;
@@ -21,15 +21,15 @@ use numaio_schema::{Cell, Method, Reading, Record, Visit, Warning, RECORD_SCHEMA
 pub fn run(
     setting: &Setting,
     options: &Options,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Record, CampaignError> {
     let (targets, mut warnings) = prepare(setting.topology, options)?;
     let before = setting.conditions();
     let trial = choose_loop(setting, options, &targets).map_err(CampaignError::Nothing)?;
-    tell(&Event::LoopChosen(trial.chosen));
+    report(&Event::LoopChosen(trial.chosen));
     let copies = copies(setting.topology, options, &targets, &trial);
     let tasks = copies.iter().map(|copy| copy.task(setting.topology)).collect();
-    let mut finished = rounds::run(setting, &options.rule(), tasks, trial.elapsed_ns, tell);
+    let mut finished = rounds::run(setting, &options.rule(), tasks, trial.elapsed_ns, report);
     if let Some(why) = finished.nothing() {
         return Err(CampaignError::Nothing(why));
     }
@@ -37,13 +37,13 @@ pub fn run(
     let nodes = setting.topology.memory_nodes().len();
     let complete = finished.complete() && warnings_allow(&warnings);
     warnings.extend(warnings::of_conditions(&before, &after, finished.busy_mhz, nodes));
-    let told = Told {
+    let context = WarningContext {
         quantity: "bandwidth",
-        time_is_up: finished.cut == Some(Cut::TimeLimit),
+        time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
         wanted_huge: options.pages == Pages::Transparent,
     };
     let name = |index: usize| copies[index].place.flow.to_string();
-    warnings.extend(warnings::of_readings(&finished.measured, &name, &told));
+    warnings.extend(warnings::of_readings(&finished.measured, &name, &context));
     let method = method(options, &targets, &trial, &finished);
     let measured = std::mem::take(&mut finished.measured);
     let cells = copies.into_iter().zip(measured).map(|(copy, measured)| copy.cell(measured)).collect();
@@ -99,7 +99,7 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
 
 /// One cell: what is copied, and how.
 struct Copy {
-    place: Place,
+    place: CopyCell,
     workload: CopyWorkload,
 }
 
@@ -107,7 +107,7 @@ struct Copy {
 fn copies(topology: &Topology, options: &Options, targets: &[Target], trial: &Trial<CopyLoop>) -> Vec<Copy> {
     let allowed = |node: &NodeId| topology.node(*node).is_some_and(|node| node.memory_allowed);
     let nodes = topology.memory_nodes().iter().filter(allowed).collect();
-    let copy = |target: &Target, place: Place| {
+    let copy = |target: &Target, place: CopyCell| {
         let sampling = match options.repetitions {
             Some(count) => Sampling::Repetitions { count },
             None => trial::one_sweep(target.bytes_of_all(), trial.per_s),
@@ -116,7 +116,7 @@ fn copies(topology: &Topology, options: &Options, targets: &[Target], trial: &Tr
         Copy { place, workload }
     };
     let places = targets.iter().flat_map(|target| {
-        target.places(&nodes, &options.directions).into_iter().map(move |place| copy(target, place))
+        target.cells(&nodes, &options.directions).into_iter().map(move |place| copy(target, place))
     });
     places.collect()
 }
@@ -133,7 +133,7 @@ impl Copy {
 
     /// Whether a device write, and the SLIT distance; none for the local cell.
     fn alike(&self, topology: &Topology) -> Option<(u32, u32)> {
-        let Place { target, flow } = self.place;
+        let CopyCell { target, flow } = self.place;
         let write = flow.sink == target;
         let other = if write { flow.source } else { flow.sink };
         let distance = topology.distances.as_ref()?.between(target, other)?;

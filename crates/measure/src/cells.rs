@@ -1,7 +1,7 @@
 //! The cells of a campaign: which flows, by which threads, with which buffers.
 
 use crate::options::{CampaignError, Options, Threads};
-use crate::sizes::{each_of, usable_bytes, Caches};
+use crate::sizes::{per_thread_bytes, usable_bytes, Caches};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
@@ -22,7 +22,7 @@ pub struct Target {
 
 /// What one cell copies, and from which target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CopyCell {
     pub target: NodeId,
     pub flow: Flow,
 }
@@ -41,7 +41,7 @@ impl Target {
         let caches = Caches::of(topology, &cpus);
         let target = Self {
             node,
-            bytes_per_thread: each_of(caches.bytes.saturating_mul(CACHES_FILLED), cpus.len()),
+            bytes_per_thread: per_thread_bytes(caches.bytes.saturating_mul(CACHES_FILLED), cpus.len()),
             placement: Placement { cpus },
             cache_assumed: caches.assumed,
         };
@@ -86,11 +86,11 @@ impl Target {
     }
 
     /// The flows of Algorithm 1: every node with memory in every direction, the local one once.
-    pub fn places(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<Place> {
+    pub fn cells(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<CopyCell> {
         let flows = directions
             .iter()
             .flat_map(|direction| memory_nodes.iter().map(move |node| Flow::of(*direction, self.node, node)));
-        let mut places: Vec<Place> = flows.map(|flow| Place { target: self.node, flow }).collect();
+        let mut places: Vec<CopyCell> = flows.map(|flow| CopyCell { target: self.node, flow }).collect();
         places.sort();
         places.dedup();
         places

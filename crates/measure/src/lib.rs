@@ -11,13 +11,13 @@ pub mod io;
 pub mod latency;
 pub mod net;
 mod options;
-mod order;
 mod pairs;
 mod rounds;
 mod setting;
 mod sizes;
 pub mod stream;
 mod trial;
+mod visit_order;
 mod warnings;
 
 pub use io::IoOptions;

@@ -1,11 +1,11 @@
 //! Campaigns through a network: the placement at this end is varied, or the one at the other end, or one after the other.
 //!
 //! Bo (2016) measured networks with CPUs and buffers local or remote to the interface, by message size, and told the
-//! sender's side from the receiver's: these are [`Places::Pairs`] here, and [`Far::places`] there.
+//! sender's side from the receiver's: these are [`Placements::Pairs`] here, and [`RemoteEnd::places`] there.
 
-use crate::engine::far::{at_place, split};
-use crate::engine::{Engine, Far};
-use crate::io::{self, IoOptions, Matrix, Places, What};
+use crate::engine::remote::{operation_at, split_operation};
+use crate::engine::{Engine, RemoteEnd};
+use crate::io::{self, IoOptions, IoSelection, Matrix, Placements};
 use crate::options::CampaignError;
 use crate::setting::{Event, Setting};
 use numaio_machine::ids::NodeId;
@@ -18,9 +18,9 @@ use numaio_schema::{IoCell, IoDevice, IoRecord, IoThere};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// This machine.
-    Here,
+    Local,
     /// The peer.
-    There,
+    Remote,
 }
 
 /// A side of a stream.
@@ -36,8 +36,8 @@ impl Side {
     /// The end at which this side is, for streams of a direction: of a device write, this machine sends.
     pub fn end(self, direction: Direction) -> End {
         match (self, direction) {
-            (Self::Sender, Direction::Write) | (Self::Receiver, Direction::Read) => End::Here,
-            (Self::Sender, Direction::Read) | (Self::Receiver, Direction::Write) => End::There,
+            (Self::Sender, Direction::Write) | (Self::Receiver, Direction::Read) => End::Local,
+            (Self::Sender, Direction::Read) | (Self::Receiver, Direction::Write) => End::Remote,
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct NetOptions {
     /// Which end is varied for which direction.
     pub varied: Vec<(End, Direction)>,
     /// Placements at this end while it is varied.
-    pub places: Places,
+    pub places: Placements,
     /// The node at this end while the other one is varied.
     pub home: NodeId,
     /// Numbers of streams.
@@ -72,12 +72,12 @@ pub fn home(topology: &Topology, device: Option<NodeId>) -> Option<NodeId> {
 pub fn run(
     setting: &Setting,
     engine: &dyn Engine,
-    far: &Far,
+    far: &RemoteEnd,
     devices: (IoDevice, Option<IoDevice>),
     options: &NetOptions,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<IoRecord, CampaignError> {
-    let ends: Vec<(End, IoOptions)> = [End::Here, End::There]
+    let ends: Vec<(End, IoOptions)> = [End::Local, End::Remote]
         .into_iter()
         .filter_map(|end| Some((end, of_end(end, far, options)?)))
         .collect();
@@ -86,7 +86,7 @@ pub fn run(
     for (_, mut io) in ends {
         io.rule.time_limit_s /= share;
         io.most_bytes = io.most_bytes.map(|most| most / share as u64);
-        whole = match (whole, io::run(setting, engine, devices.0.clone(), &io, tell)) {
+        whole = match (whole, io::run(setting, engine, devices.0.clone(), &io, report)) {
             (Ok(first), Ok(second)) => Ok(joined(first, second)),
             // What was measured before is kept.
             (Ok(first), Err(why)) => Ok(broken(first, &why)),
@@ -102,7 +102,7 @@ pub fn run(
 }
 
 /// The part of a campaign in which one end is varied; none if it is not.
-fn of_end(end: End, far: &Far, options: &NetOptions) -> Option<IoOptions> {
+fn of_end(end: End, far: &RemoteEnd, options: &NetOptions) -> Option<IoOptions> {
     let directions = options.varied.iter().filter(|(varied, _)| *varied == end);
     let directions: Vec<Direction> = directions.map(|(_, direction)| *direction).collect();
     if directions.is_empty() {
@@ -110,14 +110,14 @@ fn of_end(end: End, far: &Far, options: &NetOptions) -> Option<IoOptions> {
     }
     let operation = options.io.operations.first().cloned().flatten();
     let (places, operations) = match end {
-        End::Here => (options.places.clone(), vec![operation]),
-        End::There => {
-            let at = |place| Some(at_place(operation.as_deref(), place));
-            (Places::Local(NodeSet::one(options.home)), (0..far.places.len()).map(at).collect())
+        End::Local => (options.places.clone(), vec![operation]),
+        End::Remote => {
+            let at = |place| Some(operation_at(operation.as_deref(), place));
+            (Placements::Local(NodeSet::one(options.home)), (0..far.places.len()).map(at).collect())
         }
     };
     let matrix = Matrix { places, directions, streams: options.streams.clone(), ..Matrix::default() };
-    Some(IoOptions { what: What::Places(matrix), operations, ..options.io.clone() })
+    Some(IoOptions { what: IoSelection::Matrix(matrix), operations, ..options.io.clone() })
 }
 
 /// Both parts of a campaign as one.
@@ -146,8 +146,8 @@ fn broken(mut record: IoRecord, why: &CampaignError) -> IoRecord {
 }
 
 /// Puts what a cell was asked as into its own fields.
-fn tell_there(cell: &mut IoCell, far: &Far, own: &IoThere) {
-    let (operation, place) = split(cell.operation.as_deref());
+fn tell_there(cell: &mut IoCell, far: &RemoteEnd, own: &IoThere) {
+    let (operation, place) = split_operation(cell.operation.as_deref());
     let placed = place.and_then(|place| far.places.get(place)).map(|place| IoThere {
         cpu_nodes: NodeSet::one(place.cpu_node),
         memory: Some(place.memory),

@@ -34,7 +34,7 @@ pub fn caches_assumed(node: NodeId) -> Warning {
 }
 
 /// One thread's part of so many bytes.
-pub fn each_of(bytes: u64, threads: usize) -> u64 {
+pub fn per_thread_bytes(bytes: u64, threads: usize) -> u64 {
     let each = bytes.div_ceil(threads.max(1) as u64);
     each.checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX)
 }
@@ -50,7 +50,7 @@ pub fn usable_bytes(topology: &Topology, node: NodeId) -> u64 {
 }
 
 /// Why buffers of so many bytes do not fit on a node, if they do not.
-pub fn no_room(topology: &Topology, node: NodeId, needed_bytes: u64) -> Option<ProbeError> {
+pub fn memory_shortage(topology: &Topology, node: NodeId, needed_bytes: u64) -> Option<ProbeError> {
     let free_bytes = usable_bytes(topology, node);
     (needed_bytes > free_bytes).then_some(ProbeError::NoMemory { node, needed_bytes, free_bytes })
 }

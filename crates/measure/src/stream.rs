@@ -3,11 +3,11 @@
 use crate::cells::choose_cpus;
 use crate::options::{CampaignError, Threads};
 use crate::pairs::{distance, Pairs};
-use crate::rounds::{self, Cut, Finished, Rule, Task};
+use crate::rounds::{self, Finished, Rule, StopReason, Task};
 use crate::setting::{Event, Setting};
-use crate::sizes::{caches_assumed, each_of, no_room, Caches};
+use crate::sizes::{caches_assumed, memory_shortage, per_thread_bytes, Caches};
 use crate::trial::{self, Trial};
-use crate::warnings::{self, Told};
+use crate::warnings::{self, WarningContext};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ProbeExt};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -61,7 +61,7 @@ impl Default for StreamOptions {
 pub fn run(
     setting: &Setting,
     options: &StreamOptions,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<StreamRecord, CampaignError> {
     let topology = setting.topology;
     let pairs = Pairs::new(topology, &options.around)?;
@@ -71,25 +71,25 @@ pub fn run(
     let mut trials = Vec::new();
     for op in &options.ops {
         let trial = choose_loop(setting, &pairs, &rows, *op, options).map_err(CampaignError::Nothing)?;
-        tell(&Event::StreamLoopChosen(*op, trial.chosen));
+        report(&Event::StreamLoopChosen(*op, trial.chosen));
         trials.push((*op, trial));
     }
     let cells = cells(topology, &pairs, &rows, &trials, options);
     let tasks = cells.iter().map(|cell| cell.task(topology, options)).collect();
     let spent_ns = trials.iter().map(|(_, trial)| trial.elapsed_ns).fold(0, u64::saturating_add);
-    let mut finished = rounds::run(setting, &options.rule, tasks, spent_ns, tell);
+    let mut finished = rounds::run(setting, &options.rule, tasks, spent_ns, report);
     if let Some(why) = finished.nothing() {
         return Err(CampaignError::Nothing(why));
     }
     let after = setting.conditions();
     let nodes = topology.memory_nodes().len();
     warnings.extend(warnings::of_conditions(&before, &after, finished.busy_mhz, nodes));
-    let told = Told {
+    let context = WarningContext {
         quantity: "bandwidth",
-        time_is_up: finished.cut == Some(Cut::TimeLimit),
+        time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
         wanted_huge: options.pages == Pages::Transparent,
     };
-    warnings.extend(warnings::of_readings(&finished.measured, &|index| cells[index].name(options), &told));
+    warnings.extend(warnings::of_readings(&finished.measured, &|index| cells[index].name(options), &context));
     let complete = finished.complete() && !left_out;
     let method = method(options, &rows, &trials, &finished);
     let measured = std::mem::take(&mut finished.measured);
@@ -144,7 +144,7 @@ fn rows(
         };
         rows.extend(teams.into_iter().map(|cpus| {
             let filled = Caches::of(topology, &cpus).bytes.saturating_mul(CACHES_FILLED);
-            let bytes_per_array = each_of(filled.max(LEAST_ARRAY_BYTES), cpus.len());
+            let bytes_per_array = per_thread_bytes(filled.max(LEAST_ARRAY_BYTES), cpus.len());
             Row { cpu_node, cpus, bytes_per_array }
         }));
     }
@@ -180,9 +180,15 @@ impl Row {
     }
 
     /// Why its arrays do not fit on a node. Reserved huge pages are no free memory.
-    fn no_room(&self, topology: &Topology, memory: NodeId, op: StreamOp, pages: Pages) -> Option<ProbeError> {
+    fn memory_shortage(
+        &self,
+        topology: &Topology,
+        memory: NodeId,
+        op: StreamOp,
+        pages: Pages,
+    ) -> Option<ProbeError> {
         let needed_bytes = self.bytes_of_all(op);
-        no_room(topology, memory, needed_bytes).filter(|_| pages != Pages::Huge)
+        memory_shortage(topology, memory, needed_bytes).filter(|_| pages != Pages::Huge)
     }
 }
 
@@ -199,14 +205,15 @@ fn choose_loop(
     let topology = setting.topology;
     let loops = options.stream_loop.map_or_else(|| trial::stream_loops(topology), |chosen| vec![chosen]);
     let all = || rows.iter().flat_map(|row| pairs.memory_nodes.iter().map(move |memory| (row, memory)));
-    let no_room = |(row, memory): &(&Row, NodeId)| row.no_room(topology, *memory, op, options.pages);
+    let memory_shortage =
+        |(row, memory): &(&Row, NodeId)| row.memory_shortage(topology, *memory, op, options.pages);
     let local = |(row, memory): &(&Row, NodeId)| row.cpu_node == *memory;
     let wanted = |(row, memory): &(&Row, NodeId)| pairs.wants(row.cpu_node, *memory);
-    let first = all().find(|pair| local(pair) && no_room(pair).is_none());
+    let first = all().find(|pair| local(pair) && memory_shortage(pair).is_none());
     let (near, far): (Vec<_>, Vec<_>) =
-        all().filter(|pair| wanted(pair) && no_room(pair).is_none()).partition(local);
+        all().filter(|pair| wanted(pair) && memory_shortage(pair).is_none()).partition(local);
     if near.is_empty() && far.is_empty() {
-        let why = all().filter(wanted).find_map(|pair| no_room(&pair));
+        let why = all().filter(wanted).find_map(|pair| memory_shortage(&pair));
         return Err(why.unwrap_or(ProbeError::Unsupported { what: "memory that may be used".into() }));
     }
     let places = first.into_iter().chain(near).chain(far);
@@ -250,7 +257,7 @@ fn cells(
             cells.extend(wanted.map(|memory| Cell {
                 cpu_node: row.cpu_node,
                 workload: row.workload(memory, (*op, trial.chosen), sampling, options.pages),
-                impossible: row.no_room(topology, memory, *op, options.pages),
+                impossible: row.memory_shortage(topology, memory, *op, options.pages),
             }));
         }
     }

@@ -58,7 +58,7 @@ pub fn of_conditions(
 }
 
 /// Words that warnings about readings need.
-pub struct Told {
+pub struct WarningContext {
     /// What was measured: `bandwidth`, `latency`.
     pub quantity: &'static str,
     /// Whether the time limit came.
@@ -68,10 +68,14 @@ pub struct Told {
 }
 
 /// Warnings about readings; `name` tells which is which.
-pub fn of_readings(readings: &[Measured], name: &dyn Fn(usize) -> String, told: &Told) -> Vec<Warning> {
-    let Told { quantity, time_is_up, wanted_huge } = *told;
+pub fn of_readings(
+    readings: &[Measured],
+    name: &dyn Fn(usize) -> String,
+    context: &WarningContext,
+) -> Vec<Warning> {
+    let WarningContext { quantity, time_is_up, wanted_huge } = *context;
     let mut found = Vec::new();
-    let mut tell = |rule: &str, text: &str, which: &dyn Fn(&Measured) -> bool| {
+    let mut report = |rule: &str, text: &str, which: &dyn Fn(&Measured) -> bool| {
         let which: Vec<usize> = (0..readings.len()).filter(|index| which(&readings[*index])).collect();
         if !which.is_empty() {
             found.push(warning(rule, format!("{text}: {}", names(&which, name))));
@@ -80,29 +84,31 @@ pub fn of_readings(readings: &[Measured], name: &dyn Fn(usize) -> String, told: 
     let summary = |measured: &Measured, holds: &dyn Fn(&Summary) -> bool| {
         measured.reading.summary.as_ref().is_some_and(holds)
     };
-    tell(
+    report(
         "bimodal",
         &format!("two levels of {quantity} were seen, and the more frequent one is given"),
         &|cell| summary(cell, &|summary| !summary.modes.is_empty()),
     );
     let drifted = format!("{quantity} drifted by more than 5 % between earlier and later visits");
-    tell("drift", &drifted, &|cell| summary(cell, &|summary| summary.n >= 6 && summary.drift.abs() > DRIFT));
+    report("drift", &drifted, &|cell| {
+        summary(cell, &|summary| summary.n >= 6 && summary.drift.abs() > DRIFT)
+    });
     let when = if time_is_up { " when the time limit came" } else { "" };
-    tell("unsettled", &format!("not as precise as asked for{when}"), &|cell| {
+    report("unsettled", &format!("not as precise as asked for{when}"), &|cell| {
         !cell.reading.settled && cell.reading.summary.is_some()
     });
-    tell("not-reached", "the time limit came before the first visit", &|cell| {
+    report("not-reached", "the time limit came before the first visit", &|cell| {
         time_is_up && cell.reading.visits.is_empty() && cell.failure.is_none()
     });
-    tell(
+    report(
         "second-look",
         "far from others at the same distance, and not looked at again as often as wanted",
-        &|cell| cell.reading.settled && cell.second_look_cut,
+        &|cell| cell.reading.settled && cell.recheck_incomplete,
     );
-    tell("misplaced-pages", "pages were found on another node than the one they were bound to", &|cell| {
+    report("misplaced-pages", "pages were found on another node than the one they were bound to", &|cell| {
         cell.reading.visits.iter().any(|visit| visit.residency.pages_misplaced > 0)
     });
-    tell("residency-unchecked", "the kernel refused to tell on which node the pages were", &|cell| {
+    report("residency-unchecked", "the kernel refused to tell on which node the pages were", &|cell| {
         cell.reading.visits.iter().any(|visit| visit.residency.pages_checked.is_none())
     });
     let visits = || readings.iter().flat_map(|cell| &cell.reading.visits);

@@ -5,7 +5,7 @@ use crate::args::{self, Common};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::{jobs, output};
 use clap::{Args, Parser, Subcommand};
-use numaio_linux::process::Running;
+use numaio_linux::process::ProcessHandle;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
 use std::ffi::OsString;
@@ -118,14 +118,14 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
         Failure::new(format!("job {id} cannot be ended: {error}"))
             .hint(format!("kill {} asks it to end, too", job.process.pid))
     };
-    let running = Running::find(&root, job.process.pid, job.process.began).map_err(failed)?;
+    let running = ProcessHandle::find(&root, job.process.pid, job.process.began).map_err(failed)?;
     if let Some(running) = running {
         // Who is asked twice does not end in order.
         match job.state {
-            JobState::Ending => running.go_on(),
+            JobState::Ending => running.send_continue(),
             _ => running.interrupt().map_err(failed)?,
         }
-        while !running.ended_within(LOOK_EACH).map_err(failed)? {
+        while !running.exits_within(LOOK_EACH).map_err(failed)? {
             if interrupt::interrupted() {
                 let failure = Failure::new(format!("job {id} was asked to end, and has not ended yet"));
                 return Err(Failure { code: INTERRUPTED, ..failure });

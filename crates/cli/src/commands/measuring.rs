@@ -13,7 +13,7 @@ use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Pages;
-use numaio_measure::engine::{Engine, Far};
+use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
     campaign, io, latency, net, stream, CampaignError, Event, IoOptions, LatencyOptions, NetOptions, Options,
     Rule, Setting, StreamOptions, Threads,
@@ -129,7 +129,7 @@ pub fn measure_net(
     machine: Measured,
     now: u64,
     engine: &dyn Engine,
-    far: &Far,
+    far: &RemoteEnd,
     devices: (IoDevice, Option<IoDevice>),
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {

@@ -9,7 +9,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{DiskPath, IoPath, Sampling, StreamGroup, Workload};
 use numaio_measure::engine::{Cuda, Disk, Engine, Fio};
-use numaio_measure::io::{MixPart, What};
+use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{IoCell, IoEngine, IoRecord};
 
@@ -90,7 +90,7 @@ fn again(
         push_new(&mut block_bytes, cell.block_bytes);
         push_new(&mut mixes, mix(cell));
     }
-    let what = What::Mixes(mixes);
+    let what = IoSelection::Mixes(mixes);
     let (depth, operations) = (kept.method.depth, vec![None]);
     let options = IoOptions { what, block_bytes, operations, depth, window_ms, slices, most_bytes, rule };
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };

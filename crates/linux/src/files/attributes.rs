@@ -1,8 +1,8 @@
 //! Attributes of objects: owners, modes, times, extended attributes.
 
-use super::beneath::{Beneath, Place};
 use super::fault::fault;
-use super::look::seen;
+use super::resolve::{ResolvedName, Resolver};
+use super::stat::file_stat;
 use super::Roots;
 use numaio_machine::port::{is_roots, Attributes, Fault, FileKind, FilePath, Seen, Why, Xattr};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -17,7 +17,7 @@ pub enum Target<'a> {
     /// A regular file that is open.
     Open(BorrowedFd<'a>),
     /// Anything by its name; a symbolic link itself.
-    Named(Place<'a>),
+    Named(ResolvedName<'a>),
 }
 
 /// Who may do what with something.
@@ -37,13 +37,13 @@ pub const SET_GROUP_ID: u32 = 0o2000;
 pub const OWNER_WRITES: u32 = 0o200;
 
 /// What became of an owner, in a file's user and group.
-enum Owned {
+enum OwnerChange {
     /// It was the wanted one, or none was wanted.
-    AsBefore,
+    Unchanged,
     /// It was changed.
-    New,
+    Changed,
     /// The group is another one than was wanted, which this user may not give it.
-    NoSuchGroup,
+    GroupNotPermitted,
 }
 
 /// What [`DEFAULT_ACL`] leaves of the mode of something new (acl(5), "object creation and default ACLs"): its bits for the owner, for
@@ -52,11 +52,11 @@ pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
     let mut acl = Vec::new();
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     fill(&mut acl, |buffer| rustix::fs::getxattr(&path, DEFAULT_ACL, buffer)).ok()?;
-    left_by(&acl)
+    acl_mode_bits(&acl)
 }
 
 /// The same of a list.
-fn left_by(acl: &[u8]) -> Option<u32> {
+fn acl_mode_bits(acl: &[u8]) -> Option<u32> {
     let entries = entries(acl)?;
     let bits = |tag| entries.clone().find(|entry| entry.0 == tag).map(|entry| entry.1);
     let group = bits(MASK).or_else(|| bits(GROUP))?;
@@ -65,7 +65,7 @@ fn left_by(acl: &[u8]) -> Option<u32> {
 
 /// Which bits of its mode a file may have without its ACL: those of the group are the most that anybody has whom the ACL names, and the
 /// group that owns it has but its own, within that.
-fn without(acl: &[u8]) -> u32 {
+fn bits_without_acl(acl: &[u8]) -> u32 {
     let bits = |tag| entries(acl)?.find(|entry| entry.0 == tag).map(|entry| entry.1);
     let group = bits(GROUP).unwrap_or(0) & bits(MASK).unwrap_or(0o7);
     !0o070 | group << 3
@@ -83,13 +83,13 @@ fn acl_in(xattrs: &[Xattr]) -> Option<&[u8]> {
 }
 
 /// Whether an extended attribute is kept: users' own, ACLs, and for root what is root's.
-pub fn is_kept(name: &[u8], super_user: bool) -> bool {
+pub fn is_preserved(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
     name.starts_with(b"user.") || acl || (super_user && is_roots(name))
 }
 
 /// Extended attributes, by name, and whether there are some that may not be read. No file is opened for it.
-pub fn xattrs_of(place: Place<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
+pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
         Err(Errno::NOTSUP) => return Ok(Default::default()),
@@ -122,7 +122,7 @@ const LISTXATTRAT: libc::c_long = 465;
 
 /// Names of extended attributes. Where there is no listxattrat(2) the name is resolved once more by way of its directory, which
 /// takes three times as long.
-fn names_at(place: Place<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+fn names_at(place: ResolvedName<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
         let name = CString::new(place.name).map_err(|_| Errno::INVAL)?;
@@ -167,41 +167,41 @@ fn fill(buffer: &mut Vec<u8>, call: impl Fn(&mut [u8]) -> Result<usize, Errno>) 
 
 /// A path to a place by way of its open directory (proc_pid_fd(5)); its last component is not followed by calls
 /// that do not follow.
-fn path_of(place: Place<'_>) -> Result<CString, Errno> {
+fn path_of(place: ResolvedName<'_>) -> Result<CString, Errno> {
     let directory = format!("/proc/self/fd/{}/", place.directory.as_raw_fd());
     CString::new([directory.as_bytes(), place.name].concat()).map_err(|_| Errno::INVAL)
 }
 
 /// Why extended attributes were not set as they were to be.
-struct NotSet {
+struct XattrFailure {
     fault: Fault,
     /// Whether ACLs were all the same.
     acl: bool,
 }
 
-impl NotSet {
+impl XattrFailure {
     fn all(fault: Fault) -> Self {
         Self { fault, acl: false }
     }
 }
 
 impl Roots {
-    pub(super) fn adorn(
+    pub(super) fn set_attributes(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         at: &FilePath,
         attributes: &Attributes,
     ) -> Result<(), Fault> {
-        let leaves = self.leaves(beneath, at, attributes);
-        let place = beneath.place(at)?;
+        let mode_mask = self.mode_mask(resolver, at, attributes);
+        let place = resolver.resolve(at)?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        self.set(Target::Named(place), &seen(&stat.map_err(fault("look at it"))?), attributes, leaves)
+        self.set(Target::Named(place), &file_stat(&stat.map_err(fault("look at it"))?), attributes, mode_mask)
     }
 
     /// Which bits of a mode are set.
-    pub(super) fn leaves(&self, beneath: &mut Beneath<'_>, at: &FilePath, wanted: &Attributes) -> u32 {
+    pub(super) fn mode_mask(&self, resolver: &mut Resolver<'_>, at: &FilePath, wanted: &Attributes) -> u32 {
         if wanted.masked {
-            beneath.default_bits(at).unwrap_or(!self.umask)
+            resolver.default_bits(at).unwrap_or(!self.umask)
         } else {
             !0
         }
@@ -214,29 +214,29 @@ impl Roots {
         target: Target<'_>,
         seen: &Seen,
         wanted: &Attributes,
-        leaves: u32,
+        mode_mask: u32,
     ) -> Result<(), Fault> {
         let is_link = seen.kind == FileKind::Symlink;
         let owned = self.set_owner(target, seen, wanted);
         // An owner that changed takes the set-id bits, and capabilities: so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
         let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, seen, xattrs));
-        let owner_changed = matches!(owned, Ok(Owned::New));
+        let owner_changed = matches!(owned, Ok(OwnerChange::Changed));
         // An ACL that was set or removed has its say in the mode.
         let acl = !matches!(xattrs, Ok(false));
         // Its set-id bits are about the owner that it was to have. That of a directory is about what is made in it, and runs nothing.
         let bits = match owned {
             Err(_) => !SET_ID,
-            Ok(Owned::NoSuchGroup) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
+            Ok(OwnerChange::GroupNotPermitted) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
             Ok(_) => !0,
         };
         let is_refused = xattrs.as_ref().is_err_and(|not_set| !not_set.acl);
         let refused_acl = has_xattrs.filter(|_| is_refused).and_then(|xattrs| acl_in(xattrs));
-        let bits = bits & refused_acl.map_or(!0, without);
+        let bits = bits & refused_acl.map_or(!0, bits_without_acl);
         // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
-        let mode = wanted.mode.map(|mode| (mode & leaves | inherited) & bits);
+        let mode = wanted.mode.map(|mode| (mode & mode_mask | inherited) & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| match set_mode(target, mode) {
             // Nobody asked for this one, and there are file systems that give all files theirs.
@@ -254,14 +254,14 @@ impl Roots {
 
     /// A file that is to take another one's place, and keep its mode, gets its ACL, too, or none: bits of the mode are about that. Tells
     /// which of them it may have. `is_given` tells whether it has one, of its directory.
-    pub(super) fn inherit_acl(place: Place<'_>, file: BorrowedFd<'_>, is_given: bool) -> u32 {
+    pub(super) fn inherit_acl(place: ResolvedName<'_>, file: BorrowedFd<'_>, is_given: bool) -> u32 {
         let mut acl = Vec::new();
         let read = path_of(place)
             .and_then(|path| fill(&mut acl, |buffer| rustix::fs::lgetxattr(&path, ACCESS_ACL, buffer)));
         match read {
             Ok(()) => match rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty()) {
                 Ok(()) => !0,
-                Err(_) => without(&acl),
+                Err(_) => bits_without_acl(&acl),
             },
             Err(Errno::NODATA) if is_given => {
                 // What cannot be removed was there before, too.
@@ -272,7 +272,7 @@ impl Roots {
         }
     }
 
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<Owned, Fault> {
+    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<OwnerChange, Fault> {
         let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -282,7 +282,7 @@ impl Roots {
             }
         };
         if user.is_none() && group.is_none() {
-            return Ok(Owned::AsBefore);
+            return Ok(OwnerChange::Unchanged);
         }
         match own(user, group) {
             // Others than root set the groups that they are in. A user namespace without such a number and servers that do not know it
@@ -290,15 +290,15 @@ impl Roots {
             Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
                 if user.is_none() && !self.super_user =>
             {
-                Ok(Owned::NoSuchGroup)
+                Ok(OwnerChange::GroupNotPermitted)
             }
-            result => result.map(|()| Owned::New).map_err(fault("set its owner")),
+            result => result.map(|()| OwnerChange::Changed).map_err(fault("set its owner")),
         }
     }
 
     /// As [`Roots::set_xattrs`]. Who is not root sets those of files and directories that may be written to (xattr(7)): others are, for
     /// that long.
-    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, NotSet> {
+    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
         let refused = match self.set_xattrs(target, wanted) {
             Err(refused)
                 if refused.fault.why == Why::Permission
@@ -312,21 +312,23 @@ impl Roots {
             return Err(refused);
         }
         let set = self.set_xattrs(target, wanted);
-        set_mode(target, seen.mode).map_err(fault("set its mode")).map_err(NotSet::all)?;
+        set_mode(target, seen.mode).map_err(fault("set its mode")).map_err(XattrFailure::all)?;
         set
     }
 
     /// Tells whether anything was to be changed. Nothing is set if there is one that nobody sends who keeps to what is kept: others
     /// change what the file system does with a file, or what a security module thinks of it.
-    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, NotSet> {
+    fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
         let told = fault("set its extended attributes");
-        let call = |errno| NotSet::all(told(errno));
-        if wanted.iter().any(|(name, _)| !is_kept(name, true)) {
+        let call = |errno| XattrFailure::all(told(errno));
+        if wanted.iter().any(|(name, _)| !is_preserved(name, true)) {
             return Err(call(Errno::PERM));
         }
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
-            Target::Named(place) => path_of(place).map_err(fault("name it")).map_err(NotSet::all).map(Ok)?,
+            Target::Named(place) => {
+                path_of(place).map_err(fault("name it")).map_err(XattrFailure::all).map(Ok)?
+            }
         };
         let path = path.unwrap_or_default();
         let mut names = Vec::new();
@@ -338,7 +340,7 @@ impl Roots {
             Err(Errno::NOTSUP) if wanted.is_empty() => return Ok(false),
             result => result.map_err(&call)?,
         }
-        let there = names.split(|&byte| byte == 0).filter(|name| is_kept(name, self.super_user));
+        let there = names.split(|&byte| byte == 0).filter(|name| is_preserved(name, self.super_user));
         let mut changed = !wanted.is_empty();
         for name in there.filter(|name| !wanted.iter().any(|(wanted, _)| **wanted == **name)) {
             changed = true;
@@ -358,7 +360,7 @@ impl Roots {
         let each = |all: Vec<&Xattr>| all.into_iter().map(set).fold(Ok(()), Result::and);
         let (others, acls) = (each(others), each(acls));
         let acl = acls.is_ok();
-        others.and(acls).map_err(|errno| NotSet { fault: told(errno), acl })?;
+        others.and(acls).map_err(|errno| XattrFailure { fault: told(errno), acl })?;
         Ok(changed)
     }
 }
@@ -375,7 +377,7 @@ pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
                 OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                 Mode::empty(),
             )?;
-            if seen(&rustix::fs::fstat(&file)?).kind == FileKind::Symlink {
+            if file_stat(&rustix::fs::fstat(&file)?).kind == FileKind::Symlink {
                 return Err(Errno::LOOP);
             }
             rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
@@ -404,15 +406,15 @@ mod tests {
     #[test]
     fn what_a_user_has_set_is_kept_and_what_xfs_shows_of_acls_is_not() {
         for name in [&b"user.x"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
-            assert!(is_kept(name, false) && is_kept(name, true));
+            assert!(is_preserved(name, false) && is_preserved(name, true));
         }
         for name in [&b"trusted.x"[..], b"security.capability"] {
-            assert!(!is_kept(name, false) && is_kept(name, true));
+            assert!(!is_preserved(name, false) && is_preserved(name, true));
         }
         for name in
             [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT", b"btrfs.compression", b"security.ima"]
         {
-            assert!(!is_kept(name, true));
+            assert!(!is_preserved(name, true));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Where paths that people name begin: on this machine, or below a directory out of which nothing leads.
 
-use super::beneath::walk;
-use super::closed::open_up;
-use super::kind::{kind, EXFAT, FAT};
+use super::filesystem::{kind, EXFAT, FAT};
+use super::permissions::grant_owner_access;
+use super::resolve::walk;
 use super::Roots;
 use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,7 +47,7 @@ impl Directory {
     ///
     /// # Errors
     /// Why it may not, in the kernel's words.
-    pub fn may(&self, rights: Rights) -> io::Result<()> {
+    pub fn check_access(&self, rights: Rights) -> io::Result<()> {
         let access = Access::EXEC_OK
             | match rights {
                 Rights::Read => Access::READ_OK,
@@ -86,12 +86,12 @@ impl Base {
     }
 
     /// Whether there is something, and be it a link that leads nowhere.
-    pub fn is_there(&self, path: &Path) -> bool {
+    pub fn exists(&self, path: &Path) -> bool {
         self.kind(path).is_ok()
     }
 
     /// Whether there is something else than a directory, as a link is, or nothing.
-    pub fn is_no_directory(&self, path: &Path) -> bool {
+    pub fn is_not_directory(&self, path: &Path) -> bool {
         self.kind(path).map_or(true, |kind| kind != FileType::Directory)
     }
 
@@ -131,7 +131,9 @@ impl Base {
     pub fn make_directory(&self, path: &Path) -> io::Result<()> {
         self.make_masked(path)?;
         // Where there are no modes it stays as it is.
-        let _ = self.find(path, OFlags::DIRECTORY | OFlags::NOFOLLOW).map(|made| open_up(made.as_fd()));
+        let _ = self
+            .find(path, OFlags::DIRECTORY | OFlags::NOFOLLOW)
+            .map(|made| grant_owner_access(made.as_fd()));
         Ok(())
     }
 
@@ -266,8 +268,8 @@ mod tests {
         std::fs::create_dir(root.join("a/new/lost+found")).expect("a directory");
         assert!(base.is_empty(Path::new("a/new")) && !base.is_empty(Path::new("a")));
         assert!(!base.is_empty(Path::new("none")) && !base.is_empty(Path::new("absolute")));
-        assert!(base.is_no_directory(link) && base.is_there(link) && !base.is_there(out));
-        assert!(!base.is_there(Path::new("../outside")) && !base.is_no_directory(Path::new("a")));
+        assert!(base.is_not_directory(link) && base.exists(link) && !base.exists(out));
+        assert!(!base.exists(Path::new("../outside")) && !base.is_not_directory(Path::new("a")));
         assert_eq!(base.on_host(Path::new("a")), root.join("a"));
         std::fs::remove_dir_all(&dir).expect("removed");
     }

@@ -4,11 +4,11 @@
 //! for it. Whatever cannot be moved so (a file system that does not have it, a tail that is no multiple of what the
 //! device takes) goes through the cache.
 
-use super::beneath::Beneath;
 use super::fault::fault;
-use super::kind::{is_of, OVERLAYFS};
+use super::filesystem::{is_filesystem, OVERLAYFS};
+use super::resolve::Resolver;
 use super::write::write_all;
-use super::{read, Begun, Roots};
+use super::{read, Roots, Started};
 use numaio_machine::port::{Fault, Hash, Outcome, Part, Put, ReadPiece};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
@@ -29,12 +29,12 @@ pub(crate) struct Block<B> {
     file: OwnedFd,
     data: B,
     part: Part,
-    then: Then,
+    then: BlockOperation,
 }
 
 /// Which way a block goes, and what is done behind it.
 #[derive(Debug)]
-pub(super) enum Then {
+pub(super) enum BlockOperation {
     Read(ReadPiece, Hash),
     Write(Put),
 }
@@ -51,27 +51,27 @@ pub(crate) struct Request {
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
     /// The part is within the data.
-    pub(super) fn new(file: OwnedFd, data: B, part: Part, then: Then) -> Self {
+    pub(super) fn new(file: OwnedFd, data: B, part: Part, then: BlockOperation) -> Self {
         Self { file, data, part, then }
     }
 
     /// For a ring. The file and the data stay where they are as long as the block lives.
     pub fn request(&mut self) -> Request {
-        let is_write = matches!(self.then, Then::Write(_));
+        let is_write = matches!(self.then, BlockOperation::Write(_));
         let bytes = &mut self.data.as_mut()[self.part.bytes.clone()];
         let (start, length) = (bytes.as_mut_ptr(), bytes.len() as u32);
         Request { file: self.file.as_raw_fd(), start, length, offset: self.part.offset, is_write }
     }
 
     /// Moves it now.
-    fn go(&mut self) -> Result<usize, Errno> {
+    fn move_now(&mut self) -> Result<usize, Errno> {
         let Part { bytes, offset } = self.part.clone();
         match self.then {
-            Then::Read(..) => {
-                let room = &mut self.data.as_mut()[bytes];
-                retry_on_intr(|| rustix::io::pread(&self.file, &mut *room, offset))
+            BlockOperation::Read(..) => {
+                let target = &mut self.data.as_mut()[bytes];
+                retry_on_intr(|| rustix::io::pread(&self.file, &mut *target, offset))
             }
-            Then::Write(_) => {
+            BlockOperation::Write(_) => {
                 retry_on_intr(|| rustix::io::pwrite(&self.file, &self.data.as_ref()[bytes.clone()], offset))
             }
         }
@@ -81,21 +81,21 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
 impl Roots {
     /// Begins to move a block past the cache. The file has `O_DIRECT` and no other flag then: with `O_NONBLOCK`, with which it was
     /// opened, a ring would give up where it has to wait.
-    pub(super) fn past<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Begun<B> {
+    pub(super) fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Started<B> {
         match rustix::fs::fcntl_setfl(&block.file, OFlags::DIRECT) {
-            Ok(()) => Begun::Moving(block),
-            Err(errno) => Begun::Ended(self.end(block, Err(errno))),
+            Ok(()) => Started::Pending(block),
+            Err(errno) => Started::Done(self.finish(block, Err(errno))),
         }
     }
 
     /// Carries the rest of an operation out in this thread.
-    pub(crate) fn go<B: AsRef<[u8]> + AsMut<[u8]>>(&self, mut block: Block<B>) -> Outcome<B> {
-        let moved = block.go();
-        self.end(block, moved)
+    pub(crate) fn move_now<B: AsRef<[u8]> + AsMut<[u8]>>(&self, mut block: Block<B>) -> Outcome<B> {
+        let moved = block.move_now();
+        self.finish(block, moved)
     }
 
     /// Ends the operation of a block, of which so many bytes were moved.
-    pub(crate) fn end<B: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(crate) fn finish<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         block: Block<B>,
         moved: Result<usize, Errno>,
@@ -103,40 +103,40 @@ impl Roots {
         let Block { file, mut data, part, then } = block;
         let is_moved = moved == Ok(part.bytes.len());
         match then {
-            Then::Read(piece, hash) => {
-                let room = &mut data.as_mut()[part.bytes];
+            BlockOperation::Read(piece, hash) => {
+                let target = &mut data.as_mut()[part.bytes];
                 let read = match is_moved {
                     true => read::same(&file, &piece.identity),
-                    false => through(&file).and_then(|()| read::through(&file, &piece, room)),
+                    false => disable_direct(&file).and_then(|()| read::read_cached(&file, &piece, target)),
                 };
-                let results = vec![read.map(|()| hash(room))];
+                let results = vec![read.map(|()| hash(target))];
                 Outcome::Read { results, data, packed: None }
             }
-            Then::Write(put) => {
+            BlockOperation::Write(put) => {
                 let written = match moved {
                     _ if is_moved => Ok(()),
                     // What the cache would take, too, and lose later.
                     Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => {
                         Err(fault("write to it")(errno))
                     }
-                    _ => through(&file)
+                    _ => disable_direct(&file)
                         .and_then(|()| write_all(&file, &data.as_ref()[part.bytes], part.offset)),
                 };
-                let mut beneath = Beneath::new(&self.roots, false);
-                Outcome::Each(vec![self.written(&mut beneath, &put, &file, written)])
+                let mut resolver = Resolver::new(&self.roots, false);
+                Outcome::Each(vec![self.finish_write(&mut resolver, &put, &file, written)])
             }
         }
     }
 }
 
 /// What is left of it goes through the cache.
-fn through(file: &OwnedFd) -> Result<(), Fault> {
+fn disable_direct(file: &OwnedFd) -> Result<(), Fault> {
     rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(fault("use the cache for it"))
 }
 
 /// Whether a part of a file of `size` bytes is to be read past the page cache. Not if it is small, or in the cache.
-pub fn is_read_past(file: &OwnedFd, room: &[u8], offset: u64, size: u64) -> bool {
-    size >= READ_FROM && fits(room, offset) && !is_cached(file, offset, room.len())
+pub fn reads_direct(file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
+    size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len())
 }
 
 /// Whether a directory's file system has nothing but a page cache.
@@ -156,7 +156,7 @@ fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
     let most = length as u64 / 8 / crate::page_bytes() as u64;
     match cached_pages(file, offset, length) {
         Some(pages) => pages > most,
-        None => [offset, offset + length as u64 - 1].into_iter().all(|at| comes_at_once(file, at)),
+        None => [offset, offset + length as u64 - 1].into_iter().all(|at| is_byte_cached(file, at)),
     }
 }
 
@@ -168,12 +168,12 @@ fn cached_pages(file: &OwnedFd, offset: u64, length: usize) -> Option<u64> {
     // SAFETY: the kernel reads two numbers and writes five, which live as long as the call.
     let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
     // On overlayfs the pages of a file are those of another one.
-    (done == 0 && (stat[0] > 0 || !is_of(file, &[OVERLAYFS]))).then_some(stat[0])
+    (done == 0 && (stat[0] > 0 || !is_filesystem(file, &[OVERLAYFS]))).then_some(stat[0])
 }
 
 /// Whether a byte of a file is in the page cache, or can only come through it (preadv2(2), `RWF_NOWAIT`). If it is not, the kernel
 /// begins to fetch its page; no more, as it is advised that pages are read at random.
-fn comes_at_once(file: &OwnedFd, offset: u64) -> bool {
+fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
     let mut byte = [0];
     let advised = rustix::fs::fadvise(file, 0, None, Advice::Random);
     let read =
@@ -183,7 +183,7 @@ fn comes_at_once(file: &OwnedFd, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::look::seen;
+    use super::super::stat::file_stat;
     use super::*;
     use numaio_machine::port::{Begin, Digest, FilePath, Operation, Why, BLOCK};
     use rustix::fs::Mode;
@@ -237,7 +237,7 @@ mod tests {
 
         /// A piece of the file as it is now.
         fn piece(&self, offset: u64, length: usize) -> ReadPiece {
-            let identity = seen(&rustix::fs::fstat(self.file()).expect("what it is")).identity();
+            let identity = file_stat(&rustix::fs::fstat(self.file()).expect("what it is")).identity();
             ReadPiece { at: at(), identity, offset, length }
         }
 
@@ -344,8 +344,8 @@ mod tests {
             let file = folder.file();
             rustix::fs::ftruncate(&file, 0).expect("emptied");
             let part = Part { bytes: 0..2 * ALIGNED, offset: 0 };
-            let block = Block::new(file, Buffer::of(|_| 7), part.clone(), Then::Write(put(part)));
-            assert_eq!(faults(folder.1.end(block, moved)), [why], "{moved:?}");
+            let block = Block::new(file, Buffer::of(|_| 7), part.clone(), BlockOperation::Write(put(part)));
+            assert_eq!(faults(folder.1.finish(block, moved)), [why], "{moved:?}");
             let is_written = why.is_none() && moved != Ok(2 * ALIGNED);
             let length = std::fs::metadata(folder.0.join("file")).expect("the file").len();
             assert_eq!(length, if is_written { 2 * ALIGNED as u64 } else { 0 }, "{moved:?}");
@@ -358,9 +358,9 @@ mod tests {
         write_all(&folder.file(), &[7; 2 * ALIGNED], 0).expect("written");
         let whole = Part { bytes: 0..2 * ALIGNED, offset: 0 };
         for moved in [Ok(ALIGNED), Ok(0), Err(Errno::INVAL), Err(Errno::IO), Err(Errno::AGAIN)] {
-            let then = Then::Read(folder.piece(0, 2 * ALIGNED), hash);
+            let then = BlockOperation::Read(folder.piece(0, 2 * ALIGNED), hash);
             let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
-            match folder.1.end(block, moved) {
+            match folder.1.finish(block, moved) {
                 Outcome::Read { results, data, .. } => {
                     assert_eq!(results, [Ok(hash(&[7; 2 * ALIGNED]))], "{moved:?}");
                     assert!(data.as_ref()[..2 * ALIGNED].iter().all(|byte| *byte == 7), "{moved:?}");
@@ -368,15 +368,15 @@ mod tests {
                 other => panic!("{:?}", faults(other)),
             }
         }
-        let then = Then::Read(folder.piece(0, 2 * ALIGNED), hash);
+        let then = BlockOperation::Read(folder.piece(0, 2 * ALIGNED), hash);
         rustix::fs::ftruncate(folder.file(), ALIGNED as u64).expect("shorter");
         for moved in [Ok(2 * ALIGNED), Ok(ALIGNED)] {
             let then = match &then {
-                Then::Read(piece, hash) => Then::Read(piece.clone(), *hash),
-                Then::Write(_) => unreachable!("it is read"),
+                BlockOperation::Read(piece, hash) => BlockOperation::Read(piece.clone(), *hash),
+                BlockOperation::Write(_) => unreachable!("it is read"),
             };
             let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
-            assert_eq!(faults(folder.1.end(block, moved)), [Some(Why::Changed)], "{moved:?}");
+            assert_eq!(faults(folder.1.finish(block, moved)), [Some(Why::Changed)], "{moved:?}");
         }
     }
 
@@ -394,10 +394,10 @@ mod tests {
             assert!(!is_cached(&file, 32 << 20, 1 << 20));
         }
         let buffer = Buffer::of(|_| 0);
-        let room = &buffer.as_ref()[..ALIGNED];
-        assert!(!is_read_past(&file, room, 0, READ_FROM), "it was in the cache");
-        assert!(!is_read_past(&file, room, 32 << 20, READ_FROM - 1), "it is small");
-        assert_eq!(is_read_past(&file, room, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
+        let target = &buffer.as_ref()[..ALIGNED];
+        assert!(!reads_direct(&file, target, 0, READ_FROM), "it was in the cache");
+        assert!(!reads_direct(&file, target, 32 << 20, READ_FROM - 1), "it is small");
+        assert_eq!(reads_direct(&file, target, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
     }
 
     /// How often this thread waited for something (Documentation/filesystems/proc.rst, `status`).
@@ -412,13 +412,13 @@ mod tests {
         let file = folder.file();
         write_all(&file, &[1; 64 * ALIGNED], 0).expect("written");
         rustix::fs::fdatasync(&file).expect("durable");
-        assert!(comes_at_once(&file, 0) && comes_at_once(&file, 64 * ALIGNED as u64 - 1));
+        assert!(is_byte_cached(&file, 0) && is_byte_cached(&file, 64 * ALIGNED as u64 - 1));
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
         // Some file systems keep it all the same.
         if cached_pages(&file, 0, 64 * ALIGNED) == Some(0) {
             // To ask has the kernel begin to fetch it, which a fast disk may end before the kernel looks: nobody waits for it.
             let before = sleeps();
-            let came = comes_at_once(&file, 40 * ALIGNED as u64);
+            let came = is_byte_cached(&file, 40 * ALIGNED as u64);
             assert_eq!(sleeps(), before, "it was waited for");
             let is_there = cached_pages(&file, 40 * ALIGNED as u64, ALIGNED) == Some(1);
             assert!(!came || is_there, "it was not in the cache");

@@ -26,15 +26,15 @@ pub const MODE: u32 = 1;
 pub const TIME: u32 = 1 << 5;
 
 /// The error with which something ends, of which this is asked; 0 if there is none.
-type Errors = fn(asked: u32, sets: u32) -> i32;
+type Errors = fn(requests: u32, sets: u32) -> i32;
 
 /// What was asked for, and what was to be set by it.
-type Asked = Arc<Mutex<Vec<(u32, u32)>>>;
+type RequestLog = Arc<Mutex<Vec<(u32, u32)>>>;
 
 /// Takes whatever is written. Unmounted when dropped.
 pub struct Volume {
     path: PathBuf,
-    asked: Asked,
+    requests: RequestLog,
 }
 
 impl Volume {
@@ -42,15 +42,15 @@ impl Volume {
     pub fn mount(name: &str, errors: Errors) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
         fs::create_dir(&path).expect("a folder");
-        let (mounted, asked) = (mount(&path), Asked::default());
+        let (mounted, requests) = (mount(&path), RequestLog::default());
         let Some(device) = mounted else {
             fs::remove_dir(&path).expect("removed");
             crate::test_support::print_skipped("skipped: no file system of our own may be mounted");
             return None;
         };
-        let heard = asked.clone();
-        std::thread::spawn(move || answer(device, errors, &heard));
-        Some(Self { path, asked })
+        let log = requests.clone();
+        std::thread::spawn(move || answer(device, errors, &log));
+        Some(Self { path, requests })
     }
 
     pub fn path(&self) -> &Path {
@@ -58,9 +58,9 @@ impl Volume {
     }
 
     /// What was asked for of these, in its order, with what was to be set.
-    pub fn asked(&self, of: &[u32]) -> Vec<(u32, u32)> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.iter().copied().filter(|(asked, _)| of.contains(asked)).collect()
+    pub fn requests(&self, of: &[u32]) -> Vec<(u32, u32)> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.iter().copied().filter(|(requests, _)| of.contains(requests)).collect()
     }
 }
 
@@ -91,14 +91,14 @@ fn mount(path: &Path) -> Option<File> {
 }
 
 /// Answers the kernel until the file system is gone.
-fn answer(mut device: File, errors: Errors, asked: &Asked) {
+fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
     let mut buffer = vec![0; 1 << 20];
     while let Ok(length) = device.read(&mut buffer) {
         let number = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
         let (opcode, node, unique) = (number(4), number(16), &buffer[8..16]);
         assert!(length >= 40, "a header");
         let sets = if opcode == SETATTR { number(40) } else { 0 };
-        asked.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, sets));
+        requests.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, sets));
         let body = match opcode {
             // Version 7.12, of which little more than that has to be said.
             INIT => Ok([7u32, 12, 0, 0, 0, 1 << 16].map(u32::to_ne_bytes).concat()),
@@ -142,7 +142,7 @@ mod tests {
     };
 
     /// Writes a file of three bytes in place.
-    fn moved(volume: &Volume, masked: bool, sync: bool) -> Result<(), Fault> {
+    fn write_in_place(volume: &Volume, masked: bool, sync: bool) -> Result<(), Fault> {
         let roots = Roots::open(&[volume.path()]).expect("a root");
         let at = FilePath::new(0, *b"file");
         let mtime = Some(Stamp { seconds: 5, nanoseconds: 6 });
@@ -163,26 +163,29 @@ mod tests {
     #[test]
     fn what_is_written_in_place_is_durable_before_its_time_says_that_it_is_whole() {
         let Some(volume) = Volume::mount("in-place", |_, _| 0) else { return };
-        moved(&volume, true, true).expect("a file");
-        let asked = volume.asked(&[WRITE, FSYNC, SETATTR]);
-        let asked: Vec<u32> =
-            asked.iter().filter(|(op, sets)| *op != SETATTR || sets & TIME != 0).map(|(op, _)| *op).collect();
-        let written = asked.iter().position(|asked| *asked == WRITE).expect("it is written");
-        assert_eq!(asked[written..], [WRITE, FSYNC, SETATTR, FSYNC]);
+        write_in_place(&volume, true, true).expect("a file");
+        let requests = volume.requests(&[WRITE, FSYNC, SETATTR]);
+        let requests: Vec<u32> = requests
+            .iter()
+            .filter(|(op, sets)| *op != SETATTR || sets & TIME != 0)
+            .map(|(op, _)| *op)
+            .collect();
+        let written = requests.iter().position(|requests| *requests == WRITE).expect("it is written");
+        assert_eq!(requests[written..], [WRITE, FSYNC, SETATTR, FSYNC]);
     }
 
     #[test]
     fn the_mode_of_something_new_is_left_to_file_systems_that_have_none() {
         let refuse: [Errors; 3] = [
-            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },
-            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::EOPNOTSUPP } else { 0 },
-            |asked, sets| if asked == SETATTR && sets & MODE != 0 { libc::ENOSYS } else { 0 },
+            |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },
+            |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EOPNOTSUPP } else { 0 },
+            |request, sets| if request == SETATTR && sets & MODE != 0 { libc::ENOSYS } else { 0 },
         ];
         for errors in refuse {
             let Some(volume) = Volume::mount("modes", errors) else { return };
-            moved(&volume, true, false).expect("a file");
-            assert!(volume.asked(&[SETATTR]).iter().any(|(_, sets)| sets & TIME != 0));
-            assert!(moved(&volume, false, false).is_err(), "this mode was asked for");
+            write_in_place(&volume, true, false).expect("a file");
+            assert!(volume.requests(&[SETATTR]).iter().any(|(_, sets)| sets & TIME != 0));
+            assert!(write_in_place(&volume, false, false).is_err(), "this mode was asked for");
         }
     }
 
@@ -191,9 +194,9 @@ mod tests {
     fn errors_of_disks_are_heeded_from_the_beginning() {
         let Some(volume) = Volume::mount("heeded", |_, _| 0) else { return };
         let mut roots = Roots::open(&[volume.path()]).expect("a root");
-        roots.heed_errors();
-        let opened = volume.asked(&[OPENDIR]).len();
+        roots.track_write_errors();
+        let opened = volume.requests(&[OPENDIR]).len();
         roots.sync(0).expect("durable");
-        assert_eq!((opened, volume.asked(&[OPENDIR]).len()), (1, 1));
+        assert_eq!((opened, volume.requests(&[OPENDIR]).len()), (1, 1));
     }
 }

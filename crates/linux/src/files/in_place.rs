@@ -1,10 +1,10 @@
 //! Files that are written to where they are, by many operations, each of which opens the file by its name: it may be another's by then.
 
 use super::attributes::OWNER_WRITES;
-use super::beneath::Place;
 use super::fault::fault;
-use super::look::seen;
 use super::read::is_renumbered;
+use super::resolve::ResolvedName;
+use super::stat::file_stat;
 use numaio_machine::port::{Fault, FileKind, FilePath, Why};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -15,11 +15,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Files that may be begun and not whole, more than a mover awaits: those that failed, or of which the source sends no more, are never
 /// ended.
-const MOST: usize = 1 << 18;
+const MAX_FILES: usize = 1 << 18;
 
 /// What tells a file from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+struct FileIdentity {
     volume: u64,
     inode: u64,
     /// When it was made, where the file system tells: the number of one that was removed is given to the next one.
@@ -29,27 +29,28 @@ struct Mark {
 /// Files that were begun, by hashes of their names, and what each was then.
 #[derive(Debug, Default)]
 pub struct InPlace {
-    begun: Mutex<HashMap<u64, Mark>>,
+    started: Mutex<HashMap<u64, FileIdentity>>,
     keys: RandomState,
 }
 
 impl InPlace {
     /// Notes what has a name and is written to from now on.
     pub fn begin(&self, at: &FilePath, file: &OwnedFd) -> Result<(), Fault> {
-        let mark = mark(file)?;
-        let mut begun = self.begun();
-        if begun.len() >= MOST {
+        let identity_of = identity_of(file)?;
+        let mut started = self.started();
+        if started.len() >= MAX_FILES {
             return Err(Fault::new(Why::Other, "too many files were begun and are not whole"));
         }
-        begun.insert(self.keys.hash_one(at), mark);
+        started.insert(self.keys.hash_one(at), identity_of);
         Ok(())
     }
 
     /// A fault if what has a name now is not what was begun, or has another name, too.
     pub fn check(&self, at: &FilePath, file: &OwnedFd) -> Result<(), Fault> {
-        let (begun, there) = (self.begun().get(&self.keys.hash_one(at)).copied(), mark(file)?);
-        let same = |begun: Mark| begun == there || begun.volume == there.volume && is_renumbered(file);
-        match begun.is_some_and(same) {
+        let (started, there) = (self.started().get(&self.keys.hash_one(at)).copied(), identity_of(file)?);
+        let same =
+            |started: FileIdentity| started == there || started.volume == there.volume && is_renumbered(file);
+        match started.is_some_and(same) {
             true => Ok(()),
             false => Err(changed()),
         }
@@ -57,11 +58,11 @@ impl InPlace {
 
     /// It is whole.
     pub fn end(&self, at: &FilePath) {
-        self.begun().remove(&self.keys.hash_one(at));
+        self.started().remove(&self.keys.hash_one(at));
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashMap<u64, Mark>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    fn started(&self) -> MutexGuard<'_, HashMap<u64, FileIdentity>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,21 +70,21 @@ impl InPlace {
 pub struct Opened {
     pub file: OwnedFd,
     /// The bits of its mode if it could not be written to before; it can be from then on, until it gets its mode in the end.
-    pub closed: Option<u32>,
+    pub restore_mode: Option<u32>,
 }
 
 /// The file that is there, else a new one; one of our own also where it may not be written to.
-pub fn open(place: Place<'_>, mode: Mode) -> Result<Opened, Errno> {
-    match there(place, mode) {
-        Err(Errno::ACCESS) => closed(place)?.ok_or(Errno::ACCESS),
-        file => file.map(|file| Opened { file, closed: None }),
+pub fn open(place: ResolvedName<'_>, mode: Mode) -> Result<Opened, Errno> {
+    match open_existing_or_new(place, mode) {
+        Err(Errno::ACCESS) => open_read_only(place)?.ok_or(Errno::ACCESS),
+        file => file.map(|file| Opened { file, restore_mode: None }),
     }
 }
 
 /// The file that is there, else a new one. By a call that could make it the kernel does not open somebody else's file in a directory
 /// such as /tmp, not to root either (`fs.protected_regular`, proc_sys_fs(5)): so that is called only where there is none, and what gets
 /// the name between both calls is protected so. Neither follows a link.
-fn there(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+fn open_existing_or_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     match place.open(OFlags::WRONLY, Mode::empty()) {
         Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
         opened => opened,
@@ -92,10 +93,10 @@ fn there(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
 
 /// A file of our own that may not be written to; none if it is no such file. It is held, so that it is no other one that gets the
 /// right, whatever gets its name meanwhile.
-fn closed(place: Place<'_>) -> Result<Option<Opened>, Errno> {
+fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
     let Ok(held) = place.open(OFlags::PATH, Mode::empty()) else { return Ok(None) };
     let Ok(stat) = rustix::fs::fstat(&held) else { return Ok(None) };
-    let (seen, bits) = (seen(&stat), Mode::from_raw_mode(stat.st_mode).bits());
+    let (seen, bits) = (file_stat(&stat), Mode::from_raw_mode(stat.st_mode).bits());
     let is_ours = seen.kind == FileKind::File && stat.st_uid == rustix::process::geteuid().as_raw();
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     let allow = |bits| rustix::fs::chmod(&path, Mode::from_raw_mode(bits));
@@ -103,7 +104,7 @@ fn closed(place: Place<'_>) -> Result<Option<Opened>, Errno> {
         return Ok(None);
     }
     match rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(file) => Ok(Some(Opened { file, closed: Some(bits) })),
+        Ok(file) => Ok(Some(Opened { file, restore_mode: Some(bits) })),
         Err(errno) => {
             let _ = allow(bits);
             Err(errno)
@@ -111,8 +112,8 @@ fn closed(place: Place<'_>) -> Result<Option<Opened>, Errno> {
     }
 }
 
-fn mark(file: &OwnedFd) -> Result<Mark, Fault> {
-    let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+fn identity_of(file: &OwnedFd) -> Result<FileIdentity, Fault> {
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
     // What is written to one with several names is written to all of them.
     if seen.kind != FileKind::File || seen.links > 1 {
         return Err(changed());
@@ -120,7 +121,7 @@ fn mark(file: &OwnedFd) -> Result<Mark, Fault> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
     let told = told.filter(|told| told.stx_mask & StatxFlags::BTIME.bits() != 0);
     let born = told.map(|told| (told.stx_btime.tv_sec, told.stx_btime.tv_nsec));
-    Ok(Mark { volume: seen.volume, inode: seen.inode, born })
+    Ok(FileIdentity { volume: seen.volume, inode: seen.inode, born })
 }
 
 fn changed() -> Fault {

@@ -1,9 +1,9 @@
 //! Listing directories, a part after the other.
 
-use super::beneath::{Beneath, Place};
-use super::case::names_in;
 use super::fault::fault;
-use super::look::Room;
+use super::name_matching::names_in;
+use super::resolve::{ResolvedName, Resolver};
+use super::stat::RunBudget;
 use super::Roots;
 use numaio_machine::port::{Details, Fault, FilePath, Listing, Names, Why};
 use rustix::fs::{Dir, Mode, OFlags};
@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 
 /// Directories of which a part was listed.
 #[derive(Debug, Default)]
-pub struct Listings(Mutex<(u64, HashMap<u64, Begun>)>);
+pub struct Listings(Mutex<(u64, HashMap<u64, OpenListing>)>);
 
 /// One of them, and which names are one in it.
-type Begun = (Dir, Names);
+type OpenListing = (Dir, Names);
 
 impl Listings {
-    fn keep(&self, directory: Begun) -> u64 {
+    fn keep(&self, directory: OpenListing) -> u64 {
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listings.0 += 1;
         let number = listings.0;
@@ -27,7 +27,7 @@ impl Listings {
         number
     }
 
-    fn take(&self, number: u64) -> Option<Begun> {
+    fn take(&self, number: u64) -> Option<OpenListing> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)
     }
 }
@@ -35,12 +35,12 @@ impl Listings {
 impl Roots {
     pub(super) fn list(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         at: &FilePath,
         most: usize,
         details: Details,
     ) -> Result<Listing, Fault> {
-        let place = beneath.place(at)?;
+        let place = resolver.resolve(at)?;
         let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let opened = opened.map_err(fault("list the directory"))?;
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
@@ -57,7 +57,7 @@ impl Roots {
 
     fn part(
         &self,
-        (mut directory, taken_for_one): Begun,
+        (mut directory, taken_for_one): OpenListing,
         most: usize,
         details: Details,
     ) -> Result<Listing, Fault> {
@@ -77,10 +77,10 @@ impl Roots {
         // Inodes that follow each other lie beside each other on most file systems.
         names.sort_unstable();
         let parent = directory.fd().map_err(fault("list the directory"))?;
-        let (mut found, mut room) = (Vec::with_capacity(names.len()), Room::default());
+        let (mut found, mut budget) = (Vec::with_capacity(names.len()), RunBudget::default());
         for (_, name) in names {
-            let place = Place { directory: parent, name: &name };
-            match self.found(place, details, &mut room) {
+            let place = ResolvedName { directory: parent, name: &name };
+            match self.found(place, details, &mut budget) {
                 // It went away since.
                 Err(Errno::NOENT) => {}
                 Err(errno) => found.push((name, Err(fault("look at it")(errno)))),

@@ -6,43 +6,43 @@
 
 mod attributes;
 mod base;
-mod beneath;
-mod cache;
-mod case;
-mod close;
-mod closed;
+mod checksum;
+mod create;
 mod direct;
+mod extents;
 mod fault;
+mod filesystem;
+mod flush;
 #[cfg(test)]
 mod fuse;
 mod in_place;
 mod journal;
-mod kind;
 mod list;
-mod look;
-mod make;
+mod name_matching;
 mod owner;
-mod place;
+mod page_cache;
+mod permissions;
 mod read;
 mod remove;
-mod short;
-mod sum;
+mod resolve;
+mod short_names;
+mod stat;
 mod write;
 
 pub use base::{Base, Directory};
-pub use close::flush;
-pub use owner::own_name;
+pub use flush::flush;
+pub use owner::temporary_name;
 
 pub(crate) use direct::{Block, Request};
 
-use beneath::Beneath;
-use cache::Cache;
 use in_place::InPlace;
 use list::Listings;
-use look::Room;
 use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
+use page_cache::CachePolicy;
+use resolve::Resolver;
 use rustix::fd::OwnedFd;
 use rustix::fs::{renameat_with, Mode, RenameFlags, CWD};
+use stat::RunBudget;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,8 @@ pub struct Roots {
     /// Which of them lie in memory.
     in_memory: Vec<bool>,
     /// The volume of each, where nothing is said when a file is closed.
-    silent: Vec<Option<u64>>,
-    cache: Cache,
+    no_close_errors: Vec<Option<u64>>,
+    cache: CachePolicy,
     in_place: InPlace,
     listings: Listings,
     journal: Mutex<Option<OwnedFd>>,
@@ -72,11 +72,11 @@ pub struct Roots {
 
 /// How far an operation is.
 #[derive(Debug)]
-pub(crate) enum Begun<B> {
+pub(crate) enum Started<B> {
     /// To its end.
-    Ended(Outcome<B>),
-    /// A device is to move this block; then [`Roots::end`] ends it.
-    Moving(Block<B>),
+    Done(Outcome<B>),
+    /// A device is to move this block; then [`Roots::finish`] ends it.
+    Pending(Block<B>),
 }
 
 impl Roots {
@@ -92,10 +92,10 @@ impl Roots {
     fn of(roots: Vec<OwnedFd>) -> Self {
         Self {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
-            silent: roots.iter().map(close::silent_volume).collect(),
+            no_close_errors: roots.iter().map(flush::volume_without_close_errors).collect(),
             roots,
             synced: Vec::new(),
-            cache: Cache::default(),
+            cache: CachePolicy::default(),
             in_place: InPlace::default(),
             listings: Listings::default(),
             journal: Mutex::new(None),
@@ -112,8 +112,8 @@ impl Roots {
     }
 
     /// Errors of disks from now on are told when all is made durable. Else those are not of which another process heard before.
-    pub fn heed_errors(&mut self) {
-        self.synced = self.roots.iter().map(|root| write::to_sync(root).ok()).collect();
+    pub fn track_write_errors(&mut self) {
+        self.synced = self.roots.iter().map(|root| write::open_for_sync(root).ok()).collect();
     }
 
     /// Where they are, as the kernel tells (proc_pid_fd(5)).
@@ -121,7 +121,7 @@ impl Roots {
     /// # Errors
     /// The kernel's.
     pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
-        self.roots.iter().map(place_of).collect()
+        self.roots.iter().map(path_of_fd).collect()
     }
 
     /// Carries an operation out. `buffer` gives a buffer for what is read; nothing is read without.
@@ -131,8 +131,8 @@ impl Roots {
         buffer: impl FnOnce() -> Option<B>,
     ) -> Outcome<B> {
         match self.start(operation, buffer) {
-            Begun::Ended(outcome) => outcome,
-            Begun::Moving(block) => self.go(block),
+            Started::Done(outcome) => outcome,
+            Started::Pending(block) => self.move_now(block),
         }
     }
 
@@ -141,45 +141,47 @@ impl Roots {
         &self,
         operation: Operation<B>,
         buffer: impl FnOnce() -> Option<B>,
-    ) -> Begun<B> {
-        let only_looks = matches!(operation, Operation::Look { .. });
-        let mut beneath = Beneath::new(&self.roots, only_looks);
-        Begun::Ended(match operation {
-            // Packing is no matter of files: see `port::own`.
+    ) -> Started<B> {
+        let read_only = matches!(operation, Operation::Look { .. });
+        let mut resolver = Resolver::new(&self.roots, read_only);
+        Started::Done(match operation {
+            // Packing is no matter of files: see `port::compression`.
             Operation::Read { pieces, hash, .. } => match buffer() {
-                Some(buffer) => return self.read(beneath, pieces, hash, buffer),
+                Some(buffer) => return self.read(resolver, pieces, hash, buffer),
                 None => Outcome::Each(pieces.iter().map(|_| Err(no_buffer())).collect()),
             },
-            Operation::Write { puts, data, hash, .. } => return self.write(beneath, &puts, data, hash),
+            Operation::Write { puts, data, hash, .. } => return self.write(resolver, &puts, data, hash),
             Operation::List { directory, most, details } => {
-                Outcome::Listed(self.list(&mut beneath, &directory, most, details))
+                Outcome::Listed(self.list(&mut resolver, &directory, most, details))
             }
             Operation::More { listing, most, details } => {
                 Outcome::Listed(self.list_more(listing, most, details))
             }
             Operation::Look { at, details, links } => {
-                let (mut room, mut links) = (Room::default(), links.iter().peekable());
+                let (mut budget, mut links) = (RunBudget::default(), links.iter().peekable());
                 let mut look = |(index, at)| {
                     let link = links.next_if(|(of, _)| *of == index).map(|(_, target)| &**target);
-                    self.look(&mut beneath, at, details, link, &mut room)
+                    self.stat(&mut resolver, at, details, link, &mut budget)
                 };
                 Outcome::Looked(at.iter().enumerate().map(&mut look).collect())
             }
-            Operation::Sum(summing) => Outcome::Summed(sum::sum(&mut beneath, summing)),
+            Operation::Sum(summing) => Outcome::Summed(checksum::checksum(&mut resolver, summing)),
             Operation::Make(makings) => {
-                Outcome::Each(makings.iter().map(|making| self.make(&mut beneath, making)).collect())
+                Outcome::Each(makings.iter().map(|making| self.make(&mut resolver, making)).collect())
             }
             Operation::Adorn(all) => {
-                let adorn = |(at, attributes)| self.adorn(&mut beneath, at, attributes);
-                Outcome::Each(all.iter().map(|(at, attributes)| (at, attributes)).map(adorn).collect())
+                let set_attributes = |(at, attributes)| self.set_attributes(&mut resolver, at, attributes);
+                Outcome::Each(
+                    all.iter().map(|(at, attributes)| (at, attributes)).map(set_attributes).collect(),
+                )
             }
             Operation::Remove(all) => {
-                Outcome::Each(all.iter().map(|at| remove::remove(&mut beneath, at)).collect())
+                Outcome::Each(all.iter().map(|at| remove::remove(&mut resolver, at)).collect())
             }
             Operation::Open { journal, most } => {
-                Outcome::Opened(self.open_journal(&mut beneath, &journal, most))
+                Outcome::Opened(self.open_journal(&mut resolver, &journal, most))
             }
-            Operation::Record(record) => Outcome::Each(self.record(&mut beneath, &record)),
+            Operation::Record(record) => Outcome::Each(self.record(&mut resolver, &record)),
             Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
         })
     }
@@ -187,7 +189,7 @@ impl Roots {
     /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
     /// thread do that at a time, and others would wait for it turning in circles. `is_behind` tells whether more waits to be written
     /// than the storage takes.
-    pub(crate) fn alone<'a, B>(
+    pub(crate) fn exclusive_file<'a, B>(
         &self,
         operation: &'a Operation<B>,
         is_behind: impl FnOnce() -> bool,
@@ -195,7 +197,7 @@ impl Roots {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
         let is_cached = match self.part_for_device(put) {
-            Some(part) => self.cache.will_take(part.offset, is_behind),
+            Some(part) => self.cache.decide_for(part.offset, is_behind),
             None => !put.parts.is_empty(),
         };
         is_cached.then_some(&put.at)
@@ -221,7 +223,7 @@ pub(crate) fn no_buffer() -> Fault {
 ///
 /// # Errors
 /// The kernel's: [`AlreadyExists`](io::ErrorKind::AlreadyExists), or that the file system cannot do it at once.
-pub fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
@@ -232,12 +234,12 @@ pub fn has_proc() -> bool {
 }
 
 /// Where something lies that is open, without links on its way (proc_pid_fd(5)).
-fn place_of(file: &OwnedFd) -> io::Result<PathBuf> {
+fn path_of_fd(file: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Whether a path names what one process has open (proc_pid_fd(5)): another one has something else there, or nothing.
-pub fn is_of_process(path: &Path) -> bool {
+pub fn is_process_private(path: &Path) -> bool {
     ["/dev/stdin", "/dev/fd", "/proc"].iter().any(|of| path.starts_with(of))
 }
 

@@ -1,8 +1,8 @@
 //! Whom files belong to that this process makes: on some file systems not to its user.
 
-use super::beneath::Place;
 use super::fault::fault;
-use super::look::seen;
+use super::resolve::ResolvedName;
+use super::stat::file_stat;
 use super::Roots;
 use numaio_machine::port::{Fault, Seen};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -20,8 +20,8 @@ impl Roots {
         let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = match *known {
             Some((volume, owner)) if volume == file.volume => owner,
-            _ => with_new(directory, &own_name().map_err(fault("name a file"))?, |new, _| {
-                Ok(seen(&rustix::fs::fstat(new)?).user)
+            _ => with_probe_file(directory, &temporary_name().map_err(fault("name a file"))?, |new, _| {
+                Ok(file_stat(&rustix::fs::fstat(new)?).user)
             })
             .map_err(fault("make a file beside it"))?,
         };
@@ -31,7 +31,7 @@ impl Roots {
 }
 
 /// Looks at an empty file that is made for it under a name that nobody has, and removed.
-pub fn with_new<T>(
+pub fn with_probe_file<T>(
     directory: BorrowedFd<'_>,
     name: &str,
     look: impl FnOnce(&OwnedFd, &str) -> Result<T, Errno>,
@@ -47,13 +47,13 @@ pub fn with_new<T>(
 
 /// Makes something under a name that nobody has, and gives it the one of `place`, where something else may be till then. Nothing of it
 /// is left if that fails, of which the kernel's errors go through `fault`.
-pub fn instead<T, E>(
-    place: Place<'_>,
+pub fn replace_atomically<T, E>(
+    place: ResolvedName<'_>,
     fault: impl Fn(Errno) -> E,
-    make: impl FnOnce(Place<'_>) -> Result<T, E>,
+    make: impl FnOnce(ResolvedName<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
-    let name = own_name().map_err(&fault)?;
-    let beside = Place { name: name.as_bytes(), ..place };
+    let name = temporary_name().map_err(&fault)?;
+    let beside = ResolvedName { name: name.as_bytes(), ..place };
     let named = make(beside).and_then(|made| {
         rustix::fs::renameat(beside.directory, &name, place.directory, place.name).map_err(&fault)?;
         // Of two names of one file both stay (rename(2)), as may be unknown where each has an inode number of its own.
@@ -66,7 +66,7 @@ pub fn instead<T, E>(
 }
 
 /// A name that nobody has, such as a sink gives files itself.
-pub fn own_name() -> Result<String, Errno> {
+pub fn temporary_name() -> Result<String, Errno> {
     let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
     Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))
 }

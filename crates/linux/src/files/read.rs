@@ -1,11 +1,11 @@
 //! Reading pieces of files.
 
-use super::beneath::Beneath;
-use super::direct::{self, Block, Then};
+use super::direct::{self, Block, BlockOperation};
 use super::fault::fault;
-use super::kind::{is_of, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
-use super::look::seen;
-use super::{Begun, Roots};
+use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
+use super::resolve::Resolver;
+use super::stat::file_stat;
+use super::{Roots, Started};
 use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, Why};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -15,44 +15,46 @@ impl Roots {
     /// Reads pieces one behind the other into a buffer; what cannot be read takes no room.
     pub(super) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
-        mut beneath: Beneath<'_>,
+        mut resolver: Resolver<'_>,
         mut pieces: Vec<ReadPiece>,
         hash: Hash,
         mut data: B,
-    ) -> Begun<B> {
+    ) -> Started<B> {
         if pieces.len() == 1 {
-            return self.read_one(&mut beneath, pieces.remove(0), hash, data);
+            return self.read_one(&mut resolver, pieces.remove(0), hash, data);
         }
         let (buffer, mut used) = (data.as_mut(), 0usize);
         let one = |piece: &ReadPiece| {
-            let room = buffer.get_mut(used..used.saturating_add(piece.length)).ok_or_else(too_large)?;
-            let file = open(&mut beneath, &piece.at)?;
-            through(&file, piece, room)?;
+            let target = buffer.get_mut(used..used.saturating_add(piece.length)).ok_or_else(too_large)?;
+            let file = open(&mut resolver, &piece.at)?;
+            read_cached(&file, piece, target)?;
             used += piece.length;
-            Ok(hash(room))
+            Ok(hash(target))
         };
         let results = pieces.iter().map(one).collect();
-        Begun::Ended(Outcome::Read { results, data, packed: None })
+        Started::Done(Outcome::Read { results, data, packed: None })
     }
 
     fn read_one<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         piece: ReadPiece,
         hash: Hash,
         mut data: B,
-    ) -> Begun<B> {
-        let ended = |data, result| Begun::Ended(Outcome::Read { results: vec![result], data, packed: None });
-        let file = match open(beneath, &piece.at) {
+    ) -> Started<B> {
+        let ended = |data, result| Started::Done(Outcome::Read { results: vec![result], data, packed: None });
+        let file = match open(resolver, &piece.at) {
             Ok(file) => file,
             Err(fault) => return ended(data, Err(fault)),
         };
-        let Some(room) = data.as_mut().get_mut(..piece.length) else { return ended(data, Err(too_large())) };
-        if direct::is_read_past(&file, room, piece.offset, piece.identity.size) {
+        let Some(target) = data.as_mut().get_mut(..piece.length) else {
+            return ended(data, Err(too_large()));
+        };
+        if direct::reads_direct(&file, target, piece.offset, piece.identity.size) {
             let part = Part { bytes: 0..piece.length, offset: piece.offset };
-            return self.past(Block::new(file, data, part, Then::Read(piece, hash)));
+            return self.start_direct(Block::new(file, data, part, BlockOperation::Read(piece, hash)));
         }
-        let result = through(&file, &piece, room).map(|()| hash(room));
+        let result = read_cached(&file, &piece, target).map(|()| hash(target));
         ended(data, result)
     }
 }
@@ -62,24 +64,24 @@ fn too_large() -> Fault {
 }
 
 /// Reads a piece of a file through the page cache.
-pub fn through(file: &OwnedFd, piece: &ReadPiece, room: &mut [u8]) -> Result<(), Fault> {
+pub fn read_cached(file: &OwnedFd, piece: &ReadPiece, target: &mut [u8]) -> Result<(), Fault> {
     // Whether it is what was found is asked once, at the end: that holds for the time before, too.
-    let read = fill(file, room, piece.offset);
+    let read = fill(file, target, piece.offset);
     same(file, &piece.identity)?;
     read
 }
 
 /// Opens what was found to be a file.
-pub fn open(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
-    match beneath.place(at)?.open(OFlags::RDONLY, Mode::empty()) {
+pub fn open(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
+    match resolver.resolve(at)?.open(OFlags::RDONLY, Mode::empty()) {
         // A link or a device is in its place now.
         Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
         file => file.map_err(fault("open it to read")),
     }
 }
 
-fn fill(file: &OwnedFd, room: &mut [u8], mut offset: u64) -> Result<(), Fault> {
-    let mut rest = room;
+fn fill(file: &OwnedFd, target: &mut [u8], mut offset: u64) -> Result<(), Fault> {
+    let mut rest = target;
     while !rest.is_empty() {
         match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read it"))? {
             0 => return Err(changed()),
@@ -97,7 +99,7 @@ const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
 
 /// Whether a file is still what was found.
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
-    let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
     let renumbered = Identity { inode: seen.inode, ..*identity };
     let is_same = seen.identity() == renumbered && (seen.inode == identity.inode || is_renumbered(file));
     match seen.kind == FileKind::File && is_same {
@@ -108,7 +110,7 @@ pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
 
 /// Whether files of this file system get new inode numbers when the kernel forgets them.
 pub fn is_renumbered(file: &OwnedFd) -> bool {
-    is_of(file, &RENUMBERED)
+    is_filesystem(file, &RENUMBERED)
 }
 
 pub fn changed() -> Fault {

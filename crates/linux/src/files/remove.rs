@@ -1,9 +1,9 @@
 //! Removing.
 
-use super::beneath::Beneath;
-use super::closed::within;
 use super::fault::fault;
-use super::short::not_short;
+use super::permissions::retry_with_permission;
+use super::resolve::Resolver;
+use super::short_names::reject_short_name;
 use numaio_machine::port::{Fault, FilePath, Why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
@@ -12,32 +12,32 @@ use rustix::io::Errno;
 /// Most names of directories of one directory that are kept at a time. Others are found when it is listed again.
 const BATCH: usize = 1_024;
 /// Most that are kept in all, but for one a level.
-const KEPT: usize = 65_536;
+const MAX_NAMES: usize = 65_536;
 
 /// Removes something with all that it holds.
-pub fn remove(beneath: &mut Beneath<'_>, at: &FilePath) -> Result<(), Fault> {
-    let place = match beneath.place_or_errno(at) {
+pub fn remove(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<(), Fault> {
+    let place = match resolver.resolve_or_errno(at) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         place => place.map_err(fault("open the directory"))?,
     };
     place.not_the_root()?;
-    not_short(place)?;
+    reject_short_name(place)?;
     match unlink(place.directory, place.name).map_err(fault("remove it"))? {
-        Unlinked::Gone => Ok(()),
+        Unlinked::Removed => Ok(()),
         Unlinked::Directory => remove_tree(place.directory, place.name),
     }
 }
 
 /// What became of a name.
 enum Unlinked {
-    Gone,
+    Removed,
     /// Nothing: it is a directory.
     Directory,
 }
 
 fn unlink(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Unlinked, Errno> {
-    match within(directory, || rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
-        Ok(()) | Err(Errno::NOENT) => Ok(Unlinked::Gone),
+    match retry_with_permission(directory, || rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
+        Ok(()) | Err(Errno::NOENT) => Ok(Unlinked::Removed),
         Err(Errno::ISDIR) => Ok(Unlinked::Directory),
         Err(errno) => Err(errno),
     }
@@ -47,7 +47,7 @@ fn unlink(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Unlinked, Errno> {
 struct Level {
     name: Box<[u8]>,
     /// Its volume and its inode.
-    which: (u64, u64),
+    identity: (u64, u64),
     /// Directories in it that are to be removed.
     below: Vec<Box<[u8]>>,
     /// Whether there may be others.
@@ -57,17 +57,18 @@ struct Level {
 /// Removes a directory with all that it holds. Only the one at hand is open, so trees may be as deep as they like.
 fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
     let failed = fault("remove it");
-    let Some((mut open, first)) = enter(above, name).map_err(&failed)? else { return Ok(()) };
-    let (mut levels, mut kept) = (vec![first], 0);
+    let Some((mut open, first)) = open_level(above, name).map_err(&failed)? else { return Ok(()) };
+    let (mut levels, mut pending_names) = (vec![first], 0);
     while let Some(level) = levels.last_mut() {
         if level.below.is_empty() && level.more {
-            empty(&mut open, level, BATCH.min(KEPT - KEPT.min(kept)).max(1)).map_err(&failed)?;
-            kept += level.below.len();
+            empty_directory(&mut open, level, BATCH.min(MAX_NAMES - MAX_NAMES.min(pending_names)).max(1))
+                .map_err(&failed)?;
+            pending_names += level.below.len();
         }
         if let Some(name) = level.below.pop() {
-            kept -= 1;
+            pending_names -= 1;
             let at = open.fd().map_err(&failed)?;
-            if let Some((directory, level)) = enter(at, &name).map_err(&failed)? {
+            if let Some((directory, level)) = open_level(at, &name).map_err(&failed)? {
                 open = directory;
                 levels.push(level);
             }
@@ -80,7 +81,7 @@ fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
         levels.pop();
         match levels.last() {
             Some(parent) => {
-                open = leave(&open, parent)?;
+                open = reopen_parent(&open, parent)?;
                 remove_empty(open.fd().map_err(&failed)?, &name).map_err(&failed)?;
             }
             None => remove_empty(above, &name).map_err(&failed)?,
@@ -90,14 +91,14 @@ fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
 }
 
 /// Opens a directory to empty it; none if it is gone.
-fn enter(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Errno> {
+fn open_level(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Errno> {
     let directory = match open(above, name) {
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::ACCESS) => open_closed(above, name)?,
         directory => directory?,
     };
-    let which = which(&directory)?;
-    let level = Level { name: name.into(), which, below: Vec::new(), more: true };
+    let identity = identity(&directory)?;
+    let level = Level { name: name.into(), identity, below: Vec::new(), more: true };
     Ok(Some((Dir::new(directory)?, level)))
 }
 
@@ -105,15 +106,16 @@ fn enter(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Err
 fn open_closed(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(above, name, flags, Mode::empty())?;
-    within(held.as_fd(), || open(held.as_fd(), b"."))
+    retry_with_permission(held.as_fd(), || open(held.as_fd(), b"."))
 }
 
 /// Goes back up. The directory above may be another one if somebody moved this one.
-fn leave(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
+fn reopen_parent(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
     let failed = fault("remove it");
-    let above = directory.fd().and_then(|directory| within(directory, || open(directory, b"..")));
+    let above =
+        directory.fd().and_then(|directory| retry_with_permission(directory, || open(directory, b"..")));
     let above = above.map_err(&failed)?;
-    match which(&above).map_err(&failed)? == parent.which {
+    match identity(&above).map_err(&failed)? == parent.identity {
         true => Dir::new(above).map_err(failed),
         false => Err(Fault::new(Why::Changed, "a directory was moved while it was removed")),
     }
@@ -124,13 +126,13 @@ fn open(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(above, name, flags, Mode::empty())
 }
 
-fn which(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
+fn identity(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
     let stat = rustix::fs::fstat(directory.as_fd())?;
     Ok((stat.st_dev, stat.st_ino))
 }
 
 /// Removes what is no directory, and notes as many directories.
-fn empty(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errno> {
+fn empty_directory(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errno> {
     directory.rewind();
     level.more = false;
     while let Some(entry) = directory.read() {
@@ -151,7 +153,7 @@ fn empty(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errn
 }
 
 fn remove_empty(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match within(above, || rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)) {
+    match retry_with_permission(above, || rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)) {
         Err(Errno::NOENT) => Ok(()),
         removed => removed,
     }
@@ -176,7 +178,7 @@ mod tests {
 
     fn remove_below(folder: &Path, name: &str) -> Result<(), Fault> {
         let roots = [opened(folder)];
-        remove(&mut Beneath::new(&roots, false), &FilePath::new(0, name.as_bytes()))
+        remove(&mut Resolver::new(&roots, false), &FilePath::new(0, name.as_bytes()))
     }
 
     #[test]
@@ -224,11 +226,11 @@ mod tests {
         let folder = folder("moved");
         fs::create_dir_all(folder.join("a/b")).expect("directories");
         let root = opened(&folder);
-        let (a, level) = enter(root.as_fd(), b"a").expect("opened").expect("it is there");
-        let (b, _) = enter(a.fd().expect("open"), b"b").expect("opened").expect("it is there");
-        assert!(leave(&b, &level).is_ok());
+        let (a, level) = open_level(root.as_fd(), b"a").expect("opened").expect("it is there");
+        let (b, _) = open_level(a.fd().expect("open"), b"b").expect("opened").expect("it is there");
+        assert!(reopen_parent(&b, &level).is_ok());
         fs::rename(folder.join("a/b"), folder.join("b")).expect("moved");
-        assert_eq!(leave(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(Why::Changed));
+        assert_eq!(reopen_parent(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(Why::Changed));
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -1,4 +1,4 @@
-use super::beneath::Beneath;
+use super::resolve::Resolver;
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
@@ -84,12 +84,14 @@ fn new_things_get_what_a_default_acl_or_the_umask_leaves() {
 }
 
 /// The extended attributes that a file has after some were to be set, and why they were not.
-fn adorned(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
+fn set_xattrs(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
     let roots = Roots::open(&[folder]).expect("a root");
     let xattrs = names.iter().map(|name| (name.as_bytes().into(), (*b"x").into())).collect();
     let attributes = Attributes { xattrs: Some(xattrs), ..Attributes::default() };
-    let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-    let Outcome::Each(done) = roots.run(adorn, || Some(vec![0; BLOCK])) else { panic!("results of each") };
+    let set_attributes = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
+    let Outcome::Each(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
+        panic!("results of each")
+    };
     let mut names = [0; 4096];
     let length = rustix::fs::listxattr(folder.join("file"), &mut names).expect("names");
     let text = String::from_utf8_lossy(&names[..length]).into_owned();
@@ -113,9 +115,13 @@ fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
             "system.nfs4_acl",
             "trusted.SGI_ACL_FILE",
         ] {
-            assert_eq!(adorned(&folder, &["user.x", name]), (own.clone(), Some(Why::Permission)), "{name}");
+            assert_eq!(
+                set_xattrs(&folder, &["user.x", name]),
+                (own.clone(), Some(Why::Permission)),
+                "{name}"
+            );
         }
-        assert_eq!(adorned(&folder, &["user.x"]), (vec!["user.x".to_owned()], None));
+        assert_eq!(set_xattrs(&folder, &["user.x"]), (vec!["user.x".to_owned()], None));
     }
     fs::remove_dir_all(&folder).expect("removed");
 }
@@ -144,8 +150,8 @@ fn who_holds_a_lease_is_waited_for() {
     let at = FilePath::new(0, *b"file");
     let opened = std::thread::scope(|scope| {
         let opening = scope.spawn(|| {
-            let mut beneath = Beneath::new(&roots.roots, false);
-            let place = beneath.place(&at).expect("a place");
+            let mut resolver = Resolver::new(&roots.roots, false);
+            let place = resolver.resolve(&at).expect("a place");
             place.open(OFlags::RDONLY, Mode::empty())
         });
         // It has asked by then; else it does not have to wait, and the test tells nothing.
@@ -174,19 +180,19 @@ fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
             "skipped: extended attributes of somebody else, as it needs root and such a file system",
         );
     }
-    let adorn = || {
+    let set_attributes = || {
         // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
         let roots = Roots::open(&[&folder]).expect("a root");
         let xattrs = Some(vec![(b"user.k".as_slice().into(), b"new".as_slice().into())]);
         let attributes = Attributes { mode: Some(0o444), xattrs, ..Attributes::default() };
-        let adorn = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-        let Outcome::Each(done) = roots.run(adorn, || Some(vec![0; BLOCK])) else {
+        let set_attributes = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
+        let Outcome::Each(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
             panic!("results of each")
         };
         done.into_iter().for_each(|done| done.expect("done"));
     };
-    std::thread::scope(|scope| scope.spawn(adorn).join().expect("it is set"));
+    std::thread::scope(|scope| scope.spawn(set_attributes).join().expect("it is set"));
     let mut value = [0; 8];
     let length = rustix::fs::getxattr(&file, "user.k", &mut value).expect("an attribute");
     let mode = fs::metadata(&file).expect("a file").mode() & 0o7777;
@@ -209,21 +215,22 @@ fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
         fs::remove_dir_all(&folder).expect("removed");
         return crate::test_support::print_skipped("skipped: files of somebody else, as it needs root");
     }
-    let adorn = || {
+    let set_attributes = || {
         // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) }, 0);
         let roots = Roots::open(&[&folder]).expect("a root");
-        let adorned = names.map(|name| {
+        let set_xattrs = names.map(|name| {
             let group = Some(if name == "own" { own } else { 4_000_005 });
             let attributes = Attributes { mode: Some(0o6755), group, ..Attributes::default() };
             (FilePath::new(0, name.as_bytes()), attributes)
         });
-        let Outcome::Each(done) = roots.run(Operation::Adorn(adorned.into()), || Some(vec![0; BLOCK])) else {
+        let Outcome::Each(done) = roots.run(Operation::Adorn(set_xattrs.into()), || Some(vec![0; BLOCK]))
+        else {
             panic!("results of each")
         };
         done.into_iter().for_each(|done| done.expect("a group that cannot be set is no fault"));
     };
-    std::thread::scope(|scope| scope.spawn(adorn).join().expect("they are set"));
+    std::thread::scope(|scope| scope.spawn(set_attributes).join().expect("they are set"));
     let modes = names.map(|name| fs::metadata(folder.join(name)).expect("a mode").mode() & 0o7777);
     fs::remove_dir_all(&folder).expect("removed");
     assert_eq!(modes, [0o6755, 0o4755, 0o6755]);

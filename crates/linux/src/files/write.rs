@@ -1,16 +1,16 @@
 //! Writing files: beside their names until they are whole.
 
 use super::attributes::{set_mode, Target};
-use super::beneath::{Beneath, Place};
-use super::close::flushed;
-use super::closed::keep_rights;
-use super::direct::{self, Block, Then};
+use super::direct::{self, Block, BlockOperation};
 use super::fault::fault;
+use super::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
+use super::flush::flush_errno;
 use super::in_place::{self, Opened};
-use super::kind::{is_of, BTRFS, EXT, F2FS, XFS};
-use super::look::seen;
-use super::short::not_short;
-use super::{Begun, Roots};
+use super::permissions::ensure_mode_bits;
+use super::resolve::{ResolvedName, Resolver};
+use super::short_names::reject_short_name;
+use super::stat::file_stat;
+use super::{Roots, Started};
 use numaio_machine::port::{
     Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why, BLOCK,
 };
@@ -22,83 +22,90 @@ use std::ops::Range;
 impl Roots {
     pub(super) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
-        mut beneath: Beneath<'_>,
+        mut resolver: Resolver<'_>,
         puts: &[Put],
         data: Option<B>,
         hash: Hash,
-    ) -> Begun<B> {
+    ) -> Started<B> {
         let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
         let past = match puts {
-            [put] => self.part_past(put, bytes).map(|part| (put, part)),
+            [put] => self.direct_part(put, bytes).map(|part| (put, part)),
             _ => None,
         };
         match (past, data) {
-            (Some((put, part)), Some(data)) => match self.started(&mut beneath, put, data.as_ref(), hash) {
-                Ok(file) => self.past(Block::new(file, data, part.clone(), Then::Write(put.clone()))),
-                Err(fault) => Begun::Ended(Outcome::Each(vec![Err(fault)])),
-            },
+            (Some((put, part)), Some(data)) => {
+                match self.open_checked(&mut resolver, put, data.as_ref(), hash) {
+                    Ok(file) => self.start_direct(Block::new(
+                        file,
+                        data,
+                        part.clone(),
+                        BlockOperation::Write(put.clone()),
+                    )),
+                    Err(fault) => Started::Done(Outcome::Each(vec![Err(fault)])),
+                }
+            }
             (_, data) => {
                 let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
-                let one = |put| self.write_through(&mut beneath, put, bytes, hash);
-                Begun::Ended(Outcome::Each(puts.iter().map(one).collect()))
+                let one = |put| self.write_through(&mut resolver, put, bytes, hash);
+                Started::Done(Outcome::Each(puts.iter().map(one).collect()))
             }
         }
     }
 
     /// What of a file is written past the page cache, if all of it is.
-    fn part_past<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
+    fn direct_part<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
         let part = self.part_for_device(put)?;
         let fits = data.get(part.bytes.clone()).is_some_and(|bytes| direct::fits(bytes, part.offset));
-        (fits && !self.cache.takes(part.offset)).then_some(part)
+        (fits && !self.cache.is_used_at(part.offset)).then_some(part)
     }
 
     fn write_through(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         put: &Put,
         data: &[u8],
         hash: Hash,
     ) -> Result<(), Fault> {
-        let file = self.started(beneath, put, data, hash)?;
+        let file = self.open_checked(resolver, put, data, hash)?;
         let one = |part: &Part| {
-            let bytes = whole(data, &part.bytes)?;
+            let bytes = bytes_in(data, &part.bytes)?;
             match put.sparse {
                 true => write_sparse(&file, bytes, part.offset),
                 false => write_all(&file, bytes, part.offset),
             }
         };
         let done = put.parts.iter().try_for_each(one);
-        self.written(beneath, put, &file, done)
+        self.finish_write(resolver, put, &file, done)
     }
 
     /// The file to write to, if what came is right.
-    fn started(
+    fn open_checked(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         put: &Put,
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
-            if hash(whole(data, range)?) != *digest {
+            if hash(bytes_in(data, range)?) != *digest {
                 return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
             }
         }
-        let mode = self.first_mode(beneath, put);
-        self.begin(beneath.place(&put.at)?, put, mode)
+        let mode = self.initial_mode(resolver, put);
+        self.open_for_write(resolver.resolve(&put.at)?, put, mode)
     }
 
     /// Ends what was begun with a file, whose parts are written or could not be.
-    pub(super) fn written(
+    pub(super) fn finish_write(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         put: &Put,
         file: &OwnedFd,
         done: Result<(), Fault>,
     ) -> Result<(), Fault> {
         let done = done.and_then(|()| match &put.settle {
-            Some(settle) => self.settle(beneath, put, file, settle),
-            None => self.taken(put, file, None),
+            Some(settle) => self.finalize(resolver, put, file, settle),
+            None => self.check_flush(put, file, None),
         });
         // Of one that failed other blocks may be under way, whose fault that is not.
         if done.is_ok() && put.settle.is_some() && put.begin == Begin::Further {
@@ -106,7 +113,7 @@ impl Roots {
         }
         if done.is_err() && put.begin == Begin::Fresh {
             // Its room is needed; an error changes nothing in what is told.
-            let place = beneath.place(&put.at)?;
+            let place = resolver.resolve(&put.at)?;
             let _ = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
         }
         done
@@ -114,31 +121,31 @@ impl Roots {
 
     /// With which mode a new file begins: only its owner reads it until it is whole, and where nobody else gets in anyway it has
     /// what it is to have at once.
-    fn first_mode(&self, beneath: &mut Beneath<'_>, put: &Put) -> Mode {
+    fn initial_mode(&self, resolver: &mut Resolver<'_>, put: &Put) -> Mode {
         let owner = Mode::RUSR | Mode::WUSR;
         let last = put.settle.as_ref().and_then(|settle| settle.attributes.mode);
-        match last.filter(|_| put.begin == Begin::Fresh && beneath.is_private(&put.at, self.user)) {
+        match last.filter(|_| put.begin == Begin::Fresh && resolver.is_private(&put.at, self.user)) {
             Some(bits) => Mode::from_raw_mode(bits & 0o777) | owner,
             None => owner,
         }
     }
 
-    fn begin(&self, place: Place<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
+    fn open_for_write(&self, place: ResolvedName<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
         match put.begin {
             Begin::Fresh => {
-                let file = fresh(place, mode).map_err(fault("create it"))?;
+                let file = create_new(place, mode).map_err(fault("create it"))?;
                 if put.settle.is_none() && !self.super_user {
-                    keep_rights(file.as_fd(), mode);
+                    ensure_mode_bits(file.as_fd(), mode);
                 }
                 Ok(file)
             }
             Begin::InPlace => {
-                not_short(place)?;
-                let Opened { file, closed } =
+                reject_short_name(place)?;
+                let Opened { file, restore_mode } =
                     in_place::open(place, mode).map_err(fault("open it to write"))?;
                 let begun = self.begin_in_place(put, &file);
-                if let (Err(_), Some(bits)) = (&begun, closed) {
+                if let (Err(_), Some(bits)) = (&begun, restore_mode) {
                     let _ = set_mode(Target::Open(file.as_fd()), bits);
                 }
                 begun.map(|()| file)
@@ -151,8 +158,8 @@ impl Roots {
             Begin::Continue => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
                 // Somebody else may have put another name of a file there that only we can write to.
-                check(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
-                match holds(&file, &put.held).map_err(fault("look at it"))? {
+                verify_file(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
+                match has_data(&file, &put.held).map_err(fault("look at it"))? {
                     true => Ok(file),
                     false => Err(Fault::new(Why::Changed, "data is gone that was there")),
                 }
@@ -162,61 +169,61 @@ impl Roots {
 
     fn begin_in_place(&self, put: &Put, file: &OwnedFd) -> Result<(), Fault> {
         // A further name that it got meanwhile would be written to, too.
-        check(file, |seen| Ok(seen.links < 2))?;
+        verify_file(file, |seen| Ok(seen.links < 2))?;
         if put.settle.is_none() {
             self.in_place.begin(&put.at, file)?;
             if !self.super_user {
-                keep_rights(file.as_fd(), Mode::WUSR);
+                ensure_mode_bits(file.as_fd(), Mode::WUSR);
             }
         }
         rustix::fs::ftruncate(file, 0).map_err(fault("empty it"))
     }
 
-    fn settle(
+    fn finalize(
         &self,
-        beneath: &mut Beneath<'_>,
+        resolver: &mut Resolver<'_>,
         put: &Put,
         file: &OwnedFd,
         settle: &Settle,
     ) -> Result<(), Fault> {
-        let (at, mut seen) = (&put.at, seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
-        self.taken(put, file, Some(seen.volume))?;
+        let (at, mut seen) = (&put.at, file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
+        self.check_flush(put, file, Some(seen.volume))?;
         if seen.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
         }
         if settle.size > BLOCK as u64 {
-            give_back_behind(file, settle.size);
+            release_preallocation(file, settle.size);
         }
         if settle.sync && (*at == settle.name || settle.size > BLOCK as u64) {
             // With its time one that has its name is taken for whole, and another one for old, which what removes others' may find.
             rustix::fs::fsync(file).map_err(fault("make it durable"))?;
         }
-        let mut leaves = self.leaves(beneath, at, &settle.attributes);
+        let mut mode_mask = self.mode_mask(resolver, at, &settle.attributes);
         let keeps = settle.attributes.xattrs.is_none() && !settle.attributes.masked;
         if keeps && *at != settle.name {
-            let is_given = beneath.default_bits(at).is_some();
-            leaves &= Self::inherit_acl(beneath.place(&settle.name)?, file.as_fd(), is_given);
-            seen = self::seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+            let is_given = resolver.default_bits(at).is_some();
+            mode_mask &= Self::inherit_acl(resolver.resolve(&settle.name)?, file.as_fd(), is_given);
+            seen = self::file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
         }
-        let adorned = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, leaves);
+        let attributes_set = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, mode_mask);
         if settle.sync {
             rustix::fs::fsync(file).map_err(fault("make it durable"))?;
         }
         if *at != settle.name {
-            rename(beneath, at, &settle.name)?;
+            rename(resolver, at, &settle.name)?;
         }
         // The content is right, and has its name: what is missing of its attributes is told all the same.
-        adorned
+        attributes_set
     }
 
     /// Whether the file system has room for what was written, if it is one that says so when a file is closed. A volume that
     /// is not that of the root lies below it, and may be such a one.
-    fn taken(&self, put: &Put, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
-        let silent = self.silent.get(put.at.root as usize).copied().flatten();
-        let is_silent = volume.is_some() && volume == silent;
+    fn check_flush(&self, put: &Put, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
+        let no_close_errors = self.no_close_errors.get(put.at.root as usize).copied().flatten();
+        let is_silent = volume.is_some() && volume == no_close_errors;
         match put.parts.is_empty() || is_silent {
             true => Ok(()),
-            false => flushed(file.as_fd()).map_err(fault("write to it")),
+            false => flush_errno(file.as_fd()).map_err(fault("write to it")),
         }
     }
 
@@ -225,7 +232,7 @@ impl Roots {
         let root = self.roots.get(root as usize).ok_or_else(too_short)?;
         let synced = match early {
             Some(opened) => rustix::fs::syncfs(opened),
-            None => to_sync(root).and_then(rustix::fs::syncfs),
+            None => open_for_sync(root).and_then(rustix::fs::syncfs),
         };
         synced.map_err(fault("make all durable"))
     }
@@ -233,24 +240,24 @@ impl Roots {
 
 /// XFS keeps what it allocated behind the end of a file that was opened for each block, for minutes. (Setting its size again would give it back,
 /// too, but first wait for the disk: `xfs_setattr_size`.)
-fn give_back_behind(file: &OwnedFd, size: u64) {
+fn release_preallocation(file: &OwnedFd, size: u64) {
     const LARGEST_PAGE: u64 = 64 << 10;
     const FAR: u64 = 1 << 40;
-    if is_of(file, &[XFS]) {
+    if is_filesystem(file, &[XFS]) {
         // What is not given back now is so by the kernel, later.
-        let _ = punched(file, size.next_multiple_of(LARGEST_PAGE), FAR);
+        let _ = punch_hole(file, size.next_multiple_of(LARGEST_PAGE), FAR);
     }
 }
 
 /// Whether a file has data in all of these places. Others than these file systems may make holes of zeros, or know of none: there only its
 /// size tells.
-fn holds(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
-    const TELLING: [u32; 4] = [EXT, XFS, BTRFS, F2FS];
+fn has_data(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
+    const REPORTING: [u32; 4] = [EXT, XFS, BTRFS, F2FS];
     let Some(last) = held.last() else { return Ok(true) };
-    if seen(&rustix::fs::fstat(file)?).size < last.end {
+    if file_stat(&rustix::fs::fstat(file)?).size < last.end {
         return Ok(false);
     }
-    if !is_of(file, &TELLING) {
+    if !is_filesystem(file, &REPORTING) {
         return Ok(true);
     }
     for place in held {
@@ -262,24 +269,24 @@ fn holds(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
 }
 
 /// A root for syncfs(2), which takes no `O_PATH` descriptor.
-pub fn to_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
+pub fn open_for_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(root, ".", flags, Mode::empty())
 }
 
 /// Both names are in one directory, or in two that are resolved one after the other.
-fn rename(beneath: &mut Beneath<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
-    let source = beneath.place(from)?;
+fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
+    let source = resolver.resolve(from)?;
     if let Some(last) = in_same_directory(from, to) {
         source.not_the_root()?;
-        let Place { directory, name } = source;
-        not_short(Place { name: last, ..source })?;
+        let ResolvedName { directory, name } = source;
+        reject_short_name(ResolvedName { name: last, ..source })?;
         return rustix::fs::renameat(directory, name, directory, last).map_err(fault("give it its name"));
     }
     let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
-    let place = beneath.place(to)?;
+    let place = resolver.resolve(to)?;
     place.not_the_root()?;
-    not_short(place)?;
+    reject_short_name(place)?;
     let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("give it its name"))
 }
@@ -293,7 +300,7 @@ fn in_same_directory<'a>(one: &FilePath, other: &'a FilePath) -> Option<&'a [u8]
 }
 
 /// A new file instead of whatever is there.
-fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+fn create_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     let open = || place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode);
     match open() {
         Err(Errno::EXIST) => {
@@ -304,8 +311,8 @@ fn fresh(place: Place<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn check(file: &OwnedFd, ours: impl Fn(&Seen) -> Result<bool, Fault>) -> Result<(), Fault> {
-    let seen = seen(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+fn verify_file(file: &OwnedFd, ours: impl Fn(&Seen) -> Result<bool, Fault>) -> Result<(), Fault> {
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
     match seen.kind == FileKind::File && ours(&seen)? {
         true => Ok(()),
         false => Err(Fault::new(Why::Exists, "something else is in its place")),
@@ -339,7 +346,7 @@ fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> 
     let mut rest = pages;
     for run in holes.chunk_by(|one, other| one == other) {
         let (some, others) = rest.split_at((run.len() * PAGE).min(rest.len()));
-        if !run[0] || !punched(file, at, some.len() as u64)? {
+        if !run[0] || !punch_hole(file, at, some.len() as u64)? {
             write_all(file, some, at)?;
         }
         at += some.len() as u64;
@@ -349,7 +356,7 @@ fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> 
 }
 
 /// Whether a part of a file is a hole now; false where the file system makes none.
-fn punched(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
+fn punch_hole(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, length)) {
         Ok(()) => Ok(true),
@@ -358,7 +365,7 @@ fn punched(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
     }
 }
 
-fn whole<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault> {
+fn bytes_in<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault> {
     data.get(range.clone()).ok_or_else(too_short)
 }
 
@@ -395,7 +402,7 @@ mod tests {
                 sparse: false,
                 settle: Some(settle),
             };
-            roots.first_mode(&mut Beneath::new(&roots.roots, false), &put).as_raw_mode()
+            roots.initial_mode(&mut Resolver::new(&roots.roots, false), &put).as_raw_mode()
         };
         assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o4654)), 0o654);
         assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o044)), 0o644);

@@ -6,7 +6,7 @@ pub use program_group::{exit_by_signal, ProgramExit, ProgramGroup};
 
 use crate::affinity::Mask;
 use crate::memory::Policy;
-use crate::process::{heed_children, ignore_children_again};
+use crate::process::{restore_sigchld_default, reinstate_ignored_sigchld};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::MemoryPlace;
 use std::ffi::OsString;
@@ -113,9 +113,9 @@ pub fn become_program(program: &Program, place: &ProgramBinding) -> io::Error {
         return error;
     }
     // Restores the disposition that the program would have without numaio.
-    ignore_children_again();
+    reinstate_ignored_sigchld();
     let error = command(program).exec();
-    heed_children();
+    restore_sigchld_default();
     error
 }
 

@@ -1,7 +1,7 @@
 //! Programs that run until all have exited, with signals forwarded to them.
 
 use super::{command, Program, ProgramBinding};
-use crate::process::ignore_children_again;
+use crate::process::reinstate_ignored_sigchld;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -68,7 +68,7 @@ impl ProgramGroup {
         unsafe {
             command.pre_exec(move || {
                 // Restores the disposition that the program would have without numaio.
-                ignore_children_again();
+                reinstate_ignored_sigchld();
                 if libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) != 0 {
                     return Err(io::Error::last_os_error());
                 }

@@ -3,9 +3,9 @@
 //! On a stream a packet is two numbers of four bytes, the highest first: bytes of frames, and bytes of data. Then come
 //! the frames, then the data.
 
-use super::lanes::LanesLink;
+use super::backpressure::{Backpressure, Unsent};
 use super::pool::{Pool, Slab};
-use super::room::{Room, Unsent};
+use super::stream_set::StreamSetLink;
 use crate::interrupt::interrupted;
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::fmt;
@@ -16,27 +16,27 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// How long a side waits at its end for the next packet of what was sent to go out; one that was interrupted, for all of them.
-const LAST: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waits until all that was sent went out, or nothing does any more. Who writes says so of each packet, and drops its end at last.
-pub fn await_last(over: &Receiver<()>) {
-    await_each(over, LAST, interrupted);
+pub fn await_drained(finished: &Receiver<()>) {
+    await_progress(finished, DRAIN_TIMEOUT, interrupted);
 }
 
-fn await_each(over: &Receiver<()>, last: Duration, hurries: impl Fn() -> bool) {
+fn await_progress(finished: &Receiver<()>, last: Duration, is_interrupted: impl Fn() -> bool) {
     let began = Instant::now();
-    while over.recv_timeout(last).is_ok() && !(hurries() && began.elapsed() >= last) {}
+    while finished.recv_timeout(last).is_ok() && !(is_interrupted() && began.elapsed() >= last) {}
 }
 
 /// Two streams to the other side.
-pub struct Ends {
+pub struct StreamPair {
     /// What comes from there.
     pub from: Box<dyn Read + Send>,
     /// What goes there.
     pub to: Box<dyn Write + Send>,
 }
 
-impl fmt::Debug for Ends {
+impl fmt::Debug for StreamPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ends").finish_non_exhaustive()
     }
@@ -50,10 +50,10 @@ pub enum LinkError {
     Closed,
     /// It ended in the midst of a packet.
     #[error("it was cut")]
-    Cut,
+    Truncated,
     /// A packet is larger than any may be.
     #[error("a packet of {frames} bytes of frames and {data} bytes of data came, more than there may be")]
-    Long {
+    TooLong {
         /// Bytes of frames.
         frames: u32,
         /// Bytes of data.
@@ -61,7 +61,7 @@ pub enum LinkError {
     },
     /// Packets are numbered, and this number came twice or not at all.
     #[error("packet {0} came twice, or not at all")]
-    Order(u64),
+    OutOfOrder(u64),
     /// The kernel's.
     #[error("{0}")]
     Failed(io::Error),
@@ -76,10 +76,10 @@ pub enum Link {
     Memory(Sender<Event<Slab>>),
     Streams {
         packets: Option<Sender<Queued>>,
-        over: Receiver<()>,
-        room: Arc<Room>,
+        finished: Receiver<()>,
+        backpressure: Arc<Backpressure>,
     },
-    Lanes(LanesLink),
+    StreamSet(StreamSetLink),
 }
 
 impl Link {
@@ -87,23 +87,23 @@ impl Link {
         Self::Memory(peer)
     }
 
-    /// What comes and what goes is counted in `room`; what comes waits while there is none.
+    /// What comes and what goes is counted in `backpressure`; what comes waits while there is none.
     pub fn streams(
-        ends: Ends,
+        ends: StreamPair,
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
-        room: &Arc<Room>,
+        backpressure: &Arc<Backpressure>,
     ) -> io::Result<Self> {
         // Of several packets one word is enough.
-        let ((packets, queue), (said, over)) = (channel(), sync_channel(1));
-        let told = events.clone();
+        let ((packets, queue), (progress, finished)) = (channel(), sync_channel(1));
+        let writer_events = events.clone();
         let write = move || {
-            if let Err(error) = write_packets(ends.to, &queue, &told, &said) {
-                drop(told.send(Event::Closed(error.to_string())));
+            if let Err(error) = write_packets(ends.to, &queue, &writer_events, &progress) {
+                drop(writer_events.send(Event::Closed(error.to_string())));
             }
-            drop(said);
+            drop(progress);
         };
-        let (pool, reads) = (pool.clone(), room.clone());
+        let (pool, reads) = (pool.clone(), backpressure.clone());
         let read = move || {
             if let Some(why) = read_packets(ends.from, &pool, &reads, &events) {
                 drop(events.send(Event::Closed(why.to_string())));
@@ -111,19 +111,19 @@ impl Link {
         };
         Builder::new().name("link out".to_owned()).spawn(write)?;
         Builder::new().name("link in".to_owned()).spawn(read)?;
-        Ok(Self::Streams { packets: Some(packets), over, room: room.clone() })
+        Ok(Self::Streams { packets: Some(packets), finished, backpressure: backpressure.clone() })
     }
 
     /// Hands a packet over. Who hears of it no more is told otherwise that the link is gone.
     pub fn send(&self, packet: Packet<Slab>) {
         match self {
             Self::Memory(peer) => drop(peer.send(Event::Received(packet))),
-            Self::Streams { packets: Some(packets), room, .. } => {
-                let counted = room.send(packet.frames.len());
+            Self::Streams { packets: Some(packets), backpressure, .. } => {
+                let counted = backpressure.track_unsent(packet.frames.len());
                 drop(packets.send((packet, counted)));
             }
             Self::Streams { packets: None, .. } => {}
-            Self::Lanes(link) => link.send(packet),
+            Self::StreamSet(link) => link.send(packet),
         }
     }
 }
@@ -132,12 +132,12 @@ impl Drop for Link {
     fn drop(&mut self) {
         match self {
             Self::Memory(peer) => drop(peer.send(Event::Closed("the other side ended".to_owned()))),
-            Self::Streams { packets, over, .. } => {
+            Self::Streams { packets, finished, .. } => {
                 packets.take();
-                await_last(over);
+                await_drained(finished);
             }
             // It ends by itself.
-            Self::Lanes(_) => {}
+            Self::StreamSet(_) => {}
         }
     }
 }
@@ -146,11 +146,11 @@ fn write_packets(
     mut to: Box<dyn Write + Send>,
     queue: &Receiver<Queued>,
     events: &Sender<Event<Slab>>,
-    said: &SyncSender<()>,
+    progress: &SyncSender<()>,
 ) -> io::Result<()> {
     while let Ok((packet, _counted)) = queue.recv() {
         write_packet(&mut *to, &[], packet, events)?;
-        let _ = said.try_send(());
+        let _ = progress.try_send(());
     }
     Ok(())
 }
@@ -159,15 +159,15 @@ fn write_packets(
 fn read_packets(
     mut from: Box<dyn Read + Send>,
     pool: &Arc<Pool>,
-    room: &Room,
+    backpressure: &Backpressure,
     events: &Sender<Event<Slab>>,
 ) -> Option<LinkError> {
-    while room.wait() {
+    while backpressure.wait_for_capacity() {
         let packet = match read_packet(&mut *from, pool, LinkError::Closed) {
             Ok(packet) => packet,
             Err(why) => return Some(why),
         };
-        room.add(packet.frames.len());
+        backpressure.add_received(packet.frames.len());
         events.send(Event::Received(packet)).ok()?;
     }
     None
@@ -179,14 +179,14 @@ fn read_packets(
 /// Those of the stream.
 pub fn write_packet<W: Write + ?Sized>(
     to: &mut W,
-    before: &[u8],
+    prefix: &[u8],
     packet: Packet<Slab>,
     events: &Sender<Event<Slab>>,
 ) -> io::Result<()> {
     let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
     let (frames, lengths) = (&packet.frames[..], [packet.frames.len(), data.len()]);
     let [frames_length, data_length] = lengths.map(|length| (length as u32).to_be_bytes());
-    to.write_all(&[before, &frames_length, &data_length, frames].concat())?;
+    to.write_all(&[prefix, &frames_length, &data_length, frames].concat())?;
     to.write_all(data)?;
     to.flush()?;
     if let Some((slab, length)) = packet.data {
@@ -197,50 +197,50 @@ pub fn write_packet<W: Write + ?Sized>(
     Ok(())
 }
 
-/// Reads a packet; an end before its first byte is `none`.
+/// Reads a packet; an end before its first byte is `on_eof`.
 ///
 /// # Errors
 /// [`LinkError`]: those of the stream; it ended, or announces more than a packet may have.
 pub fn read_packet<R: Read + ?Sized>(
     from: &mut R,
     pool: &Arc<Pool>,
-    none: LinkError,
+    on_eof: LinkError,
 ) -> Result<Packet<Slab>, LinkError> {
     let mut head = [0; 8];
-    read_whole(from, &mut head, none)?;
+    read_exact_or(from, &mut head, on_eof)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let (frames, data) = (number(&head[..4]), number(&head[4..]));
     if frames as usize > MOST_FRAMES || data as usize > BLOCK {
-        return Err(LinkError::Long { frames, data });
+        return Err(LinkError::TooLong { frames, data });
     }
     let mut bytes = vec![0; frames as usize];
-    read_whole(from, &mut bytes, LinkError::Cut)?;
+    read_exact_or(from, &mut bytes, LinkError::Truncated)?;
     let data = match data {
         0 => None,
         length => {
             // None if the port is closed: nobody hears why.
             let mut slab = pool.take().ok_or(LinkError::Closed)?;
-            read_whole(from, &mut slab.as_mut()[..length as usize], LinkError::Cut)?;
+            read_exact_or(from, &mut slab.as_mut()[..length as usize], LinkError::Truncated)?;
             Some((slab, length as usize))
         }
     };
     Ok(Packet { frames: bytes, data })
 }
 
-/// Fills a buffer; an end before its first byte is `none`.
-pub fn read_whole<R: Read + ?Sized>(
+/// Fills a buffer; an end before its first byte is `on_eof`.
+pub fn read_exact_or<R: Read + ?Sized>(
     from: &mut R,
     buffer: &mut [u8],
-    none: LinkError,
+    on_eof: LinkError,
 ) -> Result<(), LinkError> {
     let mut used = 0;
     while used < buffer.len() {
         match from.read(&mut buffer[used..]) {
-            Ok(0) if used == 0 => return Err(none),
-            Ok(0) => return Err(LinkError::Cut),
+            Ok(0) if used == 0 => return Err(on_eof),
+            Ok(0) => return Err(LinkError::Truncated),
             Ok(count) => used += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(LinkError::of(error)),
+            Err(error) => return Err(LinkError::from_io(error)),
         }
     }
     Ok(())
@@ -248,9 +248,9 @@ pub fn read_whole<R: Read + ?Sized>(
 
 impl LinkError {
     /// What reading failed with.
-    pub fn of(error: io::Error) -> Self {
+    pub fn from_io(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Cut,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Truncated,
             _ => Self::Failed(error),
         }
     }
@@ -264,26 +264,26 @@ mod tests {
     #[test]
     fn the_last_packets_are_waited_for() {
         const LONG: Duration = Duration::from_secs(60);
-        let (said, over) = sync_channel(1);
+        let (progress, finished) = sync_channel(1);
         let is_out = std::sync::atomic::AtomicBool::new(false);
         let is_done = || is_out.load(std::sync::atomic::Ordering::SeqCst);
         std::thread::scope(|scope| {
             let is_out = &is_out;
             scope.spawn(move || {
                 for _ in 0..1_000 {
-                    let _ = said.try_send(());
+                    let _ = progress.try_send(());
                     std::thread::yield_now();
                 }
                 is_out.store(true, std::sync::atomic::Ordering::SeqCst);
-                drop(said);
+                drop(progress);
             });
-            await_each(&over, LONG, || false);
+            await_progress(&finished, LONG, || false);
             assert!(is_done());
         });
-        let (said, over) = sync_channel(1);
-        let endless = std::thread::spawn(move || while said.send(()).is_ok() {});
-        await_each(&over, Duration::from_millis(1), || true);
-        drop(over);
+        let (progress, finished) = sync_channel(1);
+        let endless = std::thread::spawn(move || while progress.send(()).is_ok() {});
+        await_progress(&finished, Duration::from_millis(1), || true);
+        drop(finished);
         endless.join().expect("it ends when nobody waits");
     }
 
@@ -300,16 +300,16 @@ mod tests {
                 Ok(())
             }
         }
-        let ((to, queue), room) = (channel(), Room::new(true));
+        let ((to, queue), backpressure) = (channel(), Backpressure::new(true));
         let mut slab = pool.take().expect("a buffer");
         slab.as_mut()[..3].copy_from_slice(b"abc");
-        let send = |packet| to.send((packet, room.send(0))).expect("sent");
+        let send = |packet| to.send((packet, backpressure.track_unsent(0))).expect("sent");
         send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) });
         send(Packet { frames: b"x".to_vec(), data: None });
         drop(to);
         let (events, heard) = channel();
-        let (said, _over) = sync_channel(1);
-        write_packets(Box::new(Shared(out.clone())), &queue, &events, &said).expect("written");
+        let (progress, _over) = sync_channel(1);
+        write_packets(Box::new(Shared(out.clone())), &queue, &events, &progress).expect("written");
         drop(events);
         assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
         let bytes = out.lock().expect("a lock").clone();
@@ -319,8 +319,11 @@ mod tests {
         assert!(first.data.is_some_and(|(slab, length)| &slab.as_ref()[..length] == b"abc"));
         assert_eq!(read_packet(&mut from, &pool, LinkError::Closed).expect("a packet").frames, b"x");
         assert!(matches!(read_packet(&mut from, &pool, LinkError::Closed), Err(LinkError::Closed)));
-        assert!(matches!(read_packet(&mut &bytes[..9], &pool, LinkError::Closed), Err(LinkError::Cut)));
+        assert!(matches!(read_packet(&mut &bytes[..9], &pool, LinkError::Closed), Err(LinkError::Truncated)));
         let lie = [&u32::MAX.to_be_bytes()[..], &[0; 4]].concat();
-        assert!(matches!(read_packet(&mut &lie[..], &pool, LinkError::Closed), Err(LinkError::Long { .. })));
+        assert!(matches!(
+            read_packet(&mut &lie[..], &pool, LinkError::Closed),
+            Err(LinkError::TooLong { .. })
+        ));
     }
 }

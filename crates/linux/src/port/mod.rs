@@ -1,36 +1,36 @@
 //! The port of this kernel: threads near a device that read and write files, and a link to the other side.
 
+mod backpressure;
+mod compression;
 mod growth;
-mod lanes;
 mod link;
 pub mod net;
-mod own;
 mod pool;
 mod ring;
-mod room;
-mod work;
+mod stream_set;
+mod work_queue;
 mod worker;
 
-pub use lanes::{enough_on, Lanes};
-pub use link::{read_packet, write_packet, Ends, LinkError};
+pub use link::{read_packet, write_packet, LinkError, StreamPair};
 pub use pool::{Pool, Slab};
-pub use ring::has_rings;
-pub use work::{Load, Share};
+pub use ring::has_io_uring;
+pub use stream_set::{streams_needed, StreamSet};
+pub use work_queue::{GroupLoad, WorkSharing};
 
 use crate::affinity::Mask;
 use crate::files::Roots;
-use growth::{busy, Growth};
-use lanes::LanesLink;
+use backpressure::Backpressure;
+use growth::{busy_time, Growth};
 use link::Link;
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_machine::set::CpuSet;
-use room::Room;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use work::Work;
+use stream_set::StreamSetLink;
+use work_queue::WorkQueue;
 use worker::Worker;
 
 /// What a port is made of.
@@ -39,7 +39,7 @@ pub struct Setting {
     /// Where files are.
     pub roots: Roots,
     /// Threads that read and write: at least one crew.
-    pub crews: Vec<Crew>,
+    pub worker_groups: Vec<WorkerGroup>,
     /// How many threads there may be in all where they wait for storage; as many as there are if it is fewer.
     pub most_threads: usize,
     /// Whether threads leave blocks of large files to io_uring(7), where they may.
@@ -47,7 +47,7 @@ pub struct Setting {
     /// Where data from a stream is put; one of a crew's as a rule.
     pub pool: Arc<Pool>,
     /// Which crew helps which.
-    pub share: Share,
+    pub share: WorkSharing,
     /// Whether fewer connections are written to than there are, where that is better.
     pub sparing: bool,
     /// Whether nothing more is read from a link while much of what was sent there waits to go out. A sink's side may, which answers
@@ -59,7 +59,7 @@ pub struct Setting {
 
 /// Threads in one place.
 #[derive(Debug, Clone)]
-pub struct Crew {
+pub struct WorkerGroup {
     /// How many, at least one.
     pub threads: usize,
     /// Where they run; anywhere if there is none.
@@ -72,12 +72,12 @@ pub struct Crew {
 #[derive(Debug)]
 pub struct FilePort {
     roots: Arc<Roots>,
-    work: Arc<Work>,
+    work: Arc<WorkQueue>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
     /// What came over the link and was not taken yet, and what did not go out yet.
-    room: Arc<Room>,
-    crews: Vec<Crew>,
+    backpressure: Arc<Backpressure>,
+    worker_groups: Vec<WorkerGroup>,
     rings: bool,
     done: Sender<Event<Slab>>,
     workers: Vec<JoinHandle<()>>,
@@ -102,57 +102,57 @@ impl FilePort {
     ///
     /// # Errors
     /// The kernel's, if threads cannot be started.
-    pub fn over(setting: Setting, ends: Ends) -> io::Result<Self> {
-        let ((to_us, from_us), room) = (channel(), Room::new(setting.may_pause));
-        let link = Link::streams(ends, to_us.clone(), &setting.pool, &room)?;
-        Self::new(setting, (to_us, from_us), (link, room))
+    pub fn over(setting: Setting, ends: StreamPair) -> io::Result<Self> {
+        let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
+        let link = Link::streams(ends, to_us.clone(), &setting.pool, &backpressure)?;
+        Self::new(setting, (to_us, from_us), (link, backpressure))
     }
 
     /// A port whose link is several connections to another process.
     ///
     /// # Errors
     /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
-    pub fn over_lanes(setting: Setting, lanes: Lanes) -> io::Result<Self> {
-        let ((to_us, from_us), room) = (channel(), Room::new(setting.may_pause));
+    pub fn over_streams(setting: Setting, lanes: StreamSet) -> io::Result<Self> {
+        let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
         let way = (setting.sparing, &setting.network[..]);
-        let link = LanesLink::new(lanes, way, to_us.clone(), &setting.pool, &room)?;
-        Self::new(setting, (to_us, from_us), (Link::Lanes(link), room))
+        let link = StreamSetLink::new(lanes, way, to_us.clone(), &setting.pool, &backpressure)?;
+        Self::new(setting, (to_us, from_us), (Link::StreamSet(link), backpressure))
     }
 
     fn new(
         setting: Setting,
         (done, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
-        (link, room): (Link, Arc<Room>),
+        (link, backpressure): (Link, Arc<Backpressure>),
     ) -> io::Result<Self> {
         let mut port = Self {
             roots: Arc::new(setting.roots),
-            work: Arc::new(Work::new(&setting.crews, setting.share)),
+            work: Arc::new(WorkQueue::new(&setting.worker_groups, setting.share)),
             events,
             link: Some(link),
-            room,
-            crews: setting.crews,
+            backpressure,
+            worker_groups: setting.worker_groups,
             rings: setting.rings,
             done,
             workers: Vec::new(),
             growth: Growth::new(setting.most_threads, Instant::now()),
         };
-        for crew in 0..port.crews.len() {
-            (0..port.crews[crew].threads.max(1)).try_for_each(|_| port.hire(crew))?;
+        for group in 0..port.worker_groups.len() {
+            (0..port.worker_groups[group].threads.max(1)).try_for_each(|_| port.spawn_worker(group))?;
         }
         Ok(port)
     }
 
     /// Starts a thread of a crew.
-    fn hire(&mut self, number: usize) -> io::Result<()> {
-        let crew = &self.crews[number];
+    fn spawn_worker(&mut self, number: usize) -> io::Result<()> {
+        let group = &self.worker_groups[number];
         let worker = Worker {
-            crew: number,
+            group: number,
             work: self.work.clone(),
             roots: self.roots.clone(),
-            pool: crew.pool.clone(),
+            pool: group.pool.clone(),
             done: self.done.clone(),
-            mask: crew.cpus.as_ref().map(Mask::of),
-            may_ring: self.rings,
+            mask: group.cpus.as_ref().map(Mask::of),
+            may_use_ring: self.rings,
         };
         let name = format!("files {}", self.workers.len());
         let started = Builder::new().name(name).spawn(move || worker.run());
@@ -173,17 +173,17 @@ impl FilePort {
         }
         // Buffers are short where the link is slow: more threads would wait for them, too.
         let is_short = self.work.was_short_of_buffers();
-        if !self.growth.look(threads, now, busy(), self.work.has_backlog() && !is_short) {
+        if !self.growth.should_double(threads, now, busy_time(), self.work.has_backlog() && !is_short) {
             return;
         }
-        for number in 0..self.crews.len() {
-            let threads = self.crews[number].threads.max(1);
+        for number in 0..self.worker_groups.len() {
+            let threads = self.worker_groups[number].threads.max(1);
             // Where there can be no more there are as many as there were.
-            if (0..threads).try_for_each(|_| self.hire(number)).is_err() {
+            if (0..threads).try_for_each(|_| self.spawn_worker(number)).is_err() {
                 return;
             }
-            self.crews[number].threads = 2 * threads;
-            self.work.grew(number, 2 * threads);
+            self.worker_groups[number].threads = 2 * threads;
+            self.work.set_threads(number, 2 * threads);
         }
     }
 }
@@ -192,14 +192,14 @@ impl FilePort {
 ///
 /// # Errors
 /// The kernel's, if none of them is there for this process, a sandbox forbids to bind, or no thread can be started.
-pub fn can_settle(cpus: &CpuSet) -> io::Result<()> {
+pub fn can_pin(cpus: &CpuSet) -> io::Result<()> {
     let mask = Mask::of(cpus);
     let tried = Builder::new().name("settle".to_owned()).spawn(move || mask.apply())?;
     tried.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
 /// Binds the calling thread. One that may not run there runs elsewhere: slower, and not wrong.
-fn settle(mask: Option<&Mask>) {
+fn pin_thread(mask: Option<&Mask>) {
     mask.into_iter().for_each(|mask| drop(mask.apply()));
 }
 
@@ -207,8 +207,8 @@ impl Port for FilePort {
     type Buffer = Slab;
 
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
-        let alone = self.roots.alone(&operation, || self.work.is_behind()).cloned();
-        self.work.add(ticket, operation, alone);
+        let exclusive = self.roots.exclusive_file(&operation, || self.work.is_behind()).cloned();
+        self.work.add(ticket, operation, exclusive);
     }
 
     fn send(&mut self, packet: Packet<Slab>) {
@@ -233,7 +233,7 @@ impl Port for FilePort {
         });
         let (packets, bytes) = frames.fold((0, 0), |(packets, bytes), frames| (packets + 1, bytes + frames));
         if packets > 0 {
-            self.room.take(packets, bytes);
+            self.backpressure.mark_taken(packets, bytes);
         }
     }
 }
@@ -242,10 +242,10 @@ impl Drop for FilePort {
     fn drop(&mut self) {
         // What was sent goes out before the link is closed.
         self.link.take();
-        self.room.end();
+        self.backpressure.close();
         self.work.close();
         // What was not sent in time holds buffers for as long as the other side likes.
-        self.crews.iter().for_each(|crew| crew.pool.close());
+        self.worker_groups.iter().for_each(|group| group.pool.close());
         // Buffers that wait to be heard of may be what a worker waits for.
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));

@@ -14,7 +14,7 @@ const DEPTH: usize = 8;
 /// A ring of one thread, with something to know again for each block.
 pub(super) struct Ring<T> {
     ring: IoUring,
-    places: Vec<Option<(Block<Slab>, T)>>,
+    slots: Vec<Option<(Block<Slab>, T)>>,
     /// Places where nothing is.
     free: Vec<usize>,
 }
@@ -36,32 +36,32 @@ impl<T> Ring<T> {
         pushed.map_err(io::Error::other)?;
         ring.submit_and_wait(1)?;
         ring.completion().for_each(drop);
-        Ok(Self { ring, places: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH).rev().collect() })
+        Ok(Self { ring, slots: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH).rev().collect() })
     }
 
     /// Whether nothing is on its way.
     pub fn is_idle(&self) -> bool {
-        self.free.len() == self.places.len()
+        self.free.len() == self.slots.len()
     }
 
     /// Whether one more can be added.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Adds a block; the kernel hears of it by [`Ring::submit`] or [`Ring::wait`]. Gives it back if there is no room.
     pub fn add(&mut self, mut block: Block<Slab>, with: T) -> Option<(Block<Slab>, T)> {
-        let Some(place) = self.free.pop() else { return Some((block, with)) };
-        let entry = entry(block.request()).user_data(place as u64);
+        let Some(slot) = self.free.pop() else { return Some((block, with)) };
+        let entry = entry(block.request()).user_data(slot as u64);
         // SAFETY: the file and the buffer are the block's, which stays in its place until the kernel has answered: that
         // takes it out, and a ring that is dropped waits for all answers.
         match unsafe { self.ring.submission().push(&entry) } {
             Ok(()) => {
-                self.places[place] = Some((block, with));
+                self.slots[slot] = Some((block, with));
                 None
             }
             Err(_) => {
-                self.free.push(place);
+                self.free.push(slot);
                 Some((block, with))
             }
         }
@@ -83,7 +83,7 @@ impl<T> Ring<T> {
     }
 
     /// Blocks that are there by now; the kernel puts none there before it is asked (`IORING_SETUP_DEFER_TASKRUN`).
-    pub fn moved_by_now(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
+    pub fn poll_moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         const GETEVENTS: u32 = 1;
         // SAFETY: nothing is submitted, and there is no signal mask.
         drop(unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GETEVENTS, None) });
@@ -93,9 +93,9 @@ impl<T> Ring<T> {
     fn moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         let mut moved = Vec::new();
         for done in self.ring.completion() {
-            let place = done.user_data() as usize;
-            if let Some((block, with)) = self.places.get_mut(place).and_then(Option::take) {
-                self.free.push(place);
+            let slot = done.user_data() as usize;
+            if let Some((block, with)) = self.slots.get_mut(slot).and_then(Option::take) {
+                self.free.push(slot);
                 moved.push((block, with, result(done.result())));
             }
         }
@@ -113,7 +113,7 @@ impl<T> Drop for Ring<T> {
 }
 
 /// Whether threads of this process may have rings.
-pub fn has_rings() -> bool {
+pub fn has_io_uring() -> bool {
     Ring::<()>::new(None).is_ok()
 }
 

@@ -1,6 +1,6 @@
 //! Our own engines: streams that the machine itself runs.
 
-use super::{Asked, Engine, Moved};
+use super::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{DiskPath, IoPath, IoWorkload, Workload};
 use numaio_schema::IoEngine;
@@ -17,14 +17,14 @@ pub struct Disk {
 pub struct Null;
 
 /// Streams through a path.
-pub(crate) fn streams(through: IoPath, asked: &Asked) -> Workload {
+pub(crate) fn streams(through: IoPath, request: &CellRequest) -> Workload {
     Workload::Io(IoWorkload {
         through,
-        groups: asked.groups.to_vec(),
-        block_bytes: asked.block_bytes,
-        depth: asked.depth,
-        sampling: asked.sampling(),
-        most_bytes: asked.most_bytes,
+        groups: request.groups.to_vec(),
+        block_bytes: request.block_bytes,
+        depth: request.depth,
+        sampling: request.sampling(),
+        most_bytes: request.most_bytes,
     })
 }
 
@@ -37,12 +37,12 @@ impl Engine for Disk {
         Some(&self.path)
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
-        Ok(streams(IoPath::Disk(self.path.clone()), asked))
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
+        Ok(streams(IoPath::Disk(self.path.clone()), request))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        Moved::of_io(outcome)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        VisitFigures::of_io(outcome)
     }
 }
 
@@ -51,11 +51,11 @@ impl Engine for Null {
         IoEngine::Null
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
-        Ok(streams(IoPath::Null, asked))
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
+        Ok(streams(IoPath::Null, request))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        Moved::of_io(outcome)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        VisitFigures::of_io(outcome)
     }
 }

@@ -1,6 +1,6 @@
 //! Our own streams to and from a GPU, by its driver.
 
-use super::{streams, Asked, Engine, Moved};
+use super::{streams, CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{IoPath, Workload};
 use numaio_schema::IoEngine;
@@ -17,11 +17,11 @@ impl Engine for Cuda {
         IoEngine::Cuda
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
-        Ok(streams(IoPath::Gpu { device: self.device }, asked))
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
+        Ok(streams(IoPath::Gpu { device: self.device }, request))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        Moved::of_io(outcome)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        VisitFigures::of_io(outcome)
     }
 }

@@ -1,7 +1,7 @@
 //! iperf3: its arguments, and its JSON (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
 
-use super::far::{self, Figure};
-use super::{version_of, Asked, Engine, Far, Moved};
+use super::remote::{self, Figure};
+use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::workload::{Direction, StreamGroup, Workload};
 use numaio_schema::IoEngine;
@@ -15,7 +15,7 @@ const OMIT_S: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Iperf3 {
     /// The other end.
-    pub far: Far,
+    pub far: RemoteEnd,
 }
 
 impl Engine for Iperf3 {
@@ -25,8 +25,8 @@ impl Engine for Iperf3 {
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
         // `iperf 3.12 (cJSON 1.7.15)`
-        let said = version_of(probe, PROGRAM, "--version")?;
-        let version = said.trim_start_matches("iperf").trim();
+        let document = version_of(probe, PROGRAM, "--version")?;
+        let version = document.trim_start_matches("iperf").trim();
         Ok(version.split(" (").next().unwrap_or(version).to_owned())
     }
 
@@ -34,17 +34,17 @@ impl Engine for Iperf3 {
         Some("apt-get install iperf3")
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
         // It counts in whole seconds.
-        let seconds = asked.window_ms.div_ceil(1000).max(1);
-        let args = |group: &StreamGroup| args(&self.far.host, group, asked.block_bytes, seconds);
+        let seconds = request.window_ms.div_ceil(1000).max(1);
+        let args = |group: &StreamGroup| args(&self.far.host, group, request.block_bytes, seconds);
         // One test, then it ends.
         let there = ["-s", "-1"].map(str::to_owned).to_vec();
-        Ok(self.far.tool(asked, PROGRAM, seconds + OMIT_S, args, there))
+        Ok(self.far.tool(request, PROGRAM, seconds + OMIT_S, args, there))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        far::read(PROGRAM, outcome, parse)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        remote::read(PROGRAM, outcome, parse)
     }
 }
 
@@ -62,7 +62,7 @@ fn args(host: &str, group: &StreamGroup, block_bytes: u64, seconds: u32) -> Vec<
 
 /// Of the document, what is read.
 #[derive(Deserialize)]
-struct Said {
+struct Document {
     error: Option<String>,
     end: Option<End>,
 }
@@ -95,17 +95,17 @@ struct Cpu {
 fn parse(stdout: &str) -> Result<Figure, String> {
     // Some builds print warnings before the document.
     let begin = stdout.find('{').ok_or("it printed no JSON")?;
-    let mut documents = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Said>();
-    let said = match documents.next() {
-        Some(Ok(said)) => said,
+    let mut documents = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Document>();
+    let document = match documents.next() {
+        Some(Ok(document)) => document,
         Some(Err(error)) if error.is_eof() => return Err("its JSON ends early".to_owned()),
         Some(Err(error)) => return Err(format!("its JSON cannot be read: {error}")),
         None => return Err("it printed no JSON".to_owned()),
     };
-    if let Some(error) = said.error {
+    if let Some(error) = document.error {
         return Err(error.trim_start_matches("error - ").to_owned());
     }
-    let end = said.end.ok_or("its JSON has no end")?;
+    let end = document.end.ok_or("its JSON has no end")?;
     let sum = end.sum_received.ok_or("its JSON does not tell what was received")?;
     if !(sum.bits_per_second > 0.0 && sum.bits_per_second.is_finite()) {
         return Err("nothing was received".to_owned());

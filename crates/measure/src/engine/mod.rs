@@ -5,21 +5,21 @@
 
 mod builtin;
 mod cuda;
-pub mod far;
 mod fio;
 pub mod iperf3;
 pub mod nvbandwidth;
 pub mod perftest;
+pub mod remote;
 mod tcp;
 
 pub(crate) use builtin::streams;
 pub use builtin::{Disk, Null};
 pub use cuda::Cuda;
-pub use far::{Far, FarPlace};
 pub use fio::Fio;
 pub use iperf3::Iperf3;
 pub use nvbandwidth::Nvbandwidth;
 pub use perftest::Perftest;
+pub use remote::{RemoteEnd, RemotePlacement};
 pub use tcp::Tcp;
 
 use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError, ProbeExt, Residency, ToolOutcome};
@@ -59,18 +59,18 @@ pub trait Engine {
     ///
     /// # Errors
     /// If this engine cannot do what is asked.
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError>;
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError>;
 
     /// What came of it.
     ///
     /// # Errors
     /// If the program failed or says what cannot be understood, and [`ProbeError::OtherOutcome`].
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError>;
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError>;
 }
 
 /// What is asked of an engine in one cell.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct CellRequest<'a> {
     /// The streams, all at once.
     pub groups: &'a [StreamGroup],
     /// Bytes of one request, message or transfer.
@@ -89,7 +89,7 @@ pub struct Asked<'a> {
 
 /// What one visit gave.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Moved {
+pub struct VisitFigures {
     /// Bandwidth of each group in bytes per second, one value for each stretch of time; the stretches of all
     /// groups are the same.
     pub groups: Vec<Vec<f64>>,
@@ -111,10 +111,10 @@ pub struct Moved {
     /// What was done otherwise than asked, and why.
     pub notes: Vec<String>,
     /// What ended the visit early, so that it does not count.
-    pub cut: Option<String>,
+    pub ended_early: Option<String>,
 }
 
-impl Asked<'_> {
+impl CellRequest<'_> {
     /// The window.
     pub fn sampling(&self) -> Sampling {
         Sampling::Window { milliseconds: self.window_ms, slices: self.slices }
@@ -141,7 +141,7 @@ impl Asked<'_> {
     }
 }
 
-impl Moved {
+impl VisitFigures {
     /// Of our own streams.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Moved {
             start_skew_ns: outcome.start_skew_ns,
             residency: residency(outcome),
             notes: outcome.notes.clone(),
-            cut: outcome.cut.clone(),
+            ended_early: outcome.cut.clone(),
         })
     }
 
@@ -203,8 +203,9 @@ pub fn version_of(probe: &dyn Probe, program: &str, argument: &str) -> Result<St
         time_limit_ms: VERSION_LIMIT_MS,
         peer: None,
     })?;
-    let said = outcome.processes.iter().flat_map(|said| said.stdout.lines().chain(said.stderr.lines()));
-    let line = said.map(str::trim).find(|line| !line.is_empty());
+    let output =
+        outcome.processes.iter().flat_map(|output| output.stdout.lines().chain(output.stderr.lines()));
+    let line = output.map(str::trim).find(|line| !line.is_empty());
     let line = line.ok_or_else(|| failed(program, "it does not tell its version".to_owned()))?;
     Ok(line.chars().take(100).collect())
 }

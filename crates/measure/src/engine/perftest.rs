@@ -2,8 +2,8 @@
 //!
 //! The table on standard output is read, which all versions print. Newer ones can write JSON too, but into a file only.
 
-use super::far::{self, split, Figure};
-use super::{version_of, Asked, Engine, Far, Moved};
+use super::remote::{self, split_operation, Figure};
+use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::workload::{Direction, Workload};
 use numaio_schema::IoEngine;
@@ -54,7 +54,7 @@ impl Op {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Perftest {
     /// The other end.
-    pub far: Far,
+    pub far: RemoteEnd,
     /// The operation, of all cells.
     pub op: Op,
     /// The RDMA device here, and there.
@@ -69,24 +69,24 @@ impl Engine for Perftest {
     }
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
-        let said = version_of(probe, self.op.program(), "--version")?;
-        Ok(said.trim_start_matches("Version:").trim().to_owned())
+        let output = version_of(probe, self.op.program(), "--version")?;
+        Ok(output.trim_start_matches("Version:").trim().to_owned())
     }
 
     fn remedy(&self) -> Option<&'static str> {
         Some("apt-get install perftest")
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
         let other = |name: &str| name != self.op.name();
-        let [group] = asked.groups else { return Err(unable("a mix of streams")) };
-        if group.direction != self.op.direction() || split(asked.operation).0.is_some_and(other) {
+        let [group] = request.groups else { return Err(unable("a mix of streams")) };
+        if group.direction != self.op.direction() || split_operation(request.operation).0.is_some_and(other) {
             return Err(unable("another direction or operation"));
         }
         // It counts in whole seconds.
-        let seconds = asked.window_ms.div_ceil(1000).max(1);
+        let seconds = request.window_ms.div_ceil(1000).max(1);
         let args = |end: usize| {
-            let (device, bytes, queues) = (&self.devices[end], asked.block_bytes, group.streams);
+            let (device, bytes, queues) = (&self.devices[end], request.block_bytes, group.streams);
             // -F: that a CPU's frequency changes is told by our own findings.
             let mut line = format!("-d {device} -F --report_gbits -s {bytes} -q {queues} -D {seconds}");
             if let Some(gid) = self.gids[end] {
@@ -96,11 +96,11 @@ impl Engine for Perftest {
         };
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let here = format!("{} -p {{port}} {}", args(0), self.far.host);
-        Ok(self.far.tool(asked, self.op.program(), seconds, |_| words(&here), words(&args(1))))
+        Ok(self.far.tool(request, self.op.program(), seconds, |_| words(&here), words(&args(1))))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        far::read(self.op.program(), outcome, parse)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        remote::read(self.op.program(), outcome, parse)
     }
 }
 
@@ -217,14 +217,14 @@ mod tests {
     #[test]
     fn both_ends_agree_on_the_test() {
         let engine = Perftest {
-            far: Far { peer: "192.0.2.1:7".into(), host: "192.0.2.1".into(), places: Vec::new() },
+            far: RemoteEnd { peer: "192.0.2.1:7".into(), host: "192.0.2.1".into(), places: Vec::new() },
             op: Op::Write,
             devices: ["mlx5_0".into(), "mlx5_1".into()],
             gids: [Some(3), None],
         };
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
         let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write };
-        let asked = Asked {
+        let request = CellRequest {
             groups: std::slice::from_ref(&group),
             block_bytes: 65536,
             operation: Some("write"),
@@ -233,13 +233,16 @@ mod tests {
             slices: 1,
             most_bytes: None,
         };
-        let Ok(Workload::Tool(tool)) = engine.workload(&asked) else { panic!("no tool") };
+        let Ok(Workload::Tool(tool)) = engine.workload(&request) else { panic!("no tool") };
         let alike = "-F --report_gbits -s 65536 -q 2 -D 1";
         let here = format!("-d mlx5_0 {alike} -x 3 -p {{port}} 192.0.2.1");
         assert_eq!((tool.program.as_str(), tool.processes[0].args.join(" ")), ("ib_write_bw", here));
         assert_eq!(tool.peer.expect("a peer").args.join(" "), format!("-d mlx5_1 {alike}"));
         let read = StreamGroup { direction: Direction::Read, ..group.clone() };
-        assert!(engine.workload(&Asked { groups: &[read], ..asked }).is_err(), "writing is no device read");
+        assert!(
+            engine.workload(&CellRequest { groups: &[read], ..request }).is_err(),
+            "writing is no device read"
+        );
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Our own streams through TCP.
 
-use super::{streams, Asked, Engine, Far, Moved};
+use super::{streams, CellRequest, Engine, RemoteEnd, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{IoPath, TcpPath, Workload};
 use numaio_schema::IoEngine;
@@ -9,7 +9,7 @@ use numaio_schema::IoEngine;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tcp {
     /// The other end.
-    pub far: Far,
+    pub far: RemoteEnd,
 }
 
 impl Engine for Tcp {
@@ -17,12 +17,12 @@ impl Engine for Tcp {
         IoEngine::Tcp
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
-        let path = TcpPath { peer: self.far.peer.clone(), there: self.far.there(asked.operation) };
-        Ok(streams(IoPath::Tcp(path), asked))
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
+        let path = TcpPath { peer: self.far.peer.clone(), there: self.far.there(request.operation) };
+        Ok(streams(IoPath::Tcp(path), request))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
-        Moved::of_io(outcome)
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
+        VisitFigures::of_io(outcome)
     }
 }

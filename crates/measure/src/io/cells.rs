@@ -1,10 +1,10 @@
 //! The cells of an I/O campaign: who streams from where, with which blocks.
 
-use super::options::{IoOptions, Matrix, MixPart, Places, What};
-use crate::engine::{streams, Asked, Engine};
+use super::options::{IoOptions, IoSelection, Matrix, MixPart, Placements};
+use crate::engine::{streams, CellRequest, Engine};
 use crate::options::CampaignError;
 use crate::rounds::Task;
-use crate::sizes::no_room;
+use crate::sizes::memory_shortage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
@@ -27,8 +27,8 @@ pub(super) struct Cell {
 /// If a node is not there or lacks what is needed, or there is no cell.
 pub(super) fn cells(topology: &Topology, options: &IoOptions) -> Result<Vec<Cell>, CampaignError> {
     let mixes = match &options.what {
-        What::Places(matrix) => parts(topology, matrix)?,
-        What::Mixes(mixes) => mixes.clone(),
+        IoSelection::Matrix(matrix) => parts(topology, matrix)?,
+        IoSelection::Mixes(mixes) => mixes.clone(),
     };
     let mut cells = Vec::new();
     for operation in &options.operations {
@@ -92,7 +92,7 @@ fn usable_memory(topology: &Topology) -> NodeSet {
     nodes.map(|node| node.id).collect()
 }
 
-/// Nodes that have both CPUs and memory that this process may use: those of [`Places::Local`].
+/// Nodes that have both CPUs and memory that this process may use: those of [`Placements::Local`].
 pub fn local_nodes(topology: &Topology) -> NodeSet {
     usable_cpus(topology).intersection(&usable_memory(topology))
 }
@@ -106,8 +106,8 @@ fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, Camp
     let mut mixes = Vec::new();
     for way in &ways {
         for (cpu_node, memory) in &pairs {
-            let stood_for = way.iter().all(|direction| stood_for(matrix, *direction, *memory));
-            if stood_for {
+            let is_represented = way.iter().all(|direction| is_represented(matrix, *direction, *memory));
+            if is_represented {
                 continue;
             }
             mixes.extend(matrix.streams.iter().map(|streams| {
@@ -124,13 +124,13 @@ fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, Camp
     Ok(mixes)
 }
 
-fn pairs(topology: &Topology, places: &Places) -> Vec<(NodeId, NodeId)> {
+fn pairs(topology: &Topology, places: &Placements) -> Vec<(NodeId, NodeId)> {
     let or_all = |set: &NodeSet, all: NodeSet| if set.is_empty() { all } else { set.clone() };
     match places {
-        Places::Local(nodes) => {
+        Placements::Local(nodes) => {
             or_all(nodes, local_nodes(topology)).iter().map(|node| (node, node)).collect()
         }
-        Places::Pairs { cpu_nodes, memory_nodes } => {
+        Placements::Pairs { cpu_nodes, memory_nodes } => {
             let memory_nodes = or_all(memory_nodes, usable_memory(topology));
             let cpu_nodes = or_all(cpu_nodes, usable_cpus(topology));
             let of = |cpu_node| memory_nodes.iter().map(move |memory| (cpu_node, memory));
@@ -140,8 +140,8 @@ fn pairs(topology: &Topology, places: &Places) -> Vec<(NodeId, NodeId)> {
 }
 
 /// Whether another node stands for this one.
-fn stood_for(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
-    let local = matches!(matrix.places, Places::Local(_));
+fn is_represented(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
+    let local = matches!(matrix.places, Placements::Local(_));
     local
         && matrix.represented.iter().any(|represented| {
             represented.direction == direction && represented.by != node && represented.nodes.contains(&node)
@@ -151,7 +151,7 @@ fn stood_for(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
 impl Cell {
     /// To be measured by an engine.
     pub fn task(&self, topology: &Topology, engine: &dyn Engine, options: &IoOptions) -> Task {
-        let asked = Asked {
+        let request = CellRequest {
             groups: &self.groups,
             block_bytes: self.block_bytes,
             operation: self.operation.as_deref(),
@@ -160,28 +160,28 @@ impl Cell {
             slices: options.slices,
             most_bytes: options.most_bytes,
         };
-        let (workload, unable) = match engine.workload(&asked) {
+        let (workload, unable) = match engine.workload(&request) {
             Ok(workload) => (workload, None),
             // Never run: it only stands in the place of one.
-            Err(error) => (streams(IoPath::Null, &asked), Some(error)),
+            Err(error) => (streams(IoPath::Null, &request), Some(error)),
         };
         Task {
             workload,
             group: self.cpu_nodes.first().copied().unwrap_or(NodeId(0)),
             alike: None,
-            impossible: unable.or_else(|| self.no_room(topology, options.depth)),
+            impossible: unable.or_else(|| self.memory_shortage(topology, options.depth)),
         }
     }
 
     /// Why its buffers do not fit.
-    fn no_room(&self, topology: &Topology, depth: u32) -> Option<ProbeError> {
+    fn memory_shortage(&self, topology: &Topology, depth: u32) -> Option<ProbeError> {
         let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
         for group in &self.groups {
             let blocks = u64::from(group.streams).saturating_mul(depth.into());
             let need = needs.entry(group.memory).or_default();
             *need = need.saturating_add(blocks.saturating_mul(self.block_bytes));
         }
-        needs.into_iter().find_map(|(node, bytes)| no_room(topology, node, bytes))
+        needs.into_iter().find_map(|(node, bytes)| memory_shortage(topology, node, bytes))
     }
 
     /// For warnings.

@@ -5,17 +5,17 @@
 
 mod cells;
 mod options;
-mod represent;
+mod representatives;
 
 pub use cells::local_nodes;
-pub use options::{IoOptions, Matrix, MixPart, Places, What};
-pub use represent::one_per_class;
+pub use options::{IoOptions, IoSelection, Matrix, MixPart, Placements};
+pub use representatives::one_per_class;
 
-use crate::engine::{Engine, Moved};
+use crate::engine::{Engine, VisitFigures};
 use crate::options::CampaignError;
-use crate::rounds::{self, Cut, Finished, Measured, Taken, Visits};
+use crate::rounds::{self, Finished, Measured, StopReason, VisitOutcome, Visits};
 use crate::setting::{Event, Setting};
-use crate::warnings::{self, Told};
+use crate::warnings::{self, WarningContext};
 use cells::Cell;
 use numaio_machine::devices::Device;
 use numaio_machine::probe::ProbeError;
@@ -38,19 +38,19 @@ pub fn run(
     engine: &dyn Engine,
     device: IoDevice,
     options: &IoOptions,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<IoRecord, CampaignError> {
     let cells = cells::cells(setting.topology, options)?;
     let version = engine.version(setting.probe).map_err(|error| missing(engine, error))?;
     let before = setting.conditions();
     let tasks = cells.iter().map(|cell| cell.task(setting.topology, engine, options)).collect();
-    let seen = RefCell::new(Seen::new(cells.len()));
+    let totals = RefCell::new(VisitTotals::new(cells.len()));
     let visits = Visits {
-        take: &|index, workload| visit(setting, engine, index, workload, &seen),
-        enough: &|| options.most_bytes.is_some_and(|most| seen.borrow().next_exceeds(most)),
+        visit: &|index, workload| visit(setting, engine, index, workload, &totals),
+        is_exhausted: &|| options.most_bytes.is_some_and(|most| totals.borrow().next_exceeds(most)),
     };
-    let mut finished = rounds::run_by(setting, &options.rule, tasks, 0, &visits, tell);
-    let seen = seen.into_inner();
+    let mut finished = rounds::run_by(setting, &options.rule, tasks, 0, &visits, report);
+    let totals = totals.into_inner();
     if let Some(why) = finished.nothing() {
         return Err(missing(engine, why));
     }
@@ -59,10 +59,10 @@ pub fn run(
     let mut warnings = warnings::of_conditions(&before, &after, finished.busy_mhz, nodes);
     warnings.extend(warnings_of(&cells, &finished));
     let complete = finished.complete();
-    let method = method(engine, version, options, &finished, seen.notes);
+    let method = method(engine, version, options, &finished, totals.notes);
     let measured = std::mem::take(&mut finished.measured).into_iter().map(|measured| measured.reading);
-    let cells = cells.into_iter().zip(measured).zip(seen.cells);
-    let cells = cells.map(|((cell, reading), moved)| moved.cell(cell, reading)).collect();
+    let cells = cells.into_iter().zip(measured).zip(totals.cells);
+    let cells = cells.map(|((cell, reading), figures)| figures.cell(cell, reading)).collect();
     let provenance = setting.provenance((before, after), warnings, complete);
     Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
 }
@@ -95,17 +95,17 @@ fn visit(
     engine: &dyn Engine,
     index: usize,
     workload: &Workload,
-    seen: &RefCell<Seen>,
-) -> Result<Taken, ProbeError> {
-    let moved = engine.read(&setting.probe.run(workload)?)?;
-    let taken = Taken::of_moved(&moved);
-    seen.borrow_mut().add(index, moved, &taken);
+    totals: &RefCell<VisitTotals>,
+) -> Result<VisitOutcome, ProbeError> {
+    let figures = engine.read(&setting.probe.run(workload)?)?;
+    let taken = VisitOutcome::from_figures(&figures);
+    totals.borrow_mut().add(index, figures, &taken);
     taken.with_figure(workload)
 }
 
 /// What the visits gave beside their bandwidth.
-struct Seen {
-    cells: Vec<CellSeen>,
+struct VisitTotals {
+    cells: Vec<CellTotals>,
     notes: Vec<String>,
     bytes: u64,
     /// Most bytes of one visit.
@@ -114,7 +114,7 @@ struct Seen {
 
 /// Of one cell, over the visits that count.
 #[derive(Default, Clone)]
-struct CellSeen {
+struct CellTotals {
     /// Median of each visit, for each group.
     groups: Vec<Vec<f64>>,
     bytes: u64,
@@ -124,29 +124,29 @@ struct CellSeen {
     cpu_ns_there: Option<u64>,
 }
 
-impl Seen {
+impl VisitTotals {
     fn new(cells: usize) -> Self {
-        let cell = CellSeen { cpu_ns: Some(0), cpu_ns_there: Some(0), ..CellSeen::default() };
+        let cell = CellTotals { cpu_ns: Some(0), cpu_ns_there: Some(0), ..CellTotals::default() };
         Self { cells: vec![cell; cells], notes: Vec::new(), bytes: 0, largest: 0 }
     }
 
-    fn add(&mut self, index: usize, moved: Moved, taken: &Taken) {
-        self.bytes = self.bytes.saturating_add(moved.bytes_of_all);
-        self.largest = self.largest.max(moved.bytes_of_all);
-        for note in moved.notes.iter().filter(|note| !note.is_empty()) {
+    fn add(&mut self, index: usize, figures: VisitFigures, taken: &VisitOutcome) {
+        self.bytes = self.bytes.saturating_add(figures.bytes_of_all);
+        self.largest = self.largest.max(figures.bytes_of_all);
+        for note in figures.notes.iter().filter(|note| !note.is_empty()) {
             if !self.notes.contains(note) {
                 self.notes.push(note.clone());
             }
         }
         let Some(cell) = self.cells.get_mut(index).filter(|_| taken.set_aside.is_none()) else { return };
-        cell.groups.resize(moved.groups.len(), Vec::new());
-        for (values, group) in cell.groups.iter_mut().zip(&moved.groups) {
+        cell.groups.resize(figures.groups.len(), Vec::new());
+        for (values, group) in cell.groups.iter_mut().zip(&figures.groups) {
             values.extend(median(group));
         }
-        cell.bytes = cell.bytes.saturating_add(moved.bytes);
+        cell.bytes = cell.bytes.saturating_add(figures.bytes);
         let sum = |one: Option<u64>, other| one.zip(other).map(|(sum, ns)| sum.saturating_add(ns));
-        cell.cpu_ns = sum(cell.cpu_ns, moved.cpu_ns);
-        cell.cpu_ns_there = sum(cell.cpu_ns_there, moved.cpu_ns_there);
+        cell.cpu_ns = sum(cell.cpu_ns, figures.cpu_ns);
+        cell.cpu_ns_there = sum(cell.cpu_ns_there, figures.cpu_ns_there);
     }
 
     /// Whether a visit as large as the largest might go beyond a limit.
@@ -155,7 +155,7 @@ impl Seen {
     }
 }
 
-impl CellSeen {
+impl CellTotals {
     fn cell(self, cell: Cell, bytes_per_s: Reading) -> IoCell {
         let of_groups = self.groups.iter().map(|values| Summary::of(values, None)).collect();
         let per_byte = |ns: Option<u64>| Some(ns? as f64 / self.bytes as f64).filter(|_| self.bytes > 0);
@@ -174,10 +174,13 @@ impl CellSeen {
 }
 
 fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
-    let told =
-        Told { quantity: "bandwidth", time_is_up: finished.cut == Some(Cut::TimeLimit), wanted_huge: false };
-    let mut found = warnings::of_readings(&finished.measured, &|index| cells[index].name(), &told);
-    if finished.cut == Some(Cut::Enough) {
+    let context = WarningContext {
+        quantity: "bandwidth",
+        time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
+        wanted_huge: false,
+    };
+    let mut found = warnings::of_readings(&finished.measured, &|index| cells[index].name(), &context);
+    if finished.stop_reason == Some(StopReason::ByteLimit) {
         let what = "as many bytes were moved as were allowed before every figure had settled".to_owned();
         found.push(Warning { rule: "byte-limit".into(), what });
     }
@@ -201,7 +204,9 @@ fn method(
 ) -> IoMethod {
     let disk = engine.disk();
     let represented = match &options.what {
-        What::Places(matrix) if matches!(matrix.places, Places::Local(_)) => matrix.represented.clone(),
+        IoSelection::Matrix(matrix) if matches!(matrix.places, Placements::Local(_)) => {
+            matrix.represented.clone()
+        }
         _ => Vec::<Represented>::new(),
     };
     IoMethod {

@@ -10,7 +10,7 @@ use numaio_schema::Represented;
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoOptions {
     /// Who streams.
-    pub what: What,
+    pub what: IoSelection,
     /// Bytes of one request, message or transfer; every cell is measured with each.
     pub block_bytes: Vec<u64>,
     /// What is asked of the device beyond direction; every cell is measured with each. One `None` where there is no
@@ -30,9 +30,9 @@ pub struct IoOptions {
 
 /// Who streams.
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
+pub enum IoSelection {
     /// Streams of one placement at a time.
-    Places(Matrix),
+    Matrix(Matrix),
     /// Streams of several placements at once, one mix at a time.
     Mixes(Vec<Vec<MixPart>>),
 }
@@ -41,7 +41,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     /// Nodes of the CPUs and of the buffers.
-    pub places: Places,
+    pub places: Placements,
     /// Directions, one at a time.
     pub directions: Vec<Direction>,
     /// Both directions at once too, with as many streams in each.
@@ -49,13 +49,13 @@ pub struct Matrix {
     /// Numbers of streams.
     pub streams: Vec<u32>,
     /// Nodes that stand for others of their class ([`super::one_per_class`]); empty to measure every node. Only with
-    /// [`Places::Local`].
+    /// [`Placements::Local`].
     pub represented: Vec<Represented>,
 }
 
 /// Nodes of the CPUs and of the buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Places {
+pub enum Placements {
     /// Buffers local to the CPUs, on each of these nodes; on every node with both if empty (Li et al., ICPP 2013).
     Local(NodeSet),
     /// Every pair; every node with CPUs, or with memory, where a set is empty.
@@ -83,7 +83,7 @@ pub struct MixPart {
 impl Default for IoOptions {
     fn default() -> Self {
         Self {
-            what: What::Places(Matrix::default()),
+            what: IoSelection::Matrix(Matrix::default()),
             block_bytes: vec![128 << 10],
             operations: vec![None],
             depth: 16,
@@ -98,7 +98,7 @@ impl Default for IoOptions {
 impl Default for Matrix {
     fn default() -> Self {
         Self {
-            places: Places::Local(NodeSet::new()),
+            places: Placements::Local(NodeSet::new()),
             directions: vec![Direction::Write, Direction::Read],
             both_at_once: false,
             streams: vec![1],

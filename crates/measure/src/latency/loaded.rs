@@ -2,10 +2,10 @@
 
 use super::{Chain, LatencyOptions};
 use crate::pairs::Pairs;
-use crate::rounds::{self, Cut, Finished, Rule, Task};
+use crate::rounds::{self, Finished, Rule, StopReason, Task};
 use crate::setting::{Event, Setting};
-use crate::sizes::{each_of, no_room, Caches};
-use crate::warnings::{self as of_figures, Told};
+use crate::sizes::{memory_shortage, per_thread_bytes, Caches};
+use crate::warnings::{self as of_figures, WarningContext};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::topology::Topology;
@@ -62,7 +62,7 @@ fn path(
 ) -> Path {
     let cpus = &placement.cpus;
     let filled = Caches::of(topology, cpus).bytes.saturating_mul(CACHES_FILLED);
-    let bytes_per_thread = each_of(filled, cpus.len());
+    let bytes_per_thread = per_thread_bytes(filled, cpus.len());
     let point = |gap_ns: &u32| {
         let load = LoadWorkload { placement: placement.clone(), memory, bytes_per_thread, gap_ns: *gap_ns };
         chain.workload(memory, Some(load), options)
@@ -72,7 +72,7 @@ fn path(
         cpu_node: chain.cpu_node,
         placement: placement.clone(),
         points: GAPS_NS.iter().map(point).collect(),
-        impossible: no_room(topology, memory, needed_bytes).filter(|_| options.pages != Pages::Huge),
+        impossible: memory_shortage(topology, memory, needed_bytes).filter(|_| options.pages != Pages::Huge),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn run(
     rule: &Rule,
     paths: &[Path],
     idle: &Finished,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Finished {
     let task = |path: &Path, point: &LatencyWorkload| Task {
         workload: Workload::Latency(point.clone()),
@@ -91,7 +91,7 @@ pub(super) fn run(
         impossible: path.impossible.clone(),
     };
     let of_path = |path: &Path| path.points.iter().map(|point| task(path, point)).collect::<Vec<_>>();
-    rounds::run(setting, rule, paths.iter().flat_map(of_path).collect(), idle.elapsed_ns, tell)
+    rounds::run(setting, rule, paths.iter().flat_map(of_path).collect(), idle.elapsed_ns, report)
 }
 
 pub(super) fn warnings(paths: &[Path], loaded: &Finished) -> Vec<Warning> {
@@ -102,10 +102,10 @@ pub(super) fn warnings(paths: &[Path], loaded: &Finished) -> Vec<Warning> {
         let gap_ns = point.load.as_ref().map_or(0, |load| load.gap_ns);
         format!("node {cpu_node} to {} with gaps of {gap_ns} ns", point.memory)
     };
-    let time_is_up = loaded.cut == Some(Cut::TimeLimit);
+    let time_is_up = loaded.stop_reason == Some(StopReason::TimeLimit);
     // What pages were to be had was said of idle latency.
-    let told = Told { quantity: "loaded latency", time_is_up, wanted_huge: false };
-    of_figures::of_readings(&loaded.measured, &name, &told)
+    let context = WarningContext { quantity: "loaded latency", time_is_up, wanted_huge: false };
+    of_figures::of_readings(&loaded.measured, &name, &context)
 }
 
 pub(super) fn curves(paths: Vec<Path>, loaded: Finished) -> Vec<LoadedCurve> {

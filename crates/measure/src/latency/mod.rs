@@ -4,10 +4,10 @@ mod loaded;
 
 use crate::options::CampaignError;
 use crate::pairs::{distance, Pairs};
-use crate::rounds::{self, Cut, Finished, Rule, Task};
+use crate::rounds::{self, Finished, Rule, StopReason, Task};
 use crate::setting::{Event, Setting};
-use crate::sizes::{caches_assumed, no_room, usable_bytes, Caches, BUFFER_STEP};
-use crate::warnings::{self, Told};
+use crate::sizes::{caches_assumed, memory_shortage, usable_bytes, Caches, BUFFER_STEP};
+use crate::warnings::{self, WarningContext};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -69,7 +69,7 @@ impl Default for LatencyOptions {
 pub fn run(
     setting: &Setting,
     options: &LatencyOptions,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<LatencyRecord, CampaignError> {
     let topology = setting.topology;
     let pairs = Pairs::new(topology, &options.around)?;
@@ -83,11 +83,11 @@ pub fn run(
     let share = if paths.is_empty() { 1.0 } else { 0.5 };
     let rule = Rule { time_limit_s: options.rule.time_limit_s * share, ..options.rule };
     let tasks = cells.iter().map(|cell| cell.task(topology)).collect();
-    let idle = rounds::run(setting, &rule, tasks, 0, tell);
+    let idle = rounds::run(setting, &rule, tasks, 0, report);
     if let Some(why) = idle.nothing() {
         return Err(CampaignError::Nothing(why));
     }
-    let loaded = loaded::run(setting, &options.rule, &paths, &idle, tell);
+    let loaded = loaded::run(setting, &options.rule, &paths, &idle, report);
     let after = setting.conditions();
     let nodes = topology.memory_nodes().len();
     warnings.extend(warnings::of_conditions(&before, &after, idle.busy_mhz, nodes));
@@ -113,7 +113,8 @@ pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId,
     let pairs = Pairs::new(topology, &options.around).ok()?;
     let longest = chains(topology, &pairs, options).0.iter().map(|chain| chain.bytes).max()?;
     let memory = |node: NodeId| Some((topology.node(node)?.memory?.total_bytes, node));
-    let fitting = pairs.memory_nodes.iter().filter(|node| no_room(topology, *node, longest).is_none());
+    let fitting =
+        pairs.memory_nodes.iter().filter(|node| memory_shortage(topology, *node, longest).is_none());
     let (least, node) = fitting.filter_map(memory).min()?;
     (longest > least / LARGE_PART).then_some((node, longest))
 }
@@ -192,7 +193,7 @@ fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &Latency
         cpu_node: chain.cpu_node,
         workload: chain.workload(memory, None, options),
         // Reserved huge pages are no free memory.
-        impossible: no_room(topology, memory, chain.bytes).filter(|_| options.pages != Pages::Huge),
+        impossible: memory_shortage(topology, memory, chain.bytes).filter(|_| options.pages != Pages::Huge),
     };
     let all = chains.iter().flat_map(|chain| pairs.memory_nodes.iter().map(move |memory| (chain, memory)));
     let wanted = all.filter(|(chain, memory)| pairs.wants(chain.cpu_node, *memory));
@@ -218,8 +219,12 @@ fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Wa
         format!("node {cpu_node} to {}", workload.memory)
     };
     let wanted_huge = options.pages == Pages::Transparent;
-    let told = Told { quantity: "latency", time_is_up: idle.cut == Some(Cut::TimeLimit), wanted_huge };
-    let mut found = warnings::of_readings(&idle.measured, &name, &told);
+    let context = WarningContext {
+        quantity: "latency",
+        time_is_up: idle.stop_reason == Some(StopReason::TimeLimit),
+        wanted_huge,
+    };
+    let mut found = warnings::of_readings(&idle.measured, &name, &context);
     // With none at all, that was said above.
     let partly = |index: &usize| {
         let bytes = cells[*index].workload.bytes;

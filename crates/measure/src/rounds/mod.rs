@@ -11,10 +11,10 @@
 //! figure, and says so.
 
 mod state;
-mod take;
+mod visit;
 
-use crate::order::Order;
 use crate::setting::{Event, Setting};
+use crate::visit_order::VisitOrder;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Workload;
@@ -22,7 +22,7 @@ use numaio_schema::{median, PooledNoise, Reading, Rounds, Summary};
 use state::State;
 use std::collections::BTreeMap;
 use std::fmt;
-pub(crate) use take::Taken;
+pub(crate) use visit::VisitOutcome;
 
 /// Relative distance from the tasks that should be alike from which a task is looked at again.
 const OUT_OF_PATTERN: f64 = 0.20;
@@ -72,7 +72,7 @@ pub(crate) struct Measured {
     /// Why there is no figure, or why visits failed.
     pub failure: Option<ProbeError>,
     /// Whether a second look was wanted and not finished.
-    pub second_look_cut: bool,
+    pub recheck_incomplete: bool,
 }
 
 /// What a campaign in rounds gave.
@@ -83,26 +83,26 @@ pub(crate) struct Finished {
     /// Time on the machine, in nanoseconds, with what was spent before.
     pub elapsed_ns: u64,
     /// What ended it before everything was settled.
-    pub cut: Option<Cut>,
+    pub stop_reason: Option<StopReason>,
     /// The lowest and the highest CPU frequency after the first visit, in MHz: before it, CPUs were idle.
     pub busy_mhz: Option<(u32, u32)>,
 }
 
 /// What ends a campaign before everything is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum StopReason {
     Interrupt,
     TimeLimit,
     /// What visits may use of something else than time is used up.
-    Enough,
+    ByteLimit,
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Interrupt => "interrupted",
             Self::TimeLimit => "the time limit came",
-            Self::Enough => "the limit of bytes came",
+            Self::ByteLimit => "the limit of bytes came",
         })
     }
 }
@@ -114,13 +114,14 @@ impl Finished {
             return None;
         }
         let failure = self.measured.iter().find_map(|measured| measured.failure.clone());
-        let failure = failure.filter(|_| self.cut != Some(Cut::Interrupt));
+        let failure = failure.filter(|_| self.stop_reason != Some(StopReason::Interrupt));
         Some(failure.unwrap_or(ProbeError::Interrupted))
     }
 
     /// Whether everything has a figure that settled.
     pub fn complete(&self) -> bool {
-        self.cut != Some(Cut::Interrupt) && self.measured.iter().all(|measured| measured.reading.settled)
+        self.stop_reason != Some(StopReason::Interrupt)
+            && self.measured.iter().all(|measured| measured.reading.settled)
     }
 
     /// For the record.
@@ -138,9 +139,9 @@ impl Finished {
 /// How tasks are visited.
 pub(crate) struct Visits<'a> {
     /// Visits a task, by its index, once.
-    pub take: &'a dyn Fn(usize, &Workload) -> Result<Taken, ProbeError>,
+    pub visit: &'a dyn Fn(usize, &Workload) -> Result<VisitOutcome, ProbeError>,
     /// Whether something else than time that visits use is used up.
-    pub enough: &'a dyn Fn() -> bool,
+    pub is_exhausted: &'a dyn Fn() -> bool,
 }
 
 /// Measures tasks in rounds. `spent_ns` was spent on the machine before, as in a trial, and counts.
@@ -149,10 +150,11 @@ pub(crate) fn run(
     rule: &Rule,
     tasks: Vec<Task>,
     spent_ns: u64,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Finished {
-    let visits = Visits { take: &|_, workload| take::take(setting.probe, workload), enough: &|| false };
-    run_by(setting, rule, tasks, spent_ns, &visits, tell)
+    let visits =
+        Visits { visit: &|_, workload| visit::run_visit(setting.probe, workload), is_exhausted: &|| false };
+    run_by(setting, rule, tasks, spent_ns, &visits, report)
 }
 
 /// The same with visits of the caller's own.
@@ -162,25 +164,25 @@ pub(crate) fn run_by(
     tasks: Vec<Task>,
     spent_ns: u64,
     by: &Visits,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Finished {
     let mut campaign = Campaign {
         setting,
         by,
         rule,
         states: tasks.into_iter().map(State::new).collect(),
-        order: Order::new(rule.seed),
+        order: VisitOrder::new(rule.seed),
         round: 0,
         spent_ns,
         elapsed_ns: spent_ns,
         visits: 0,
         busy_mhz: None,
-        cut: None,
+        stop_reason: None,
     };
-    campaign.run(tell);
-    let Campaign { states, round, elapsed_ns, busy_mhz, cut, .. } = campaign;
-    let measured = states.into_iter().map(|state| state.measured(cut)).collect();
-    Finished { measured, rounds: round, elapsed_ns, cut, busy_mhz }
+    campaign.run(report);
+    let Campaign { states, round, elapsed_ns, busy_mhz, stop_reason, .. } = campaign;
+    let measured = states.into_iter().map(|state| state.measured(stop_reason)).collect();
+    Finished { measured, rounds: round, elapsed_ns, stop_reason, busy_mhz }
 }
 
 struct Campaign<'a> {
@@ -188,7 +190,7 @@ struct Campaign<'a> {
     by: &'a Visits<'a>,
     rule: &'a Rule,
     states: Vec<State>,
-    order: Order,
+    order: VisitOrder,
     round: u32,
     /// Before the first visit.
     spent_ns: u64,
@@ -196,29 +198,29 @@ struct Campaign<'a> {
     elapsed_ns: u64,
     visits: u32,
     busy_mhz: Option<(u32, u32)>,
-    cut: Option<Cut>,
+    stop_reason: Option<StopReason>,
 }
 
 impl Campaign<'_> {
-    fn run(&mut self, tell: &mut dyn FnMut(&Event)) {
-        while self.cut.is_none() {
+    fn run(&mut self, report: &mut dyn FnMut(&Event)) {
+        while self.stop_reason.is_none() {
             let mut due: Vec<usize> =
                 (0..self.states.len()).filter(|index| self.states[*index].wants_visit(self.rule)).collect();
-            if due.is_empty() && !self.ask_for_second_looks() {
+            if due.is_empty() && !self.request_rechecks() {
                 return;
             }
             self.order.shuffle(&mut due);
             self.round += u32::from(!due.is_empty());
-            self.visit_all(due, tell);
+            self.visit_all(due, report);
             self.summarise();
         }
     }
 
-    fn visit_all(&mut self, mut due: Vec<usize>, tell: &mut dyn FnMut(&Event)) {
+    fn visit_all(&mut self, mut due: Vec<usize>, report: &mut dyn FnMut(&Event)) {
         let mut grouped = self.round > 1;
         for next in 0..due.len() {
-            self.cut = self.cut.or_else(|| self.must_stop());
-            if self.cut.is_some() {
+            self.stop_reason = self.stop_reason.or_else(|| self.must_stop());
+            if self.stop_reason.is_some() {
                 return;
             }
             if !grouped && self.each_s() * (due.len() - next) as f64 > self.left_s() {
@@ -226,13 +228,13 @@ impl Campaign<'_> {
                 grouped = true;
             }
             self.visit(due[next]);
-            tell(&self.progress());
+            report(&self.progress());
         }
     }
 
     fn visit(&mut self, index: usize) {
         let state = &mut self.states[index];
-        match (self.by.take)(index, &state.task.workload) {
+        match (self.by.visit)(index, &state.task.workload) {
             Ok(taken) => {
                 self.elapsed_ns = self.elapsed_ns.saturating_add(taken.elapsed_ns);
                 self.visits += 1;
@@ -241,19 +243,19 @@ impl Campaign<'_> {
                     self.busy_mhz = self.setting.conditions().frequency_mhz;
                 }
             }
-            Err(ProbeError::Interrupted) => self.cut = Some(Cut::Interrupt),
+            Err(ProbeError::Interrupted) => self.stop_reason = Some(StopReason::Interrupt),
             Err(error) => state.fail(error),
         }
     }
 
-    fn must_stop(&self) -> Option<Cut> {
+    fn must_stop(&self) -> Option<StopReason> {
         if (self.setting.stop)() {
-            return Some(Cut::Interrupt);
+            return Some(StopReason::Interrupt);
         }
-        if (self.by.enough)() {
-            return Some(Cut::Enough);
+        if (self.by.is_exhausted)() {
+            return Some(StopReason::ByteLimit);
         }
-        (self.visits > 0 && self.left_s() <= 0.0).then_some(Cut::TimeLimit)
+        (self.visits > 0 && self.left_s() <= 0.0).then_some(StopReason::TimeLimit)
     }
 
     fn summarise(&mut self) {
@@ -265,7 +267,7 @@ impl Campaign<'_> {
 
     /// Asks for further visits, once, of tasks that are far from those that should be like them; false if there
     /// are none.
-    fn ask_for_second_looks(&mut self) -> bool {
+    fn request_rechecks(&mut self) -> bool {
         if self.rule.fixed {
             return false;
         }
@@ -276,14 +278,14 @@ impl Campaign<'_> {
             }
         }
         patterns.retain(|_, values| values.len() >= LEAST_ALIKE);
-        let mut asked = false;
+        let mut request = false;
         for state in &mut self.states {
             let pattern = state.task.alike.and_then(|alike| patterns.get(&(state.task.group, alike)));
             let middle = pattern.and_then(|values| median(values));
             let off = state.median().zip(middle).map(|(value, middle)| (value / middle - 1.0).abs());
-            asked |= off.is_some_and(|off| off > OUT_OF_PATTERN) && state.look_again();
+            request |= off.is_some_and(|off| off > OUT_OF_PATTERN) && state.request_recheck();
         }
-        asked
+        request
     }
 
     fn elapsed_s(&self) -> f64 {

@@ -1,7 +1,7 @@
 //! One task while it is measured.
 
-use super::take::Taken;
-use super::{Cut, Measured, Rule, Task};
+use super::visit::VisitOutcome;
+use super::{Measured, Rule, StopReason, Task};
 use numaio_machine::probe::ProbeError;
 use numaio_schema::{PooledNoise, Reading, ReadingVisit, Summary};
 
@@ -10,7 +10,7 @@ const MOST_VISITS: usize = 60;
 /// Visits with misplaced pages after which a task is given up.
 const MOST_SET_ASIDE: usize = 3;
 /// Visits of a second look.
-const SECOND_LOOK: usize = 3;
+const RECHECK_VISITS: usize = 3;
 
 pub(super) struct State {
     pub task: Task,
@@ -26,7 +26,7 @@ pub(super) struct State {
     settled: bool,
     /// Visits still owed although settled: a second look.
     owed: usize,
-    looked_twice: bool,
+    rechecked: bool,
 }
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
             ended: task.impossible.is_some(),
             settled: false,
             owed: 0,
-            looked_twice: false,
+            rechecked: false,
             task,
         }
     }
@@ -58,7 +58,7 @@ impl State {
         self.ended || !self.visits.is_empty()
     }
 
-    pub fn add(&mut self, round: u32, taken: Taken, rule: &Rule) {
+    pub fn add(&mut self, round: u32, taken: VisitOutcome, rule: &Rule) {
         self.owed = self.owed.saturating_sub(1);
         if taken.set_aside.is_none() {
             match rule.fixed {
@@ -118,11 +118,11 @@ impl State {
     }
 
     /// Asks for a second look, once; false if none is to be had.
-    pub fn look_again(&mut self) -> bool {
-        let first = !self.ended && !self.looked_twice;
+    pub fn request_recheck(&mut self) -> bool {
+        let first = !self.ended && !self.rechecked;
         if first {
-            self.looked_twice = true;
-            self.owed = SECOND_LOOK;
+            self.rechecked = true;
+            self.owed = RECHECK_VISITS;
         }
         first
     }
@@ -136,12 +136,13 @@ impl State {
         self.failure.clone().or_else(misplaced)
     }
 
-    pub fn measured(self, cut: Option<Cut>) -> Measured {
+    pub fn measured(self, stop_reason: Option<StopReason>) -> Measured {
         let failure = self.failure();
-        let never = cut.filter(|_| !self.reached()).map(|cut| format!("{cut} before its first visit"));
+        let never =
+            stop_reason.filter(|_| !self.reached()).map(|cut| format!("{cut} before its first visit"));
         Measured {
             load: Summary::of(&self.loads, None),
-            second_look_cut: self.owed > 0,
+            recheck_incomplete: self.owed > 0,
             reading: Reading {
                 visits: self.visits,
                 summary: self.summary,

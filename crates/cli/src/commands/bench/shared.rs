@@ -13,7 +13,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::Engine;
-use numaio_measure::io::{self, Matrix, Places, What};
+use numaio_measure::io::{self, Matrix, Placements, IoSelection};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{io_agreement, TextStyle};
@@ -74,12 +74,12 @@ pub struct BoundsArgs {
 
 impl PlacesArgs {
     /// Nodes of CPUs and of buffers.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> Placements {
         let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
         let (cpu_nodes, memory_nodes) = (set(&self.cpu_nodes), set(&self.memory_nodes));
         match self.matrix.is_none() && memory_nodes.is_empty() {
-            true => Places::Local(cpu_nodes),
-            false => Places::Pairs { cpu_nodes, memory_nodes },
+            true => Placements::Local(cpu_nodes),
+            false => Placements::Pairs { cpu_nodes, memory_nodes },
         }
     }
 
@@ -87,7 +87,7 @@ impl PlacesArgs {
     /// others, unless nodes are named or all are asked for.
     pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
         let places = self.places();
-        let wanted = places == Places::Local(NodeSet::new()) && !self.exhaustive;
+        let wanted = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
         let directions = self.direction.list();
         let represented = match device.node.filter(|_| wanted) {
             Some(node) => self.represented(common, topology, node),
@@ -124,7 +124,7 @@ impl BoundsArgs {
             ..Rule::default()
         };
         IoOptions {
-            what: What::Places(matrix),
+            what: IoSelection::Matrix(matrix),
             window_ms: self.window,
             most_bytes: self.bytes,
             rule,

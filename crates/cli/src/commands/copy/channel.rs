@@ -3,9 +3,9 @@
 
 use super::net::{at_port, DataSecurity, NetArgs};
 use numaio_linux::port::net::{
-    connect, has_kernel_tls, Calls, Door, Keys, Lane, Lock, NetError, Secret, Ticket, MOST_LANES,
+    connect, has_kernel_tls, OutgoingConnections, DataListener, KeyPair, DataStream, Credentials, NetError, Secret, Ticket, MAX_STREAMS,
 };
-use numaio_linux::port::Lanes;
+use numaio_linux::port::StreamSet;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -69,7 +69,7 @@ pub struct Opened {
 #[derive(Debug)]
 pub struct Street {
     /// The daemon's.
-    pub keys: Keys,
+    pub keys: KeyPair,
     /// Whether the kernel is to encrypt and decrypt, and can.
     pub by_kernel: bool,
     pub process: UnixStream,
@@ -96,7 +96,7 @@ pub struct Ours {
 
 #[derive(Debug)]
 enum Half {
-    Key(Keys),
+    Key(KeyPair),
     Secret(Secret),
 }
 
@@ -104,8 +104,8 @@ impl Ours {
     /// Fresh keys for one transfer, by so many connections from the source to the sink.
     pub fn new(args: &NetArgs, streams: u16) -> io::Result<Self> {
         let half = match args.data_security {
-            DataSecurity::Tls | DataSecurity::KernelTls => Half::Key(Keys::fresh()?),
-            DataSecurity::None => Half::Secret(Secret::fresh()?),
+            DataSecurity::Tls | DataSecurity::KernelTls => Half::Key(KeyPair::generate()?),
+            DataSecurity::None => Half::Secret(Secret::generate()?),
         };
         Ok(Self { streams, half, by_kernel: args.data_security == DataSecurity::KernelTls })
     }
@@ -121,15 +121,15 @@ impl Ours {
     }
 
     /// What lets connections in to a door with this key, if it is by keys.
-    fn lock(&self, key: Vec<u8>) -> Arc<Lock> {
+    fn lock(&self, key: Vec<u8>) -> Arc<Credentials> {
         Arc::new(match &self.half {
-            Half::Key(own) => Lock::Tls { own: own.clone(), peer: key, by_kernel: self.by_kernel },
-            Half::Secret(secret) => Lock::Plain(secret.clone()),
+            Half::Key(own) => Credentials::Tls { own: own.clone(), peer: key, by_kernel: self.by_kernel },
+            Half::Secret(secret) => Credentials::Plain(secret.clone()),
         })
     }
 
     /// Has calls to a daemon opened, which has this key.
-    pub fn open(&self, calls: &Calls, ticket: Ticket, key: Vec<u8>) {
+    pub fn open(&self, calls: &OutgoingConnections, ticket: Ticket, key: Vec<u8>) {
         calls.open(self.lock(key), Some(ticket), OPENING);
     }
 
@@ -144,7 +144,7 @@ impl Ours {
         opened: Opened,
         name: Option<String>,
         others: &[SocketAddr],
-    ) -> Result<Vec<Box<dyn Lane>>, String> {
+    ) -> Result<Vec<Box<dyn DataStream>>, String> {
         let mut why = "ssh does not tell its address".to_owned();
         let addresses = addresses(&opened, name);
         let others = at_port(others, opened.port.unwrap_or_default());
@@ -184,23 +184,23 @@ pub fn addresses(opened: &Opened, name: Option<String>) -> Vec<SocketAddr> {
 }
 
 /// The door of the other side, for an offer; that of a session of a daemon is in its street.
-pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(Door, Opened), String> {
-    if !(2..=MOST_LANES).contains(&lanes(offer.streams)) {
+pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(DataListener, Opened), String> {
+    if !(2..=MAX_STREAMS).contains(&lanes(offer.streams)) {
         return Err(format!("{} connections are not possible", offer.streams));
     }
     let by_kernel = street.map_or_else(|| offer.by_kernel && has_kernel_tls(), |street| street.by_kernel);
     let (lock, key) = match &offer.word {
         Word::Key(peer) => {
-            let own = street.map_or_else(Keys::fresh, |street| Ok(street.keys.clone()));
+            let own = street.map_or_else(KeyPair::generate, |street| Ok(street.keys.clone()));
             let own = own.map_err(|error| error.to_string())?;
             let key = own.public().to_vec();
-            (Lock::Tls { own, peer: peer.clone(), by_kernel }, Some(key))
+            (Credentials::Tls { own, peer: peer.clone(), by_kernel }, Some(key))
         }
-        Word::Secret(secret) => (Lock::Plain(Secret::from_bytes(*secret)), None),
+        Word::Secret(secret) => (Credentials::Plain(Secret::from_bytes(*secret)), None),
     };
     let Some(street) = street else {
         let ports = offer.ports.map(|(first, last)| first..=last);
-        let door = Door::open(lock, ports, lanes(offer.streams));
+        let door = DataListener::bind(lock, ports, lanes(offer.streams));
         let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
         let port = door.port().map_err(|error| error.to_string())?;
         let address = own_address(std::env::var("SSH_CONNECTION").ok());
@@ -208,7 +208,7 @@ pub fn open(offer: &Offer, street: Option<&Street>) -> Result<(Door, Opened), St
     };
     let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
     let asked = (street.ask)(&street.process, ticket).and_then(|()| street.process.try_clone());
-    let door = asked.and_then(|process| Door::of_process(lock, process, lanes(offer.streams)));
+    let door = asked.and_then(|process| DataListener::from_process(lock, process, lanes(offer.streams)));
     Ok((door.map_err(|error| error.to_string())?, Opened { port: None, key, address: None, by_kernel }))
 }
 
@@ -218,11 +218,11 @@ fn own_address(connection: Option<String>) -> Option<IpAddr> {
 }
 
 /// Connections for a side: all but the last go from the source to the sink.
-pub fn directed(mut lanes: Vec<Box<dyn Lane>>, is_source: bool) -> Lanes {
+pub fn directed(mut lanes: Vec<Box<dyn DataStream>>, is_source: bool) -> StreamSet {
     let back = lanes.split_off(lanes.len().saturating_sub(1));
     match is_source {
-        true => Lanes { from: back, to: lanes },
-        false => Lanes { from: lanes, to: back },
+        true => StreamSet { from: back, to: lanes },
+        false => StreamSet { from: lanes, to: back },
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn offers_beyond_what_there_may_be_are_refused() {
-        for streams in [0, MOST_LANES as u16, u16::MAX] {
+        for streams in [0, MAX_STREAMS as u16, u16::MAX] {
             let offer =
                 Offer { streams, ports: None, word: Word::Secret([0; 32]), ticket: None, by_kernel: false };
             assert!(open(&offer, None).is_err(), "{streams}");

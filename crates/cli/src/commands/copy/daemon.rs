@@ -10,9 +10,9 @@ use super::show::Show;
 use crate::failure::Failure;
 use crate::keys::{self, Known};
 use crate::output::harmless;
-use numaio_linux::port::enough_on;
-use numaio_linux::port::net::control::{self, Control, NoControl};
-use numaio_linux::port::net::{Calls, Keys, PublicKey, Ticket};
+use numaio_linux::port::streams_needed;
+use numaio_linux::port::net::control::{self, ControlChannel, ChannelError};
+use numaio_linux::port::net::{OutgoingConnections, KeyPair, PublicKey, Ticket};
 use numaio_mover::wire::Side;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -47,8 +47,8 @@ pub fn reach(
     let (mut channel, calls) = match opened.ok_or_else(|| cut_short(&trusted.place))? {
         Ok(Ok(opened)) => opened,
         Err(error) => return Ok(Err(unreachable(&trusted.place, &error))),
-        Ok(Err(NoControl::OtherKey(key))) => return Err(trusted.refused(key)),
-        Ok(Err(NoControl::Net(error))) => {
+        Ok(Err(ChannelError::WrongKey(key))) => return Err(trusted.refused(key)),
+        Ok(Err(ChannelError::Net(error))) => {
             let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.place));
             return Ok(Err(
                 failure.hint("something else may be there, or the daemon have no place: its log says so")
@@ -60,14 +60,14 @@ pub fn reach(
         show.notice(&format!("the key of {} is not kept: {}", trusted.place, failure.message));
     }
     let hello = Hello::new(address.user.clone(), &address.root, side);
-    if let Err(error) = channel.say(&serde_json::to_string(&hello).map_err(Failure::new)?) {
+    if let Err(error) = channel.write_line(&serde_json::to_string(&hello).map_err(Failure::new)?) {
         return Ok(Err(unreachable(&trusted.place, &error)));
     }
     let key = channel.peer().der();
-    let (ends, carrier) = channel.carry().map_err(Failure::new)?;
+    let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
     let data = match calls {
         Some((calls, streams)) => {
-            Some(Data { calls, streams, ticket: Ticket::fresh().map_err(Failure::new)?, key })
+            Some(Data { calls, streams, ticket: Ticket::generate().map_err(Failure::new)?, key })
         }
         None => None,
     };
@@ -95,7 +95,7 @@ pub fn welcome(place: &str, said: Option<First<Greeting>>) -> Result<Result<u16,
 
 /// Connections for data to a daemon, which are being made.
 pub struct Data {
-    pub calls: Calls,
+    pub calls: OutgoingConnections,
     /// How many of them go from the source to the sink.
     pub streams: u16,
     /// What they begin with.
@@ -114,13 +114,13 @@ struct Wanted {
 }
 
 /// Connections for data, and how many of them go from the source to the sink; none if there are to be none.
-type Begun = Option<(Calls, u16)>;
+type Begun = Option<(OutgoingConnections, u16)>;
 
 impl Wanted {
     /// The control channel, to whoever has one of the keys, and what was begun beside it.
-    fn open(&self, own: &Keys, keys: Vec<PublicKey>) -> io::Result<Result<(Control, Begun), NoControl>> {
+    fn open(&self, own: &KeyPair, keys: Vec<PublicKey>) -> io::Result<Result<(ControlChannel, Begun), ChannelError>> {
         let (socket, begun) = self.connect()?;
-        let channel = control::call(&socket, own, move |key| keys.contains(&key), REACH);
+        let channel = control::connect(&socket, own, move |key| keys.contains(&key), REACH);
         Ok(channel.map(|channel| (channel, begun)))
     }
 
@@ -132,8 +132,8 @@ impl Wanted {
             match TcpStream::connect_timeout(&at, REACH) {
                 Ok(socket) => {
                     let begun = streams.map(|(most, is_sparing)| {
-                        let streams = if is_sparing { enough_on(&socket, most.into()) as u16 } else { most };
-                        (Calls::begin(at, others, lanes(streams), REACH), streams)
+                        let streams = if is_sparing { streams_needed(&socket, most.into()) as u16 } else { most };
+                        (OutgoingConnections::start(at, others, lanes(streams), REACH), streams)
                     });
                     return Ok((socket, begun));
                 }

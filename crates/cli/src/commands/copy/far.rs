@@ -14,8 +14,8 @@ use crate::commands::json_line;
 use crate::failure::Failure;
 use crate::ssh::{self, Started};
 use numaio_linux::interrupt::interrupted;
-use numaio_linux::port::net::control::Carrier;
-use numaio_linux::port::net::Lane;
+use numaio_linux::port::net::control::ChannelRelay;
+use numaio_linux::port::net::DataStream;
 use numaio_mover::wire::Side;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub enum Via {
         place: String,
         /// None if data is to go through the control channel, or does so.
         data: Option<daemon::Data>,
-        carrier: Carrier,
+        carrier: ChannelRelay,
     },
 }
 
@@ -228,12 +228,12 @@ impl Reached {
         most_streams: u16,
         opened: Opened,
         others: &[SocketAddr],
-    ) -> Result<Vec<Box<dyn Lane>>, String> {
+    ) -> Result<Vec<Box<dyn DataStream>>, String> {
         match &mut self.via {
             Via::Ssh { lookup, .. } => ours.reach(opened, lookup.take().and_then(Lookup::name), others),
             Via::Daemon { data, .. } => {
                 let data = data.take().ok_or("there are none")?;
-                data.calls.lanes(ours.lanes(most_streams), channel::REACH).map_err(|error| error.to_string())
+                data.calls.into_streams(ours.lanes(most_streams), channel::REACH).map_err(|error| error.to_string())
             }
         }
     }
@@ -249,7 +249,7 @@ impl Via {
     fn hurry(&mut self) {
         match self {
             Self::Ssh { started, .. } => started.hurry(),
-            Self::Daemon { carrier, .. } => carrier.cut(),
+            Self::Daemon { carrier, .. } => carrier.abort(),
         }
     }
 

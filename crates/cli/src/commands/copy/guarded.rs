@@ -148,7 +148,7 @@ impl Port for Guarded {
 mod tests {
     use super::*;
     use numaio_linux::files::Roots;
-    use numaio_linux::port::{Crew, Ends, Pool, Setting};
+    use numaio_linux::port::{WorkerGroup, StreamPair, Pool, Setting};
     use numaio_machine::port::{Begin, FilePath, Making, Object, Part, Put, Settle};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
@@ -202,7 +202,7 @@ mod tests {
         let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
         let setting = Setting {
             roots: Roots::open(&[]).expect("nothing to open"),
-            crews: vec![Crew { threads: 1, cpus: None, pool: pool.clone() }],
+            worker_groups: vec![WorkerGroup { threads: 1, cpus: None, pool: pool.clone() }],
             most_threads: 1,
             rings: false,
             pool: pool.clone(),
@@ -211,7 +211,7 @@ mod tests {
             may_pause: true,
             network: Vec::new(),
         };
-        let ends = Ends { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
+        let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
         // A year for each of them.
         let mut port = Guarded::new(FilePort::over(setting, ends).expect("a port"), Some(1), false);
         let year = Duration::from_secs(365 * 86_400);

@@ -28,7 +28,7 @@ impl CopyArgs {
     pub fn gone(&self) -> Option<&Path> {
         let is_gone = |path: &&PathBuf| {
             path.as_os_str() == "-"
-                || numaio_linux::files::is_of_process(path)
+                || numaio_linux::files::is_process_private(path)
                 || path.metadata().is_ok_and(|found| !found.is_file())
         };
         self.files().find(is_gone).map(PathBuf::as_path)

@@ -94,7 +94,7 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         Place::File(file) => file,
     };
     // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
-    let part = file.with_file_name(files::own_name()?);
+    let part = file.with_file_name(files::temporary_name()?);
     let to = File::create_new(&part)?;
     // What is replaced keeps its mode, and where that may be its owner.
     if let Ok(there) = fs::metadata(&file) {

@@ -3,13 +3,13 @@
 use crate::args::whole;
 use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_linux::port::net::{PublicKey, MOST_LANES};
+use numaio_linux::port::net::{PublicKey, MAX_STREAMS};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// One connection is for what the sink says.
-const MOST_STREAMS: u32 = MOST_LANES as u32 - 1;
+const MOST_STREAMS: u32 = MAX_STREAMS as u32 - 1;
 /// Connections for data that there are, if nobody says how many. On a long way several come to speed sooner than one: the window of
 /// each grows from the same beginning.
 const STREAMS: u16 = 8;

@@ -2,7 +2,7 @@
 
 use super::place::Seen;
 use super::planned::Planned;
-use numaio_linux::port::Crew;
+use numaio_linux::port::WorkerGroup;
 use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::set::CpuSet;
@@ -24,12 +24,12 @@ impl Network {
         Self { by: "the kernel", places: Vec::new() }
     }
 
-    /// Places for connections to addresses, beside the threads of `crews`, and what is to be said of them.
+    /// Places for connections to addresses, beside the threads of `worker_groups`, and what is to be said of them.
     pub fn new(
         seen: &Seen,
         peers: &[Option<IpAddr>],
         plan: Option<&Planned>,
-        crews: &[Crew],
+        worker_groups: &[WorkerGroup],
     ) -> (Self, Option<String>) {
         let found: BTreeMap<IpAddr, Resolved> = peers
             .iter()
@@ -38,7 +38,7 @@ impl Network {
             .collect();
         if let Some(plan) = plan {
             let devices: Vec<&Device> = found.values().flat_map(|found| seen.devices(found)).collect();
-            let taken = crews.iter().flat_map(|crew| &crew.cpus);
+            let taken = worker_groups.iter().flat_map(|crew| &crew.cpus);
             let taken = taken.fold(CpuSet::new(), |all, cpus| all.union(cpus));
             let (places, note) = plan.network(&seen.topology, &devices, &taken);
             if !places.is_empty() {

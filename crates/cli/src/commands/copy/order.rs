@@ -12,7 +12,7 @@ use super::{path_of, CopyArgs, ShownArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::files::{Base, Roots};
-use numaio_linux::port::net::MOST_LANES;
+use numaio_linux::port::net::MAX_STREAMS;
 use numaio_linux::{accounts, process, Root};
 use numaio_mover::accounts::{Account, Lookup};
 use numaio_mover::chunk::Policy;
@@ -106,7 +106,7 @@ pub struct Here {
 }
 
 fn most_streams() -> u16 {
-    MOST_LANES as u16
+    MAX_STREAMS as u16
 }
 
 impl Order {
@@ -186,7 +186,7 @@ impl Order {
     fn sync(&self, to: &Roots) -> Sync {
         match self.fsync {
             fsync if fsync == Fsync::None as u8 => Sync::None,
-            fsync if fsync == Fsync::File as u8 || !to.sync_at_once() => Sync::File,
+            fsync if fsync == Fsync::File as u8 || !to.supports_syncfs() => Sync::File,
             _ => Sync::End,
         }
     }

@@ -11,8 +11,8 @@ use crate::commands::json_line;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
-use numaio_linux::port::net::Door;
-use numaio_linux::port::{Ends, FilePort};
+use numaio_linux::port::net::DataListener;
+use numaio_linux::port::{StreamPair, FilePort};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::report::Ended;
 use numaio_mover::sink::Sink;
@@ -141,7 +141,7 @@ struct Streams {
 /// The side that ssh starts.
 pub fn run() -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
-    let ends = Ends { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
+    let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side was told why not, and tells its user.
     Ok(match attend(ends, None) {
         Ok((Ended::Done, _)) => ExitCode::SUCCESS,
@@ -153,7 +153,7 @@ pub fn run() -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// Why it was not begun; the other side was told.
-pub fn attend(ends: Ends, service: Option<&Service>) -> Result<(Ended, u64), Failure> {
+pub fn attend(ends: StreamPair, service: Option<&Service>) -> Result<(Ended, u64), Failure> {
     let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
@@ -213,7 +213,7 @@ impl Streams {
 /// How data gets to the other side.
 enum Way {
     Streams(Streams),
-    Lanes(Door, Streams),
+    Lanes(DataListener, Streams),
 }
 
 impl Way {
@@ -246,17 +246,17 @@ impl Way {
         let left = Arc::new(OnceLock::new());
         let (port, to) = match self {
             Self::Streams(Streams { from, to }) => {
-                (FilePort::over(site.setting(None)?, Ends { from: Box::new(from), to }), None)
+                (FilePort::over(site.setting(None)?, StreamPair { from: Box::new(from), to }), None)
             }
             Self::Lanes(door, Streams { mut from, to }) => {
-                let lanes = directed(door.lanes(LAST_STEP).map_err(Failure::new)?, is_source);
+                let lanes = directed(door.into_streams(LAST_STEP).map_err(Failure::new)?, is_source);
                 let left = left.clone();
                 // Nothing is said there any more; its end means that nobody waits for us.
                 thread::spawn(move || {
                     drop(io::copy(&mut from, &mut io::sink()));
                     left.get_or_init(Instant::now);
                 });
-                (FilePort::over_lanes(site.setting(Some(&lanes))?, lanes), Some(to))
+                (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some(to))
             }
         };
         Ok(Linked { port: port.map_err(Failure::new)?, left, to })

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
-use numaio_linux::port::net::MOST_LANES;
-use numaio_linux::port::{can_settle, has_rings, Crew, Lanes, Pool, Setting};
+use numaio_linux::port::net::MAX_STREAMS;
+use numaio_linux::port::{can_pin, has_io_uring, WorkerGroup, StreamSet, Pool, Setting};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -42,7 +42,7 @@ const GROWS: usize = 4;
 pub struct Site<'a> {
     pub roots: Roots,
     pub threads: usize,
-    crews: Vec<Crew>,
+    worker_groups: Vec<WorkerGroup>,
     by: &'static str,
     notes: Vec<String>,
     side: Side,
@@ -70,7 +70,7 @@ pub struct Crewed {
 /// Crews, by what they were placed, and what is to be said.
 struct Placed {
     by: &'static str,
-    crews: Vec<Crewed>,
+    worker_groups: Vec<Crewed>,
     notes: Vec<String>,
 }
 
@@ -80,19 +80,19 @@ impl<'a> Site<'a> {
         let of_side = |error| format!("{error} ({})", event::side(side));
         let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, of_side(error)))?;
         if side == Side::Sink {
-            roots.heed_errors();
+            roots.track_write_errors();
         }
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let seen = Seen::new(order, planned::of(order, side));
-        let Placed { by, crews, mut notes } = placed(&paths, side, order, seen.as_ref());
-        let threads = crews.iter().map(|crew| crew.threads).sum();
-        let crews = crews.iter().map(|crew| crew.set_up(threads, order.streams, &mut notes)).collect();
-        Ok(Self { roots, threads, crews, by, notes, side, order, seen })
+        let Placed { by, worker_groups, mut notes } = placed(&paths, side, order, seen.as_ref());
+        let threads = worker_groups.iter().map(|crew| crew.threads).sum();
+        let worker_groups = worker_groups.iter().map(|crew| crew.set_up(threads, order.streams, &mut notes)).collect();
+        Ok(Self { roots, threads, worker_groups, by, notes, side, order, seen })
     }
 
     /// What a port is made of whose link is `lanes`, if it has data connections. Says where threads and buffers are.
-    pub fn setting(self, lanes: Option<&Lanes>) -> Result<Setting, Failure> {
+    pub fn setting(self, lanes: Option<&StreamSet>) -> Result<Setting, Failure> {
         let (network, note) = lanes.map(|lanes| self.network(lanes)).unzip();
         if let Some(here) = &self.order.here {
             let notes = self.notes.iter().chain(note.iter().flatten());
@@ -103,14 +103,14 @@ impl<'a> Site<'a> {
                 _ => {}
             }
         }
-        let most = self.crews.iter().max_by_key(|crew| crew.threads);
+        let most = self.worker_groups.iter().max_by_key(|crew| crew.threads);
         let pool = most.map_or_else(|| Pool::new(MOST), |crew| crew.pool.clone());
         let network = network.map(|network| network.places).unwrap_or_default();
         let (sparing, rings) = (self.order.sparing, self.order.io == Io::Auto);
         let most_threads = self.most_threads();
         Ok(Setting {
             roots: self.roots,
-            crews: self.crews,
+            worker_groups: self.worker_groups,
             most_threads,
             rings,
             pool,
@@ -132,30 +132,30 @@ impl<'a> Site<'a> {
     }
 
     /// Where the threads of connections run, and what is to be said of it.
-    fn network(&self, lanes: &Lanes) -> (Network, Option<String>) {
+    fn network(&self, lanes: &StreamSet) -> (Network, Option<String>) {
         match &self.seen {
             None => (Network::anywhere(), None),
-            Some(seen) => Network::new(seen, &lanes.peers(), planned::of(self.order, self.side), &self.crews),
+            Some(seen) => Network::new(seen, &lanes.peers(), planned::of(self.order, self.side), &self.worker_groups),
         }
     }
 
     /// For programs.
     fn event(&self, network: Option<&Network>) -> String {
-        let crew = |crew: &Crew| {
+        let crew = |crew: &WorkerGroup| {
             let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
             json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
         };
-        let crews: Vec<_> = self.crews.iter().map(crew).collect();
+        let worker_groups: Vec<_> = self.worker_groups.iter().map(crew).collect();
         let (side, network) = (event::side(self.side), network.map(Network::event));
         let event = json!({
-            "event": "placement", "side": side, "by": self.by, "crews": crews, "io": self.io(), "network": network,
+            "event": "placement", "side": side, "by": self.by, "crews": worker_groups, "io": self.io(), "network": network,
         });
         format!("{event}\n")
     }
 
     /// For people.
     fn line(&self, network: Option<&Network>) -> String {
-        let crew = |crew: &Crew| {
+        let crew = |crew: &WorkerGroup| {
             let cpus = crew.cpus.as_ref().map_or("any CPU".to_owned(), cpus_in_words);
             let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
             let s = if crew.threads == 1 { "" } else { "s" };
@@ -163,13 +163,13 @@ impl<'a> Site<'a> {
         };
         let io = format!("large blocks by {}", self.io());
         let parts: Vec<String> =
-            self.crews.iter().map(crew).chain([io]).chain(network.map(Network::line)).collect();
+            self.worker_groups.iter().map(crew).chain([io]).chain(network.map(Network::line)).collect();
         format!("{}, placed by {}: {}", event::side(self.side), self.by, parts.join("; "))
     }
 
     /// How blocks of large files are moved.
     fn io(&self) -> &'static str {
-        match self.order.io == Io::Auto && has_rings() {
+        match self.order.io == Io::Auto && has_io_uring() {
             true => "io_uring",
             false => "threads",
         }
@@ -203,12 +203,12 @@ impl Seen {
 impl Crewed {
     /// Gives the crew its part of the buffers: of `threads` in all, and one more for each connection, which may hold one
     /// back. What the kernel refuses is left to it, and said.
-    fn set_up(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> Crew {
+    fn set_up(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> WorkerGroup {
         let all = (EACH * threads).min(MOST);
         let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
-        let count = part + usize::from(streams).min(MOST_LANES);
+        let count = part + usize::from(streams).min(MAX_STREAMS);
         let cpus = self.cpus.clone().filter(|cpus| {
-            let refused = can_settle(cpus).err();
+            let refused = can_pin(cpus).err();
             notes.extend(
                 refused
                     .iter()
@@ -224,7 +224,7 @@ impl Crewed {
             }
         });
         let pool = bound.unwrap_or_else(|| Pool::new(count));
-        Crew { threads: self.threads, cpus, pool }
+        WorkerGroup { threads: self.threads, cpus, pool }
     }
 }
 
@@ -236,26 +236,26 @@ fn placed(paths: &[&Path], side: Side, order: &Order, seen: Option<&Seen>) -> Pl
         .clamp(LEAST_THREADS, MOST_THREADS);
     let threads = order.threads.map_or(available, |threads| threads as usize);
     let free =
-        |notes| Placed { by: "the kernel", crews: vec![Crewed { threads, node: None, cpus: None }], notes };
+        |notes| Placed { by: "the kernel", worker_groups: vec![Crewed { threads, node: None, cpus: None }], notes };
     let Some(seen) = seen else { return free(Vec::new()) };
     let found = |path: &&Path| Some(seen.found(&Handle::Path(real(path)?)));
     if let Some(planned) = planned::of(order, side) {
         let found: Vec<Resolved> = paths.iter().filter_map(found).collect();
         let devices: Vec<&Device> = found.iter().flat_map(|found| seen.devices(found)).collect();
-        let (crews, note) = planned.crews(&seen.topology, &devices);
-        return Placed { by: "the plan", crews, notes: note.into_iter().collect() };
+        let (worker_groups, note) = planned.worker_groups(&seen.topology, &devices);
+        return Placed { by: "the plan", worker_groups, notes: note.into_iter().collect() };
     }
     let Some(path) = paths.first() else { return free(Vec::new()) };
     if order.placement == Placement::Model {
         return match modelled(&seen.topology, path, side, threads) {
-            Ok((crews, notes)) => Placed { by: "the model", crews, notes },
+            Ok((worker_groups, notes)) => Placed { by: "the model", worker_groups, notes },
             Err(failure) => free(vec![format!("placed by the kernel: {}", failure.message)]),
         };
     }
     let crew = found(path).and_then(|found| local(&seen.topology, &found, threads));
     crew.map_or_else(
         || free(Vec::new()),
-        |crew| Placed { by: "the storage's node", crews: vec![crew], notes: Vec::new() },
+        |crew| Placed { by: "the storage's node", worker_groups: vec![crew], notes: Vec::new() },
     )
 }
 
@@ -289,12 +289,12 @@ fn modelled(
     let plan = placing::plan(&Common::silent(), &machine, topology, &args)?;
     let task = plan.tasks.first().ok_or_else(|| Failure::new("no node suits"))?;
     let all = task.cpus.len().max(1);
-    let mut crews = Vec::new();
+    let mut worker_groups = Vec::new();
     for node in task.cpu_nodes.iter() {
         let cpus = task.cpus.intersection(&topology.usable_cpus(node));
         let memory = if task.memory.nodes.contains(node) { Some(node) } else { task.memory.nodes.first() };
         let threads = (threads * cpus.len() / all).max(1);
-        crews.push(Crewed { threads, node: memory, cpus: Some(cpus) });
+        worker_groups.push(Crewed { threads, node: memory, cpus: Some(cpus) });
     }
-    Ok((crews, plan.compromises))
+    Ok((worker_groups, plan.compromises))
 }

@@ -61,7 +61,7 @@ impl Planned {
 
     /// The threads that read or write storage, one crew for each memory node, and what is to be said of them. Of a plan
     /// that names the devices of the side only the pools of these count.
-    pub fn crews(&self, topology: &Topology, devices: &[&Device]) -> (Vec<Crewed>, Option<String>) {
+    pub fn worker_groups(&self, topology: &Topology, devices: &[&Device]) -> (Vec<Crewed>, Option<String>) {
         let (threads, note) = self.threads(PoolSide::Storage, devices);
         let crew = |(node, threads)| {
             let own = self.cpus(topology, node);

@@ -16,8 +16,8 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::harmless;
 use numaio_linux::interrupt::interrupted;
-use numaio_linux::port::net::{has_kernel_tls, Lane};
-use numaio_linux::port::{Ends, FilePort, Lanes, Slab};
+use numaio_linux::port::net::{has_kernel_tls, DataStream};
+use numaio_linux::port::{StreamPair, FilePort, StreamSet, Slab};
 use numaio_mover::drive::{drive, Core};
 use numaio_mover::packing::Compress;
 use numaio_mover::report::Totals;
@@ -63,8 +63,8 @@ struct Far {
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
 enum Link {
-    Tunnel(Ends),
-    Lanes(Lanes, To, From),
+    Tunnel(StreamPair),
+    Lanes(StreamSet, To, From),
 }
 
 impl Remote<'_> {
@@ -167,7 +167,7 @@ impl Remote<'_> {
         let (port, streams) = match far.link {
             Link::Tunnel(ends) => (FilePort::over(site.setting(None)?, ends), None),
             Link::Lanes(lanes, to, from) => {
-                (FilePort::over_lanes(site.setting(Some(&lanes))?, lanes), Some((to, from)))
+                (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some((to, from)))
             }
         };
         let mut port = Watched { port: port.map_err(Failure::new)?, closed: false };
@@ -250,7 +250,7 @@ impl Remote<'_> {
         &self,
         show: &Show,
         way: &Way<'_>,
-        lanes: Option<Result<Vec<Box<dyn Lane>>, String>>,
+        lanes: Option<Result<Vec<Box<dyn DataStream>>, String>>,
         mut reached: Reached,
     ) -> Result<Result<(Via, Link), Failure>, Failure> {
         match lanes {
@@ -265,7 +265,7 @@ impl Remote<'_> {
                 Some(failure) => return Ok(Err(failure)),
             },
         }
-        let ends = Ends { from: Box::new(reached.from), to: reached.to };
+        let ends = StreamPair { from: Box::new(reached.from), to: reached.to };
         Ok(Ok((reached.via, Link::Tunnel(ends))))
     }
 
@@ -284,7 +284,7 @@ impl Remote<'_> {
 }
 
 /// Says which of the further addresses no data goes by.
-fn missed(show: &Show, others: &[SocketAddr], lanes: &[Box<dyn Lane>]) {
+fn missed(show: &Show, others: &[SocketAddr], lanes: &[Box<dyn DataStream>]) {
     let peers: Vec<IpAddr> =
         lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
     for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {

@@ -1,17 +1,17 @@
 //! Which crew helps which.
 
-use numaio_linux::port::Load;
+use numaio_linux::port::GroupLoad;
 use numaio_model::{rebalance, Helper};
 
 /// Work goes to an idle crew if it is done sooner there than by waiting. What a crew does with the data of another
 /// one is seen when it has tried once; nothing is known of a crew that has not ended anything.
-pub fn share(loads: &[Load], idle: usize) -> Option<usize> {
-    let pool = |load: &Load| numaio_model::Pool {
+pub fn share(loads: &[GroupLoad], idle: usize) -> Option<usize> {
+    let pool = |load: &GroupLoad| numaio_model::Pool {
         waiting_bytes: load.waiting,
         bytes_per_s: load.per_second.unwrap_or_default(),
     };
     let own = loads.get(idle).and_then(|load| load.helped_per_second);
-    let helper = |(from, load): (usize, &Load)| Helper {
+    let helper = |(from, load): (usize, &GroupLoad)| Helper {
         from,
         to: idle,
         bytes_per_s: load.helped_per_second.or(own).unwrap_or(f64::MAX),
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn work_goes_where_it_is_done_sooner() {
-        let load = |waiting, per_second, helped_per_second| Load { waiting, per_second, helped_per_second };
+        let load = |waiting, per_second, helped_per_second| GroupLoad { waiting, per_second, helped_per_second };
         let idle = load(0, Some(100.0), Some(50.0));
         // Ten wait for a second each, and here one takes a tenth of a second.
         assert_eq!(share(&[load(10, Some(1.0), Some(10.0)), idle], 1), Some(0));

@@ -11,7 +11,7 @@ use numaio_linux::io::{best_method, disk_facts, lockable_bytes, Claim};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{Direction, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio};
-use numaio_measure::io::{MixPart, What};
+use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, NodeStreams};
 use std::path::Path;
@@ -58,7 +58,7 @@ pub fn measure_mixes(
     let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
     let options = IoOptions {
-        what: What::Mixes(wanted.mixes.iter().map(|mix| parts(mix, wanted.capacities.direction)).collect()),
+        what: IoSelection::Mixes(wanted.mixes.iter().map(|mix| parts(mix, wanted.capacities.direction)).collect()),
         block_bytes: vec![wanted.capacities.block_bytes],
         operations: vec![wanted.capacities.operation.clone()],
         depth: wanted.like.method.depth,

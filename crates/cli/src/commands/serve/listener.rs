@@ -11,7 +11,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::interrupt;
 use numaio_linux::port::net::{self, hand_over, NetError, Ticket};
-use numaio_linux::process::{is_super_user, this_program, Running};
+use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,7 +176,7 @@ impl Guest {
         let ticket = match Ticket::of(&socket, limit) {
             // It went away again.
             Err(NetError::Refused) => return Ok(()),
-            Err(NetError::Late) => return Err(late(limit)),
+            Err(NetError::TimedOut) => return Err(late(limit)),
             ticket => ticket.map_err(io::Error::other)?,
         };
         if let Some(ticket) = ticket {
@@ -197,7 +197,7 @@ impl Guest {
     fn serve(&self, seat: &Seat, socket: TcpStream, began: Instant) -> io::Result<()> {
         let (desk, mut child) = start(&self.common, socket)?;
         // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
-        if let Ok(running) = Running::child(&child) {
+        if let Ok(running) = ProcessHandle::child(&child) {
             seat.runs(running);
         }
         let introduced = introduce(seat, &desk, &self.told, (self.caller, began));

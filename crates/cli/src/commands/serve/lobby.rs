@@ -2,7 +2,7 @@
 //! asked for them. A session's own connections come together, so there is more room here than there are sessions.
 
 use super::config::Limits;
-use numaio_linux::port::net::{Ticket, MOST_LANES};
+use numaio_linux::port::net::{Ticket, MAX_STREAMS};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Connections that may wait here for each that may be in.
 const EACH: usize = 8;
 /// So many may wait at the least: all of one session.
-const LEAST: usize = 2 * MOST_LANES;
+const LEAST: usize = 2 * MAX_STREAMS;
 
 /// Who waits, and who is waited for.
 #[derive(Default)]

@@ -11,10 +11,10 @@ use crate::commands::copy::Street;
 use crate::failure::Failure;
 use crate::keys;
 use crate::output::harmless;
-use numaio_linux::confine::{confine, Confined, Rights};
+use numaio_linux::confine::{confine, ConfinementStatus, Rights};
 use numaio_linux::files::Base;
 use numaio_linux::interrupt;
-use numaio_linux::port::net::control::{answer, Control};
+use numaio_linux::port::net::control::{accept, ControlChannel};
 use numaio_linux::port::net::{has_kernel_tls, PublicKey};
 use numaio_linux::process::is_super_user;
 use numaio_mover::report::Ended;
@@ -80,15 +80,15 @@ fn serve(
     // It is the daemon that ends it in time; this counts when there is none any more.
     let limit = 2 * config.limits.opening;
     let mut channel =
-        answer(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
-    let hello = channel.hear(LONGEST, limit).map_err(Failure::new)?;
+        accept(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
+    let hello = channel.read_line(LONGEST, limit).map_err(Failure::new)?;
     let entered = enter(config, desk, &channel, &hello);
     let greeting = match &entered {
         Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
         Err(No::Refused(why)) => Greeting::refused(why),
         Err(No::Busy(why)) => Greeting::busy(why),
     };
-    channel.say(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
+    channel.write_line(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
     let (admitted, terms, confined) = match entered {
         Ok(entered) => entered,
         Err(No::Refused(why) | No::Busy(why)) => {
@@ -99,15 +99,15 @@ fn serve(
     let Admitted { user, root, side, .. } = admitted;
     let does = if side == Side::Source { "reads" } else { "writes to" };
     let without = match confined {
-        Confined::Wholly => "",
-        Confined::Partly => ", confined by an older Landlock",
-        Confined::Not => ", without Landlock",
+        ConfinementStatus::Full => "",
+        ConfinementStatus::Partial => ", confined by an older Landlock",
+        ConfinementStatus::Unsupported => ", without Landlock",
     };
     let process = std::process::id();
     log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
     let process = desk.try_clone().map_err(Failure::new)?;
     let street = Street { keys: own, by_kernel, process, ask };
-    let (ends, carrier) = channel.carry().map_err(Failure::new)?;
+    let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
     let ended = attend(ends, Some(&Service { terms, street }));
     drop(carrier);
     let (ended, failed) = ended?;
@@ -178,9 +178,9 @@ enum No {
 fn enter<'c>(
     config: &'c Config,
     desk: &UnixStream,
-    channel: &Control,
+    channel: &ControlChannel,
     hello: &str,
-) -> Result<(Admitted<'c>, Terms, Confined), No> {
+) -> Result<(Admitted<'c>, Terms, ConfinementStatus), No> {
     let admitted = admit(config, channel.peer(), hello).map_err(No::Refused)?;
     let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
     say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;

@@ -1,8 +1,8 @@
 //! The side that connects.
 
+use super::deadline::opening_error;
 use super::ticket::Ticket;
-use super::timed::why;
-use super::{way, Lane, Lock, NetError};
+use super::{tcp_tuning, Credentials, DataStream, NetError};
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,30 +17,30 @@ const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// How long another address than the first may take.
-const OTHERS: Duration = Duration::from_secs(1);
+const ALTERNATIVE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What became of a call.
-type Called = Result<Box<dyn Lane>, NetError>;
+type StreamResult = Result<Box<dyn DataStream>, NetError>;
 
 /// Connections to a door that are being made, all at once: first those of TCP, and then, as soon as it is known what lets
 /// them in, they are opened.
-pub struct Calls {
-    wanted: Arc<Wanted>,
-    opened: Receiver<(usize, Called)>,
+pub struct OutgoingConnections {
+    target: Arc<ConnectTarget>,
+    opened: Receiver<(usize, StreamResult)>,
 }
 
-impl fmt::Debug for Calls {
+impl fmt::Debug for OutgoingConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls").finish_non_exhaustive()
     }
 }
 
 /// What all of them need.
-struct Wanted {
+struct ConnectTarget {
     /// Addresses of the same host, which connections take in turn; at least one.
     to: Vec<SocketAddr>,
     /// How long reaching an address may take.
-    reach: Duration,
+    connect_limit: Duration,
     /// None if nobody wants them any more.
     opening: OnceLock<Option<Opening>>,
     /// Whether nobody waits for them any more.
@@ -48,36 +48,37 @@ struct Wanted {
 }
 
 struct Opening {
-    lock: Arc<Lock>,
+    credentials: Arc<Credentials>,
     ticket: Option<Ticket>,
     deadline: Instant,
 }
 
-impl Calls {
-    /// Begins so many connections to an address, which is to be reached within `reach`; or to it and `others` of the same host in turn.
+impl OutgoingConnections {
+    /// Begins so many connections to an address, which is to be reached within `connect_limit`; or to it and `others` of the same host in turn.
     /// What does not get to one of these goes to the first.
     #[must_use]
-    pub fn begin(to: SocketAddr, others: &[SocketAddr], lanes: usize, reach: Duration) -> Self {
+    pub fn start(to: SocketAddr, others: &[SocketAddr], streams: usize, connect_limit: Duration) -> Self {
         let to = [&[to], others].concat();
-        let wanted = Wanted { to, reach, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
-        let wanted = Arc::new(wanted);
+        let target =
+            ConnectTarget { to, connect_limit, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
+        let target = Arc::new(target);
         let (sender, opened) = channel();
-        for index in 0..lanes {
-            let (sender, wanted) = (sender.clone(), wanted.clone());
+        for index in 0..streams {
+            let (sender, target) = (sender.clone(), target.clone());
             // One that has no thread is missed in the end.
             drop(Builder::new().name("call".to_owned()).spawn(move || {
-                let lane = wanted.call(index);
-                lane.map(|lane| drop(sender.send((index, lane))))
+                let stream = target.open_stream(index);
+                stream.map(|stream| drop(sender.send((index, stream))))
             }));
         }
-        Self { wanted, opened }
+        Self { target, opened }
     }
 
     /// Has them opened within `limit`; at the port of a daemon they need a ticket.
-    pub fn open(&self, lock: Arc<Lock>, ticket: Option<Ticket>, limit: Duration) {
-        let opening = Opening { lock, ticket, deadline: Instant::now() + limit };
+    pub fn open(&self, credentials: Arc<Credentials>, ticket: Option<Ticket>, limit: Duration) {
+        let opening = Opening { credentials, ticket, deadline: Instant::now() + limit };
         // It is said once.
-        drop(self.wanted.opening.set(Some(opening)));
+        drop(self.target.opening.set(Some(opening)));
     }
 
     /// The first `count` of them, in the order of their numbers. For each of them the door has shown that it is the right one, and what
@@ -85,48 +86,48 @@ impl Calls {
     ///
     /// # Errors
     /// [`NetError`] of the first that does not come so far within `limit`.
-    pub fn lanes(self, count: usize, limit: Duration) -> Result<Vec<Box<dyn Lane>>, NetError> {
+    pub fn into_streams(self, count: usize, limit: Duration) -> Result<Vec<Box<dyn DataStream>>, NetError> {
         let deadline = Instant::now() + limit;
-        let mut lanes: Vec<Option<Box<dyn Lane>>> = (0..count).map(|_| None).collect();
+        let mut streams: Vec<Option<Box<dyn DataStream>>> = (0..count).map(|_| None).collect();
         let mut missing = count;
         while missing > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (index, lane) = self.opened.recv_timeout(left).map_err(|_| NetError::Late)?;
-            if let Some(place) = lanes.get_mut(index) {
-                *place = Some(lane?);
+            let (index, stream) = self.opened.recv_timeout(left).map_err(|_| NetError::TimedOut)?;
+            if let Some(place) = streams.get_mut(index) {
+                *place = Some(stream?);
                 missing -= 1;
             }
         }
-        Ok(lanes.into_iter().flatten().collect())
+        Ok(streams.into_iter().flatten().collect())
     }
 }
 
-impl Drop for Calls {
+impl Drop for OutgoingConnections {
     fn drop(&mut self) {
-        self.wanted.is_over.store(true, Ordering::Relaxed);
-        drop(self.wanted.opening.set(None));
+        self.target.is_over.store(true, Ordering::Relaxed);
+        drop(self.target.opening.set(None));
     }
 }
 
-impl Wanted {
+impl ConnectTarget {
     /// Makes one connection; none if nobody wants it.
-    fn call(&self, index: usize) -> Option<Called> {
+    fn open_stream(&self, index: usize) -> Option<StreamResult> {
         let mut socket = self.socket(index);
         let opening = self.opening.wait().as_ref()?;
         let left = || opening.deadline.saturating_duration_since(Instant::now());
         let mut tries = 0;
         loop {
             tries += 1;
-            let called = socket.and_then(|socket| {
-                opening.ticket.map_or(Ok(()), |ticket| ticket.show(&socket).map_err(why))?;
-                opening.lock.call(socket, index as u16, left())
+            let opened = socket.and_then(|socket| {
+                opening.ticket.map_or(Ok(()), |ticket| ticket.send(&socket).map_err(opening_error))?;
+                opening.credentials.authenticate_outgoing(socket, index as u16, left())
             });
-            match called {
+            match opened {
                 Err(NetError::Refused) if tries < TRIES && !self.is_over.load(Ordering::Relaxed) => {
                     thread::sleep(PAUSE.min(left()) * (1 << (tries - 1)));
                     socket = self.socket(index);
                 }
-                called => return Some(called),
+                opened => return Some(opened),
             }
         }
     }
@@ -134,29 +135,29 @@ impl Wanted {
     fn socket(&self, index: usize) -> Result<TcpStream, NetError> {
         let at = index % self.to.len();
         if at > 0 {
-            if let Ok(socket) = way::connect(self.to[at], self.reach.min(OTHERS)) {
+            if let Ok(socket) = tcp_tuning::connect(self.to[at], self.connect_limit.min(ALTERNATIVE_LIMIT)) {
                 return Ok(socket);
             }
         }
         let first = self.to[0];
-        way::connect(first, self.reach).map_err(|error| match why(error) {
+        tcp_tuning::connect(first, self.connect_limit).map_err(|error| match opening_error(error) {
             NetError::Failed(error) => NetError::Unreachable(first, error),
             other => other,
         })
     }
 }
 
-/// Connects so many times to a door, all at once, as [`Calls::begin`] does, and gives all connections or none, as of [`Calls::lanes`].
+/// Connects so many times to a door, all at once, as [`OutgoingConnections::start`] does, and gives all connections or none, as of [`OutgoingConnections::streams`].
 ///
 /// # Errors
 /// [`NetError`] of the first that does not come so far within `limit`.
 pub fn connect(
-    lock: &Arc<Lock>,
+    credentials: &Arc<Credentials>,
     (to, others): (SocketAddr, &[SocketAddr]),
-    lanes: usize,
+    streams: usize,
     limit: Duration,
-) -> Result<Vec<Box<dyn Lane>>, NetError> {
-    let calls = Calls::begin(to, others, lanes, limit);
-    calls.open(lock.clone(), None, limit);
-    calls.lanes(lanes, limit)
+) -> Result<Vec<Box<dyn DataStream>>, NetError> {
+    let connections = OutgoingConnections::start(to, others, streams, limit);
+    connections.open(credentials.clone(), None, limit);
+    connections.into_streams(streams, limit)
 }

@@ -1,6 +1,6 @@
 //! Ed25519 keys (RFC 8032) as TLS and people see them.
 
-use super::tls::Keys;
+use super::tls::KeyPair;
 use crate::random;
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ pub struct PublicKey([u8; KEY_BYTES]);
 /// Why a text is no public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a public key is ed25519: and 64 hexadecimal digits")]
-pub struct NoKey;
+pub struct InvalidPublicKey;
 
 impl PublicKey {
     /// The key of a SubjectPublicKeyInfo; none if that is of another kind.
@@ -48,10 +48,10 @@ impl fmt::Display for PublicKey {
 }
 
 impl FromStr for PublicKey {
-    type Err = NoKey;
+    type Err = InvalidPublicKey;
 
-    fn from_str(text: &str) -> Result<Self, NoKey> {
-        text.strip_prefix(KIND).and_then(from_hex).map(Self).ok_or(NoKey)
+    fn from_str(text: &str) -> Result<Self, InvalidPublicKey> {
+        text.strip_prefix(KIND).and_then(from_hex).map(Self).ok_or(InvalidPublicKey)
     }
 }
 
@@ -67,14 +67,14 @@ impl fmt::Debug for PrivateKey {
 /// Why a text is no private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a private key is private-ed25519: and 64 hexadecimal digits")]
-pub struct NoPrivateKey;
+pub struct InvalidPrivateKey;
 
 impl PrivateKey {
     /// One that nobody knows yet.
     ///
     /// # Errors
     /// The kernel's, if it has no random numbers.
-    pub fn fresh() -> io::Result<Self> {
+    pub fn generate() -> io::Result<Self> {
         random::bytes().map(Self)
     }
 
@@ -87,16 +87,16 @@ impl PrivateKey {
     ///
     /// # Errors
     /// None is foreseen.
-    pub fn keys(&self) -> io::Result<Keys> {
-        Keys::from_private(&self.0)
+    pub fn keys(&self) -> io::Result<KeyPair> {
+        KeyPair::from_private(&self.0)
     }
 }
 
 impl FromStr for PrivateKey {
-    type Err = NoPrivateKey;
+    type Err = InvalidPrivateKey;
 
-    fn from_str(text: &str) -> Result<Self, NoPrivateKey> {
-        text.strip_prefix(PRIVATE_KIND).and_then(from_hex).map(Self).ok_or(NoPrivateKey)
+    fn from_str(text: &str) -> Result<Self, InvalidPrivateKey> {
+        text.strip_prefix(PRIVATE_KIND).and_then(from_hex).map(Self).ok_or(InvalidPrivateKey)
     }
 }
 
@@ -140,11 +140,14 @@ mod tests {
         let (short, odd) = (&text[..70], text.replace('d', "ä"));
         for bad in ["", "ed25519:", short, &odd, &format!("{text}0"), &text[8..], &text.replace("11a", "11 ")]
         {
-            assert_eq!(bad.parse::<PublicKey>(), Err(NoKey), "{bad}");
+            assert_eq!(bad.parse::<PublicKey>(), Err(InvalidPublicKey), "{bad}");
         }
         assert_eq!(PublicKey::from_der(&keys.public()[1..]), None);
         // One is never taken for the other.
         assert!(private.parse::<PublicKey>().is_err() && text.parse::<PrivateKey>().is_err());
-        assert_ne!(Keys::fresh().expect("a key").public(), Keys::fresh().expect("a key").public());
+        assert_ne!(
+            KeyPair::generate().expect("a key").public(),
+            KeyPair::generate().expect("a key").public()
+        );
     }
 }

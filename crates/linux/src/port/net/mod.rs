@@ -1,44 +1,44 @@
 //! TCP connections for data, beside a control channel through which both sides got to know each other.
 //!
-//! One side opens a [`Door`], the other one makes [`Calls`]. What lets a connection in is a [`Lock`]: with TLS the
+//! One side opens a [`DataListener`], the other one makes [`Calls`]. What lets a connection in is a [`Credentials`]: with TLS the
 //! key of each side, of which the other one heard through the control channel, or a secret that both know. Data goes
 //! one way on every connection, so that none is shared between a thread that sends and one that receives. The bytes
 //! are in `docs/protocol.md`.
 
 mod connect;
 pub mod control;
-mod door;
-mod kernel;
+mod data_listener;
+mod deadline;
+mod kernel_tls;
 mod key;
-mod plain;
 mod records;
+mod shared_secret;
+mod tcp_tuning;
 #[cfg(test)]
 mod tests;
 mod ticket;
-mod timed;
 mod tls;
-mod way;
 
-pub use connect::{connect, Calls};
-pub use door::Door;
-pub use kernel::has_kernel_tls;
-pub use key::{NoKey, NoPrivateKey, PrivateKey, PublicKey};
-pub use plain::Secret;
+pub use connect::{connect, OutgoingConnections};
+pub use data_listener::DataListener;
+pub use kernel_tls::has_kernel_tls;
+pub use key::{InvalidPrivateKey, InvalidPublicKey, PrivateKey, PublicKey};
+pub use shared_secret::Secret;
+use tcp_tuning::is_silent;
+pub use tcp_tuning::listen;
+pub(super) use tcp_tuning::{limit_unsent, min_round_trip, UnpacedPhase};
 pub use ticket::{hand_over, Ticket};
-pub use tls::Keys;
-use way::is_silent;
-pub use way::listen;
-pub(super) use way::{keep_little_unsent, least_round_trip, Beginning};
+pub use tls::KeyPair;
 
+use deadline::DeadlineSocket;
 use rustix::net::sockopt;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-use timed::Timed;
 
 /// Most connections of a transfer; fewer than a [`super::Pool`] has buffers.
-pub const MOST_LANES: usize = 33;
+pub const MAX_STREAMS: usize = 33;
 
 /// A connection that says nothing for so long is asked whether it is alive...
 const IDLE: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ const PROBES: u32 = 4;
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// One connection: written to by one side, and read by the other.
-pub trait Lane: Read + Write + Send {
+pub trait DataStream: Read + Write + Send {
     /// Ends it in order: what was written arrives, and the other side knows that there is no more.
     ///
     /// # Errors
@@ -64,25 +64,25 @@ pub trait Lane: Read + Write + Send {
     ///
     /// # Errors
     /// The kernel's, and those of the connection.
-    fn only(self: Box<Self>, way: Way) -> io::Result<Box<dyn Lane>>;
+    fn into_one_way(self: Box<Self>, way: StreamDirection) -> io::Result<Box<dyn DataStream>>;
 }
 
 /// A way of a connection, as this side sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum StreamDirection {
     /// What is sent.
-    Out,
+    Outgoing,
     /// What comes.
-    In,
+    Incoming,
 }
 
-impl fmt::Debug for dyn Lane {
+impl fmt::Debug for dyn DataStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lane").field(self.socket()).finish()
     }
 }
 
-impl Lane for TcpStream {
+impl DataStream for TcpStream {
     fn close(&mut self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
@@ -91,17 +91,17 @@ impl Lane for TcpStream {
         self
     }
 
-    fn only(self: Box<Self>, _: Way) -> io::Result<Box<dyn Lane>> {
+    fn into_one_way(self: Box<Self>, _: StreamDirection) -> io::Result<Box<dyn DataStream>> {
         Ok(self)
     }
 }
 
 /// What lets connections in; each side has its own.
-pub enum Lock {
+pub enum Credentials {
     /// TLS 1.3, where each side has the private key to the public key that the other one was told.
     Tls {
         /// Of this side.
-        own: Keys,
+        own: KeyPair,
         /// The public key of the other side.
         peer: Vec<u8>,
         /// Whether the kernel is to make and open records, if it can.
@@ -111,7 +111,7 @@ pub enum Lock {
     Plain(Secret),
 }
 
-impl fmt::Debug for Lock {
+impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tls { .. } => "Tls",
@@ -128,10 +128,10 @@ pub enum NetError {
     Unreachable(SocketAddr, io::Error),
     /// It took too long.
     #[error("no answer within the time limit")]
-    Late,
+    TimedOut,
     /// Somebody else is there.
     #[error("whoever is there does not have the key that came through the control channel")]
-    Stranger,
+    WrongKey,
     /// The other side closed the connection, as it does if our key is not the one that it knows.
     #[error("the other side closed the connection before it let us in")]
     Refused,
@@ -143,39 +143,48 @@ pub enum NetError {
     Failed(#[from] io::Error),
     /// Connections that should be there are not.
     #[error("{0} of {1} connections came")]
-    Few(usize, usize),
+    MissingConnections(usize, usize),
 }
 
-impl Lock {
+impl Credentials {
     /// Opens a connection of ours, as the one with some number. What the other side needs to let it in is under way when this
     /// returns: data may follow at once, and whoever is not let in finds the connection closed.
-    fn call(&self, socket: TcpStream, index: u16, limit: Duration) -> Result<Box<dyn Lane>, NetError> {
-        let timed = Timed::new(&socket, limit);
+    fn authenticate_outgoing(
+        &self,
+        socket: TcpStream,
+        index: u16,
+        limit: Duration,
+    ) -> Result<Box<dyn DataStream>, NetError> {
+        let timed = DeadlineSocket::new(&socket, limit);
         match self {
             Self::Tls { own, peer, by_kernel } => {
-                let mut lane = tls::call((own, *by_kernel), peer, timed)?;
-                lane.write_all(&index.to_be_bytes()).map_err(timed::why)?;
-                ready(lane)
+                let mut stream = tls::connect((own, *by_kernel), peer, timed)?;
+                stream.write_all(&index.to_be_bytes()).map_err(deadline::opening_error)?;
+                ready(stream)
             }
             Self::Plain(secret) => {
-                secret.call(index, timed)?;
+                secret.authenticate_outgoing(index, timed)?;
                 ready(Box::new(socket.try_clone()?))
             }
         }
     }
 
     /// Looks who opens a connection to us, and gives its number.
-    fn answer(&self, socket: &TcpStream, limit: Duration) -> Result<(u16, Box<dyn Lane>), NetError> {
-        let timed = Timed::new(socket, limit);
+    fn authenticate_incoming(
+        &self,
+        socket: &TcpStream,
+        limit: Duration,
+    ) -> Result<(u16, Box<dyn DataStream>), NetError> {
+        let timed = DeadlineSocket::new(socket, limit);
         match self {
             Self::Tls { own, peer, by_kernel } => {
-                let mut lane = tls::answer((own, *by_kernel), peer, timed)?;
+                let mut stream = tls::accept((own, *by_kernel), peer, timed)?;
                 let mut index = [0; 2];
-                lane.read_exact(&mut index).map_err(timed::why)?;
-                Ok((u16::from_be_bytes(index), ready(lane)?))
+                stream.read_exact(&mut index).map_err(deadline::opening_error)?;
+                Ok((u16::from_be_bytes(index), ready(stream)?))
             }
             Self::Plain(secret) => {
-                let index = secret.answer(timed)?;
+                let index = secret.authenticate_incoming(timed)?;
                 Ok((index, ready(Box::new(socket.try_clone()?))?))
             }
         }
@@ -184,11 +193,11 @@ impl Lock {
 
 /// From now on nobody waits for a deadline. A connection that is half open, as after the other machine lost its power, is
 /// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). The kernel does not ask
-/// while something is on its way there, so who also writes to it looks by itself ([`way::is_silent`]). There is no
+/// while something is on its way there, so who also writes to it looks by itself ([`tcp_tuning::is_silent`]). There is no
 /// `TCP_USER_TIMEOUT`, since that also ends a connection whose reader waits for its disk for so long.
-fn ready(lane: Box<dyn Lane>) -> Result<Box<dyn Lane>, NetError> {
-    settle(lane.socket())?;
-    Ok(lane)
+fn ready(stream: Box<dyn DataStream>) -> Result<Box<dyn DataStream>, NetError> {
+    settle(stream.socket())?;
+    Ok(stream)
 }
 
 fn settle(socket: &TcpStream) -> io::Result<()> {

@@ -1,12 +1,12 @@
 //! The records of TLS over a socket, by the interface of rustls that leaves buffers to its user: its other one reads 4 KiB
 //! at a time.
 
-mod carry;
+mod relay;
 
-use super::kernel::{prepare, KernelTls};
-use super::timed::{why, Timed};
-use super::tls::refused;
-use super::{Lane, NetError, Way};
+use super::deadline::{opening_error, DeadlineSocket};
+use super::kernel_tls::{prepare, KernelTls};
+use super::tls::tls_error;
+use super::{DataStream, NetError, StreamDirection};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
@@ -82,7 +82,7 @@ pub struct Tls<C> {
     connection: C,
     socket: TcpStream,
     incoming: Window,
-    plain: Plain,
+    plain: PlaintextBuffer,
     outgoing: Vec<u8>,
     /// Whether the other side said that nothing follows.
     ended: bool,
@@ -92,12 +92,12 @@ pub struct Tls<C> {
 
 /// Data that was decrypted and not taken yet, and how much of it was.
 #[derive(Default)]
-pub(super) struct Plain {
+pub(super) struct PlaintextBuffer {
     pub bytes: Vec<u8>,
     pub taken: usize,
 }
 
-impl Plain {
+impl PlaintextBuffer {
     /// Takes as much as fits; none if all was taken.
     pub fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         if self.taken == self.bytes.len() {
@@ -159,15 +159,15 @@ impl Window {
 }
 
 /// What rustls found in what came.
-enum Now {
+enum Step {
     /// Something that it keeps to itself.
-    Again,
+    Continue,
     /// So many bytes of data.
     Data(usize),
     /// So many bytes of the outgoing buffer are to be sent.
     Send(usize),
     /// Nothing whole: more must come.
-    Idle,
+    NeedInput,
 }
 
 impl<C: Records> Tls<C> {
@@ -175,7 +175,7 @@ impl<C: Records> Tls<C> {
     ///
     /// # Errors
     /// [`NetError`] if it fails, or takes too long.
-    pub fn begin(connection: C, mut timed: Timed<'_>) -> Result<Self, NetError> {
+    pub fn begin(connection: C, mut timed: DeadlineSocket<'_>) -> Result<Self, NetError> {
         // What goes out in several records is not held back until the first is acknowledged (tcp(7), TCP_NODELAY).
         timed.socket.set_nodelay(true)?;
         let incoming = Window { bytes: vec![0; INCOMING], start: 0, end: 0 };
@@ -183,17 +183,17 @@ impl<C: Records> Tls<C> {
             connection,
             socket: timed.socket.try_clone()?,
             incoming,
-            plain: Plain::default(),
+            plain: PlaintextBuffer::default(),
             outgoing: vec![0; OUTGOING],
             ended: false,
             by_kernel: false,
         };
         loop {
             match tls.step(&mut [])? {
-                Now::Send(length) => timed.write_all(&tls.outgoing[..length]).map_err(why)?,
-                Now::Idle if !tls.connection.is_handshaking() => return Ok(tls),
-                Now::Idle => tls.incoming.fill(timed).map_err(why)?,
-                Now::Again | Now::Data(_) => {}
+                Step::Send(length) => timed.write_all(&tls.outgoing[..length]).map_err(opening_error)?,
+                Step::NeedInput if !tls.connection.is_handshaking() => return Ok(tls),
+                Step::NeedInput => tls.incoming.fill(timed).map_err(opening_error)?,
+                Step::Continue | Step::Data(_) => {}
             }
         }
     }
@@ -207,59 +207,59 @@ impl<C: Records> Tls<C> {
     /// Decrypts what came until nothing of it is left, and reads the rest of the last record for that, and no byte more.
     fn drain(&mut self) -> io::Result<()> {
         while !self.ended {
-            match self.step(&mut []).map_err(kernels)? {
-                Now::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
-                Now::Idle => match self.incoming.missing() {
+            match self.step(&mut []).map_err(to_io_error)? {
+                Step::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
+                Step::NeedInput => match self.incoming.missing() {
                     0 => break,
                     missing => self.incoming.fill((&self.socket).take(missing as u64))?,
                 },
-                Now::Data(_) | Now::Again => {}
+                Step::Data(_) | Step::Continue => {}
             }
         }
         Ok(())
     }
 
     /// Lets rustls look at what came. Data goes to `into`, as much as fits, and the rest is kept.
-    fn step(&mut self, into: &mut [u8]) -> Result<Now, NetError> {
+    fn step(&mut self, into: &mut [u8]) -> Result<Step, NetError> {
         let status = self.connection.process(self.incoming.filled());
         let mut discard = status.discard;
-        let now = match status.state.map_err(refused)? {
+        let step = match status.state.map_err(tls_error)? {
             ConnectionState::ReadTraffic(mut traffic) => {
                 let mut used = 0;
                 while let Some(record) = traffic.next_record() {
-                    let record = record.map_err(refused)?;
+                    let record = record.map_err(tls_error)?;
                     discard += record.discard;
                     let fits = record.payload.len().min(into.len() - used);
                     into[used..used + fits].copy_from_slice(&record.payload[..fits]);
                     used += fits;
                     self.plain.bytes.extend_from_slice(&record.payload[fits..]);
                 }
-                Now::Data(used)
+                Step::Data(used)
             }
             ConnectionState::EncodeTlsData(mut message) => {
                 let length = message.encode(&mut self.outgoing);
-                Now::Send(length.map_err(|error| NetError::Protocol(error.to_string()))?)
+                Step::Send(length.map_err(|error| NetError::Protocol(error.to_string()))?)
             }
             ConnectionState::TransmitTlsData(sent) => {
                 // It was sent when it was encoded.
                 sent.done();
-                Now::Again
+                Step::Continue
             }
             ConnectionState::PeerClosed | ConnectionState::Closed => {
                 self.ended = true;
-                Now::Again
+                Step::Continue
             }
-            ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => Now::Idle,
+            ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => Step::NeedInput,
             other => return Err(NetError::Protocol(format!("{other:?}"))),
         };
         self.incoming.discard(discard);
-        Ok(now)
+        Ok(step)
     }
 
     /// Encrypts, and gives how many bytes of the buffer are to be sent; nothing of `data` says that nothing follows.
     fn encrypt(&mut self, data: &[u8]) -> Result<usize, NetError> {
         let status = self.connection.process(&mut []);
-        match status.state.map_err(refused)? {
+        match status.state.map_err(tls_error)? {
             ConnectionState::WriteTraffic(mut traffic) => match data {
                 [] => traffic.queue_close_notify(&mut self.outgoing),
                 data => traffic.encrypt(data, &mut self.outgoing),
@@ -279,11 +279,11 @@ impl<C: Records> Read for Tls<C> {
             if self.ended || buffer.is_empty() {
                 return Ok(0);
             }
-            match self.step(buffer).map_err(kernels)? {
-                Now::Data(used) if used > 0 => return Ok(used),
-                Now::Data(_) | Now::Again => {}
-                Now::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
-                Now::Idle => self.incoming.fill(&self.socket)?,
+            match self.step(buffer).map_err(to_io_error)? {
+                Step::Data(used) if used > 0 => return Ok(used),
+                Step::Data(_) | Step::Continue => {}
+                Step::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
+                Step::NeedInput => self.incoming.fill(&self.socket)?,
             }
         }
     }
@@ -295,7 +295,7 @@ impl<C: Records> Write for Tls<C> {
         if piece.is_empty() {
             return Ok(0);
         }
-        let length = self.encrypt(piece).map_err(kernels)?;
+        let length = self.encrypt(piece).map_err(to_io_error)?;
         self.socket.write_all(&self.outgoing[..length])?;
         Ok(piece.len())
     }
@@ -305,9 +305,9 @@ impl<C: Records> Write for Tls<C> {
     }
 }
 
-impl<C: Records> Lane for Tls<C> {
+impl<C: Records> DataStream for Tls<C> {
     fn close(&mut self) -> io::Result<()> {
-        let length = self.encrypt(&[]).map_err(kernels)?;
+        let length = self.encrypt(&[]).map_err(to_io_error)?;
         self.socket.write_all(&self.outgoing[..length])?;
         self.socket.shutdown(Shutdown::Write)
     }
@@ -316,13 +316,13 @@ impl<C: Records> Lane for Tls<C> {
         &self.socket
     }
 
-    fn only(mut self: Box<Self>, way: Way) -> io::Result<Box<dyn Lane>> {
+    fn into_one_way(mut self: Box<Self>, way: StreamDirection) -> io::Result<Box<dyn DataStream>> {
         let suite = self.connection.suite().filter(|_| self.by_kernel);
         let Some(suite) = suite.and_then(|suite| suite.tls13()) else { return Ok(self) };
         if !prepare(&self.socket, suite.common.suite) {
             return Ok(self);
         }
-        if way == Way::In {
+        if way == StreamDirection::Incoming {
             self.drain()?;
             if self.ended {
                 return Ok(self);
@@ -335,7 +335,7 @@ impl<C: Records> Lane for Tls<C> {
 }
 
 /// Once a connection is open, what is wrong with it is told as the kernel tells of others.
-fn kernels(error: NetError) -> io::Error {
+fn to_io_error(error: NetError) -> io::Error {
     match error {
         NetError::Failed(error) => error,
         other => io::Error::new(ErrorKind::InvalidData, other),
@@ -344,7 +344,7 @@ fn kernels(error: NetError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tls::{client, server, Guard, Keys};
+    use super::super::tls::{client, server, KeyPair, KeyVerifier};
     use super::*;
     use std::net::TcpListener;
     use std::thread;
@@ -358,12 +358,14 @@ mod tests {
         let to = listener.local_addr().expect("an address");
         let caller = thread::spawn(move || {
             let socket = TcpStream::connect(to).expect("connected");
-            let client = client(&Keys::fresh().expect("a key"), Guard::new(|_| true)).expect("a client");
-            Tls::begin(client, Timed::new(&socket, LIMIT)).expect("let in")
+            let client =
+                client(&KeyPair::generate().expect("a key"), KeyVerifier::new(|_| true)).expect("a client");
+            Tls::begin(client, DeadlineSocket::new(&socket, LIMIT)).expect("let in")
         });
         let (socket, _) = listener.accept().expect("a connection");
-        let server = server(&Keys::fresh().expect("a key"), Guard::new(|_| true)).expect("a server");
-        let called = Tls::begin(server, Timed::new(&socket, LIMIT)).expect("a caller");
+        let server =
+            server(&KeyPair::generate().expect("a key"), KeyVerifier::new(|_| true)).expect("a server");
+        let called = Tls::begin(server, DeadlineSocket::new(&socket, LIMIT)).expect("a caller");
         (caller.join().expect("no panic"), called)
     }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::port::lanes::{Lanes, LanesLink};
-use crate::port::room::Room;
+use crate::port::backpressure::Backpressure;
+use crate::port::stream_set::{StreamSet, StreamSetLink};
 use crate::port::{Pool, Slab};
 use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
 use std::mem::size_of_val;
@@ -13,23 +13,23 @@ use std::time::Instant;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Of who calls, and of who is called.
-type Locks = (Arc<Lock>, Lock);
+type CredentialPair = (Arc<Credentials>, Credentials);
 
-fn tls() -> Locks {
-    let (one, other) = (Keys::fresh().expect("a key"), Keys::fresh().expect("a key"));
+fn tls() -> CredentialPair {
+    let (one, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let (of_one, of_other) = (one.public().to_vec(), other.public().to_vec());
-    let lock = |own, peer| Lock::Tls { own, peer, by_kernel: true };
-    (Arc::new(lock(one, of_other)), lock(other, of_one))
+    let credentials = |own, peer| Credentials::Tls { own, peer, by_kernel: true };
+    (Arc::new(credentials(one, of_other)), credentials(other, of_one))
 }
 
-fn plain() -> Locks {
-    let secret = Secret::fresh().expect("a secret");
+fn plain() -> CredentialPair {
+    let secret = Secret::generate().expect("a secret");
     let other = Secret::from_bytes(secret.bytes());
-    (Arc::new(Lock::Plain(secret)), Lock::Plain(other))
+    (Arc::new(Credentials::Plain(secret)), Credentials::Plain(other))
 }
 
-fn address(door: &Door) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, door.port().expect("a port").expect("one of its own")).into()
+fn address(listener: &DataListener) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, listener.port().expect("a port").expect("one of its own")).into()
 }
 
 /// From now on this end gets nothing of what comes, and answers nothing, as if its host had lost its power: a filter that lets
@@ -50,19 +50,19 @@ pub(super) fn vanish(socket: &TcpStream) {
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
-type Ends = (Vec<Box<dyn Lane>>, Vec<Box<dyn Lane>>);
+type StreamPair = (Vec<Box<dyn DataStream>>, Vec<Box<dyn DataStream>>);
 
 /// Connections that were opened, at the side that called and at the other one.
-fn open((caller, keeper): Locks, count: usize) -> Ends {
-    let door = Door::open(keeper, None, count).expect("a door");
-    let called = connect(&caller, (address(&door), &[]), count, LIMIT).expect("let in");
-    (called, door.lanes(LIMIT).expect("all are in"))
+fn open((client, server): CredentialPair, count: usize) -> StreamPair {
+    let listener = DataListener::bind(server, None, count).expect("a door");
+    let called = connect(&client, (address(&listener), &[]), count, LIMIT).expect("let in");
+    (called, listener.into_streams(LIMIT).expect("all are in"))
 }
 
 #[test]
 fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
-    for (locks, is_tls) in [(tls(), true), (plain(), false)] {
-        let (called, answered) = open(locks, 4);
+    for (credential_pairs, is_tls) in [(tls(), true), (plain(), false)] {
+        let (called, answered) = open(credential_pairs, 4);
         for (index, (mut one, mut other)) in called.into_iter().zip(answered).enumerate() {
             if index % 2 == 1 {
                 std::mem::swap(&mut one, &mut other);
@@ -110,13 +110,21 @@ fn the_kernel_takes_connections_over() {
             let sent: Vec<u8> = (0..300_000 + index).map(|at| (at * 7 + at / 251) as u8).collect();
             let got = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let mut one = if outs { one.only(Way::Out).expect("taken over") } else { one };
+                    let mut one = if outs {
+                        one.into_one_way(StreamDirection::Outgoing).expect("taken over")
+                    } else {
+                        one
+                    };
                     one.write_all(&sent).expect("sent");
                     one.close().expect("closed");
                 });
                 let mut got = vec![0; 1000];
                 other.read_exact(&mut got).expect("the beginning");
-                let mut other = if ins { other.only(Way::In).expect("taken over") } else { other };
+                let mut other = if ins {
+                    other.into_one_way(StreamDirection::Incoming).expect("taken over")
+                } else {
+                    other
+                };
                 other.read_to_end(&mut got).expect("the rest");
                 got
             });
@@ -129,112 +137,123 @@ fn the_kernel_takes_connections_over() {
 
 #[test]
 fn whoever_has_another_key_is_no_peer() {
-    let ((caller, keeper), (stranger, other_door)) = (tls(), tls());
-    let door = Door::open(keeper, None, 1).expect("a door");
-    let refused = connect(&stranger, (address(&door), &[]), 1, LIMIT).expect_err("no peer");
-    assert!(matches!(refused, NetError::Stranger), "{refused}");
-    assert!(matches!(door.lanes(Duration::from_millis(50)), Err(NetError::Few(0, 1))));
+    let ((client, server), (unauthorized, other_server)) = (tls(), tls());
+    let listener = DataListener::bind(server, None, 1).expect("a door");
+    let refused = connect(&unauthorized, (address(&listener), &[]), 1, LIMIT).expect_err("no peer");
+    assert!(matches!(refused, NetError::WrongKey), "{refused}");
+    assert!(matches!(
+        listener.into_streams(Duration::from_millis(50)),
+        Err(NetError::MissingConnections(0, 1))
+    ));
     // A man in the middle has another key than the one that came through ssh.
-    let door = Door::open(other_door, None, 1).expect("a door");
-    let refused = connect(&caller, (address(&door), &[]), 1, LIMIT).expect_err("no door of the peer");
-    assert!(matches!(refused, NetError::Stranger), "{refused}");
+    let listener = DataListener::bind(other_server, None, 1).expect("a door");
+    let refused = connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("no door of the peer");
+    assert!(matches!(refused, NetError::WrongKey), "{refused}");
     // One who has the door's key, and not the caller's.
-    let (_, keeper) = tls();
-    let Lock::Tls { own, .. } = &keeper else { panic!("a lock of TLS") };
-    let stranger =
-        Lock::Tls { own: Keys::fresh().expect("a key"), peer: own.public().to_vec(), by_kernel: false };
-    let door = Door::open(keeper, None, 1).expect("a door");
-    let mut lanes = connect(&Arc::new(stranger), (address(&door), &[]), 1, LIMIT).expect("the right door");
-    assert!(!matches!(lanes[0].read(&mut [0]), Ok(1..)), "it is not let in");
-    assert!(matches!(door.lanes(Duration::from_millis(50)), Err(NetError::Few(0, 1))));
+    let (_, server) = tls();
+    let Credentials::Tls { own, .. } = &server else { panic!("a lock of TLS") };
+    let unauthorized = Credentials::Tls {
+        own: KeyPair::generate().expect("a key"),
+        peer: own.public().to_vec(),
+        by_kernel: false,
+    };
+    let listener = DataListener::bind(server, None, 1).expect("a door");
+    let mut streams =
+        connect(&Arc::new(unauthorized), (address(&listener), &[]), 1, LIMIT).expect("the right door");
+    assert!(!matches!(streams[0].read(&mut [0]), Ok(1..)), "it is not let in");
+    assert!(matches!(
+        listener.into_streams(Duration::from_millis(50)),
+        Err(NetError::MissingConnections(0, 1))
+    ));
     // The same with secrets.
-    let ((caller, _), (_, other_door)) = (plain(), plain());
-    let door = Door::open(other_door, None, 1).expect("a door");
-    let refused = connect(&caller, (address(&door), &[]), 1, LIMIT).expect_err("no peer");
-    assert!(matches!(refused, NetError::Stranger), "{refused}");
+    let ((client, _), (_, other_server)) = (plain(), plain());
+    let listener = DataListener::bind(other_server, None, 1).expect("a door");
+    let refused = connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("no peer");
+    assert!(matches!(refused, NetError::WrongKey), "{refused}");
 }
 
 #[test]
 fn connections_are_taken_over_from_another_process() {
-    for (caller, keeper) in [tls(), plain()] {
-        let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let calls = Calls::begin(street.local_addr().expect("an address"), &[], 3, LIMIT);
-        let came: Vec<_> = (0..3).map(|_| street.accept().expect("a connection").0).collect();
+    for (client, server) in [tls(), plain()] {
+        let source = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let connections = OutgoingConnections::start(source.local_addr().expect("an address"), &[], 3, LIMIT);
+        let came: Vec<_> = (0..3).map(|_| source.accept().expect("a connection").0).collect();
         // They are there before anybody knows what lets them in.
         let (process, ours) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let door = Door::of_process(keeper, ours, 2).expect("a door");
-        let ticket = Ticket::fresh().expect("a ticket");
-        calls.open(caller, Some(ticket), LIMIT);
+        let listener = DataListener::from_process(server, ours, 2).expect("a door");
+        let ticket = Ticket::generate().expect("a ticket");
+        connections.open(client, Some(ticket), LIMIT);
         for socket in came {
             assert_eq!(Ticket::of(&socket, LIMIT).expect("told"), Some(ticket));
             hand_over(&process, &socket).expect("handed over");
         }
         // Of three, two were wanted.
-        let mut called = calls.lanes(2, LIMIT).expect("let in");
-        let mut lanes = door.lanes(LIMIT).expect("all are in");
-        assert_eq!((called.len(), lanes.len()), (2, 2));
+        let mut called = connections.into_streams(2, LIMIT).expect("let in");
+        let mut streams = listener.into_streams(LIMIT).expect("all are in");
+        assert_eq!((called.len(), streams.len()), (2, 2));
         called[1].write_all(b"x").expect("sent");
-        lanes[1].read_exact(&mut [0]).expect("came");
-        assert!(hand_over(&process, lanes[0].socket()).is_err(), "the door is closed");
+        streams[1].read_exact(&mut [0]).expect("came");
+        assert!(hand_over(&process, streams[0].socket()).is_err(), "the door is closed");
     }
 }
 
 #[test]
 fn connections_take_the_addresses_of_a_host_in_turn() {
-    let (caller, keeper) = plain();
-    let door = Door::open(keeper, None, 5).expect("a door");
-    let (first, port) = (address(&door), address(&door).port());
+    let (client, server) = plain();
+    let listener = DataListener::bind(server, None, 5).expect("a door");
+    let (first, port) = (address(&listener), address(&listener).port());
     // At the third one nobody listens.
-    let nobody = TcpListener::bind("127.0.0.3:0").expect("a port").local_addr().expect("an address");
-    let others = [SocketAddr::from(([127, 0, 0, 2], port)), nobody];
-    let called = connect(&caller, (first, &others), 5, LIMIT).expect("let in");
+    let unused = TcpListener::bind("127.0.0.3:0").expect("a port").local_addr().expect("an address");
+    let others = [SocketAddr::from(([127, 0, 0, 2], port)), unused];
+    let called = connect(&client, (first, &others), 5, LIMIT).expect("let in");
     let last = |socket: &TcpStream| match socket.peer_addr().expect("an address").ip() {
         IpAddr::V4(four) => four.octets()[3],
         IpAddr::V6(_) => 0,
     };
-    assert_eq!(called.iter().map(|lane| last(lane.socket())).collect::<Vec<_>>(), [1, 2, 1, 1, 2]);
-    assert_eq!(door.lanes(LIMIT).expect("all are in").len(), 5);
+    assert_eq!(called.iter().map(|stream| last(stream.socket())).collect::<Vec<_>>(), [1, 2, 1, 1, 2]);
+    assert_eq!(listener.into_streams(LIMIT).expect("all are in").len(), 5);
 }
 
 #[test]
 fn calls_that_nobody_wants_are_no_burden() {
-    let street = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let calls = Calls::begin(street.local_addr().expect("an address"), &[], 1, LIMIT);
-    let (mut came, _) = street.accept().expect("a connection");
-    drop(calls);
+    let source = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let connections = OutgoingConnections::start(source.local_addr().expect("an address"), &[], 1, LIMIT);
+    let (mut came, _) = source.accept().expect("a connection");
+    drop(connections);
     assert_eq!(came.read(&mut [0]).expect("closed"), 0);
 }
 
 #[test]
 fn answers_of_a_door_cannot_be_sent_back_to_it() {
-    let (caller, keeper) = plain();
-    let door = Door::open(keeper, None, 1).expect("a door");
+    let (client, server) = plain();
+    let listener = DataListener::bind(server, None, 1).expect("a door");
     // It asks the door its own challenge, and takes the answer for its own.
-    let mut first = TcpStream::connect(address(&door)).expect("connected");
+    let mut first = TcpStream::connect(address(&listener)).expect("connected");
     first.write_all(&[0; 34]).expect("sent");
-    let mut said = [0; 64];
-    first.read_exact(&mut said).expect("challenge and proof");
-    first.write_all(&said[32..]).expect("sent");
-    assert_eq!(first.read(&mut said).expect("closed"), 0);
-    assert!(connect(&caller, (address(&door), &[]), 1, LIMIT).is_ok());
+    let mut reply = [0; 64];
+    first.read_exact(&mut reply).expect("challenge and proof");
+    first.write_all(&reply[32..]).expect("sent");
+    assert_eq!(first.read(&mut reply).expect("closed"), 0);
+    assert!(connect(&client, (address(&listener), &[]), 1, LIMIT).is_ok());
     // The number of a connection that nobody waits for.
-    let late = caller.call(TcpStream::connect(address(&door)).expect("connected"), 7, LIMIT);
+    let late =
+        client.authenticate_outgoing(TcpStream::connect(address(&listener)).expect("connected"), 7, LIMIT);
     assert!(!matches!(late.expect("the right door").read(&mut [0]), Ok(1..)), "it is not let in");
 }
 
 #[test]
 fn strangers_do_not_hold_the_door_shut() {
-    for (caller, keeper) in [tls(), plain()] {
-        let door = Door::open(keeper, None, 3).expect("a door");
-        let mut strangers: Vec<TcpStream> =
-            (0..100).map(|_| TcpStream::connect(address(&door)).expect("connected")).collect();
-        strangers
+    for (client, server) in [tls(), plain()] {
+        let listener = DataListener::bind(server, None, 3).expect("a door");
+        let mut unauthenticated: Vec<TcpStream> =
+            (0..100).map(|_| TcpStream::connect(address(&listener)).expect("connected")).collect();
+        unauthenticated
             .iter_mut()
             .step_by(2)
-            .for_each(|stranger| drop(stranger.write_all(b"GET / HTTP/1.1\r\n\r\n")));
-        let called = connect(&caller, (address(&door), &[]), 3, LIMIT).expect("let in");
-        let lanes = door.lanes(LIMIT).expect("all are in");
-        assert_eq!((called.len(), lanes.len()), (3, 3));
+            .for_each(|unauthorized| drop(unauthorized.write_all(b"GET / HTTP/1.1\r\n\r\n")));
+        let called = connect(&client, (address(&listener), &[]), 3, LIMIT).expect("let in");
+        let streams = listener.into_streams(LIMIT).expect("all are in");
+        assert_eq!((called.len(), streams.len()), (3, 3));
     }
 }
 
@@ -243,9 +262,9 @@ fn a_door_that_is_no_door_is_told_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
     let limit = Duration::from_millis(200);
-    for (caller, _) in [tls(), plain()] {
-        let late = connect(&caller, (at, &[]), 2, limit).expect_err("nobody answers");
-        assert!(matches!(late, NetError::Late), "{late}");
+    for (client, _) in [tls(), plain()] {
+        let late = connect(&client, (at, &[]), 2, limit).expect_err("nobody answers");
+        assert!(matches!(late, NetError::TimedOut), "{late}");
     }
     drop(listener);
     let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("nobody listens");
@@ -264,29 +283,33 @@ fn a_door_that_is_no_door_is_told_in_time() {
 
 /// Two links over connections, and what is heard of each.
 fn links(
-    locks: Locks,
+    credential_pairs: CredentialPair,
     there: usize,
     back: usize,
     slabs: usize,
     sparing: bool,
-) -> [(LanesLink, Receiver<Event<Slab>>, Arc<Pool>); 2] {
-    let (mut called, mut answered) = open(locks, there + back);
+) -> [(StreamSetLink, Receiver<Event<Slab>>, Arc<Pool>); 2] {
+    let (mut called, mut answered) = open(credential_pairs, there + back);
     let (to, from) = (called.split_off(back), called);
-    let one = Lanes { from, to };
+    let one = StreamSet { from, to };
     let (from, to) = (answered.split_off(back), answered);
-    let other = Lanes { from, to };
-    [one, other].map(|lanes| {
-        let (events, heard) = channel();
+    let other = StreamSet { from, to };
+    [one, other].map(|streams| {
+        let (events, received) = channel();
         let pool = Pool::new(slabs);
-        (LanesLink::new(lanes, (sparing, &[]), events, &pool, &Arc::default()).expect("a link"), heard, pool)
+        (
+            StreamSetLink::new(streams, (sparing, &[]), events, &pool, &Arc::default()).expect("a link"),
+            received,
+            pool,
+        )
     })
 }
 
 #[test]
 fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
     // Connections that are spared are closed with the others.
-    for (locks, sparing) in [(tls(), false), (plain(), false), (tls(), true), (plain(), true)] {
-        let [(one, _heard, pool), (other, heard, _)] = links(locks, 5, 1, 6, sparing);
+    for (credential_pairs, sparing) in [(tls(), false), (plain(), false), (tls(), true), (plain(), true)] {
+        let [(one, _heard, pool), (other, received, _)] = links(credential_pairs, 5, 1, 6, sparing);
         const COUNT: u32 = 300;
         let sender = std::thread::spawn(move || {
             for number in 0..COUNT {
@@ -301,7 +324,7 @@ fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
             }
         });
         for number in 0..COUNT {
-            match heard.recv_timeout(LIMIT) {
+            match received.recv_timeout(LIMIT) {
                 Ok(Event::Received(Packet { frames, data })) => {
                     assert_eq!(frames, number.to_be_bytes());
                     assert_eq!(data.is_some(), number % 3 != 0);
@@ -310,13 +333,13 @@ fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
                     };
                     assert!(data.is_none_or(right), "data of {number}");
                 }
-                told => panic!("{told:?} in place of {number}"),
+                event => panic!("{event:?} in place of {number}"),
             }
         }
         sender.join().expect("sent");
         // The end that sent was dropped, when all was on its way.
         assert!(
-            matches!(heard.recv_timeout(LIMIT), Ok(Event::Closed(why)) if why.contains("closed by the other side"))
+            matches!(received.recv_timeout(LIMIT), Ok(Event::Closed(why)) if why.contains("closed by the other side"))
         );
         drop(other);
     }
@@ -324,24 +347,24 @@ fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
 
 #[test]
 fn a_connection_that_is_cut_ends_the_link_once() {
-    for locks in [tls(), plain()] {
-        let (mut called, mut answered) = open(locks, 3);
-        let other = Lanes { to: answered.split_off(2), from: answered };
-        let (events, heard) = channel();
+    for credential_pairs in [tls(), plain()] {
+        let (mut called, mut answered) = open(credential_pairs, 3);
+        let other = StreamSet { to: answered.split_off(2), from: answered };
+        let (events, received) = channel();
         let link =
-            LanesLink::new(other, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
+            StreamSetLink::new(other, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
         // In the midst of a packet.
         called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
-        match heard.recv_timeout(LIMIT) {
+        match received.recv_timeout(LIMIT) {
             Ok(Event::Closed(why)) => assert!(why.contains("cut"), "{why}"),
-            told => panic!("{told:?}"),
+            event => panic!("{event:?}"),
         }
         // The other connections end too, and nothing more is told.
         let mut rest = Vec::new();
         drop(called[2].read_to_end(&mut rest));
         drop(link);
-        assert!(heard.recv_timeout(LIMIT).is_err());
+        assert!(received.recv_timeout(LIMIT).is_err());
     }
 }
 
@@ -358,34 +381,35 @@ fn numbers_that_are_wrong_end_the_link() {
     ];
     for (first, second, count, expected) in cases {
         let (mut called, mut answered) = open(plain(), 3);
-        let lanes = Lanes { to: answered.split_off(2), from: answered };
-        let (events, heard) = channel();
-        let _link =
-            LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
-        for (lane, numbers) in called.iter_mut().zip([first, second]) {
-            numbers.iter().for_each(|number| drop(lane.write_all(&packet(*number))));
+        let streams = StreamSet { to: answered.split_off(2), from: answered };
+        let (events, received) = channel();
+        let _link = StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &Arc::default())
+            .expect("a link");
+        for (stream, numbers) in called.iter_mut().zip([first, second]) {
+            numbers.iter().for_each(|number| drop(stream.write_all(&packet(*number))));
         }
         // What is missing comes no more.
-        called.iter_mut().take(2).for_each(|lane| drop(lane.close()));
-        let mut received = 0;
-        let told = loop {
-            match heard.recv_timeout(LIMIT) {
-                Ok(Event::Received(_)) => received += 1,
+        called.iter_mut().take(2).for_each(|stream| drop(stream.close()));
+        let mut count_received = 0;
+        let event = loop {
+            match received.recv_timeout(LIMIT) {
+                Ok(Event::Received(_)) => count_received += 1,
                 Ok(Event::Closed(why)) => break why,
                 other => panic!("{other:?}"),
             }
         };
-        assert!(told.contains(expected), "{told} in place of {expected}");
-        assert_eq!(received, count, "{told}");
+        assert!(event.contains(expected), "{event} in place of {expected}");
+        assert_eq!(count_received, count, "{event}");
     }
 }
 
 #[test]
 fn frames_that_nobody_takes_do_not_pile_up() {
     let (mut called, mut answered) = open(plain(), 3);
-    let lanes = Lanes { to: answered.split_off(2), from: answered };
-    let ((events, heard), room) = (channel(), Arc::default());
-    let link = LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &room).expect("a link");
+    let streams = StreamSet { to: answered.split_off(2), from: answered };
+    let ((events, received), backpressure) = (channel(), Arc::default());
+    let link =
+        StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
     // Of two connections in turn, each packet as large as there may be one, until nothing is taken any more.
     let frames = vec![7; MOST_FRAMES];
     let head = [(MOST_FRAMES as u32).to_be_bytes(), [0; 4]].concat();
@@ -399,7 +423,7 @@ fn frames_that_nobody_takes_do_not_pile_up() {
         }
         40
     });
-    let came = || heard.recv_timeout(Duration::from_millis(500)).is_ok();
+    let came = || received.recv_timeout(Duration::from_millis(500)).is_ok();
     std::thread::sleep(Duration::from_millis(500));
     let mut first = 0;
     while came() {
@@ -407,7 +431,7 @@ fn frames_that_nobody_takes_do_not_pile_up() {
     }
     // 64 MiB, the packet that goes beyond, and one of the other connection.
     assert!((16..=18).contains(&first), "{first} packets");
-    room.take(first, first * MOST_FRAMES);
+    backpressure.mark_taken(first, first * MOST_FRAMES);
     assert!(came(), "there is room again");
     drop(link);
     assert!(sent.join().expect("ended") < 40, "nobody waits for what comes no more");
@@ -416,9 +440,10 @@ fn frames_that_nobody_takes_do_not_pile_up() {
 #[test]
 fn who_reads_no_answers_is_read_no_more() {
     let (mut called, mut answered) = open(plain(), 3);
-    let lanes = Lanes { to: answered.split_off(2), from: answered };
-    let ((events, heard), room) = (channel(), Room::new(true));
-    let link = LanesLink::new(lanes, (false, &[]), events, &Pool::new(8), &room).expect("a link");
+    let streams = StreamSet { to: answered.split_off(2), from: answered };
+    let ((events, received), backpressure) = (channel(), Backpressure::new(true));
+    let link =
+        StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
     // As much as may wait, and what the connection takes up.
     let answer = || Packet { frames: vec![7; MOST_FRAMES], data: None };
     (0..32).for_each(|_| link.send(answer()));
@@ -430,7 +455,7 @@ fn who_reads_no_answers_is_read_no_more() {
         }
         called
     });
-    let came = || heard.recv_timeout(Duration::from_millis(500)).is_ok();
+    let came = || received.recv_timeout(Duration::from_millis(500)).is_ok();
     let mut first = 0;
     while came() {
         first += 1;
@@ -448,8 +473,8 @@ fn who_reads_no_answers_is_read_no_more() {
 #[test]
 fn a_link_needs_more_buffers_than_connections() {
     let (_called, mut answered) = open(plain(), 4);
-    let lanes = Lanes { to: answered.split_off(3), from: answered };
-    assert!(LanesLink::new(lanes, (false, &[]), channel().0, &Pool::new(3), &Arc::default()).is_err());
+    let streams = StreamSet { to: answered.split_off(3), from: answered };
+    assert!(StreamSetLink::new(streams, (false, &[]), channel().0, &Pool::new(3), &Arc::default()).is_err());
 }
 
 #[test]
@@ -468,6 +493,6 @@ fn words_of_a_late_door_come_before_its_time_is_over() {
     });
     let began = Instant::now();
     let late = connect(&tls().0, (at, &[]), 1, Duration::from_millis(300)).expect_err("it drips");
-    assert!(matches!(late, NetError::Late), "{late} after {:?}", began.elapsed());
+    assert!(matches!(late, NetError::TimedOut), "{late} after {:?}", began.elapsed());
     dripping.join().expect("ended");
 }

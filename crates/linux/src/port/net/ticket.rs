@@ -1,8 +1,8 @@
 //! Data connections at the port of a daemon. Its process that listens starts another one for each transfer, so a connection
 //! begins with a ticket, which tells whose it is, and is handed over unread. A ticket proves nothing, and whoever is on the way
-//! sees it: what lets a connection in is the [`super::Lock`], as everywhere.
+//! sees it: what lets a connection in is the [`super::Credentials`], as everywhere.
 
-use super::timed::{why, Timed};
+use super::deadline::{opening_error, DeadlineSocket};
 use super::NetError;
 use crate::random;
 use rustix::cmsg_space;
@@ -31,7 +31,7 @@ impl Ticket {
     ///
     /// # Errors
     /// The kernel's, if it has no random numbers.
-    pub fn fresh() -> io::Result<Self> {
+    pub fn generate() -> io::Result<Self> {
         random::bytes().map(Self)
     }
 
@@ -39,7 +39,7 @@ impl Ticket {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn show(&self, mut socket: &TcpStream) -> io::Result<()> {
+    pub(super) fn send(&self, mut socket: &TcpStream) -> io::Result<()> {
         // What follows is not held back until this is acknowledged.
         socket.set_nodelay(true)?;
         socket.write_all(&[&HEAD[..], &self.0].concat())
@@ -50,19 +50,19 @@ impl Ticket {
     /// # Errors
     /// It says nothing within `limit`, or half a ticket.
     pub fn of(socket: &TcpStream, limit: Duration) -> Result<Option<Self>, NetError> {
-        let mut timed = Timed::new(socket, limit);
+        let mut timed = DeadlineSocket::new(socket, limit);
         let mut first = [0];
-        match timed.peek(&mut first).map_err(why)? {
+        match timed.peek(&mut first).map_err(opening_error)? {
             0 => return Err(NetError::Refused),
             _ if first[0] != HEAD[0] => return Ok(None),
             _ => {}
         }
         let (mut head, mut ticket) = ([0; HEAD.len()], [0; BYTES]);
-        timed.read_exact(&mut head).map_err(why)?;
+        timed.read_exact(&mut head).map_err(opening_error)?;
         if head != *HEAD {
             return Err(NetError::Protocol("it has no ticket".to_owned()));
         }
-        timed.read_exact(&mut ticket).map_err(why)?;
+        timed.read_exact(&mut ticket).map_err(opening_error)?;
         Ok(Some(Self(ticket)))
     }
 }
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_connection_is_handed_over_behind_its_ticket() {
-        let ((mut near, far), ticket) = (pair(), Ticket::fresh().expect("a ticket"));
-        ticket.show(&near).expect("shown");
+        let ((mut near, far), ticket) = (pair(), Ticket::generate().expect("a ticket"));
+        ticket.send(&near).expect("shown");
         near.write_all(b"rest").expect("sent");
         assert_eq!(Ticket::of(&far, LIMIT).expect("told"), Some(ticket));
         let (to, from) = UnixStream::pair().expect("a pair");
@@ -146,6 +146,6 @@ mod tests {
             assert!(Ticket::of(&far, LIMIT).is_err(), "{wrong:?}");
         }
         let (_near, far) = pair();
-        assert!(matches!(Ticket::of(&far, Duration::from_millis(20)), Err(NetError::Late)));
+        assert!(matches!(Ticket::of(&far, Duration::from_millis(20)), Err(NetError::TimedOut)));
     }
 }

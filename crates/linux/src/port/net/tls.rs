@@ -5,10 +5,10 @@
 //! nothing is sent before the handshake is over on both sides. A control channel to a daemon is made in the same way, with
 //! keys that are kept ([`super::control`]).
 
+use super::deadline::DeadlineSocket;
 use super::key::{KEY_BYTES, PRIVATE_HEAD};
 use super::records::Tls;
-use super::timed::Timed;
-use super::{Lane, NetError};
+use super::{DataStream, NetError};
 use crate::random;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
@@ -29,20 +29,20 @@ use std::sync::{Arc, OnceLock};
 
 /// The key of one side: made for one transfer, or kept.
 #[derive(Clone)]
-pub struct Keys(Arc<CertifiedKey>);
+pub struct KeyPair(Arc<CertifiedKey>);
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keys")
     }
 }
 
-impl Keys {
+impl KeyPair {
     /// A fresh one: Ed25519 (RFC 8032).
     ///
     /// # Errors
     /// The kernel's, if it has no random numbers.
-    pub fn fresh() -> io::Result<Self> {
+    pub fn generate() -> io::Result<Self> {
         Self::from_private(&random::bytes()?)
     }
 
@@ -79,26 +79,26 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites, kx_groups, ..default_provider() })
 }
 
-type Takes = dyn Fn(&[u8]) -> bool + Send + Sync;
+type AcceptKey = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 /// Decides whose key is taken.
-pub struct Guard {
-    takes: Box<Takes>,
+pub struct KeyVerifier {
+    accepts: Box<AcceptKey>,
     /// The key that came, taken or not.
-    came: OnceLock<Vec<u8>>,
+    presented_key: OnceLock<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for KeyVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Guard")
     }
 }
 
-impl Guard {
-    /// Takes the public keys of which `takes` says so, as SubjectPublicKeyInfo in DER.
-    pub fn new(takes: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { takes: Box::new(takes), came: OnceLock::new(), provider: provider() })
+impl KeyVerifier {
+    /// Takes the public keys of which `accepts` says so, as SubjectPublicKeyInfo in DER.
+    pub fn new(accepts: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { accepts: Box::new(accepts), presented_key: OnceLock::new(), provider: provider() })
     }
 
     /// Takes one key, and no other.
@@ -108,19 +108,19 @@ impl Guard {
     }
 
     /// The key of the other side, if it showed one. It is proven to be its own when the handshake is over.
-    pub fn came(&self) -> Option<&[u8]> {
-        self.came.get().map(Vec::as_slice)
+    pub fn presented_key(&self) -> Option<&[u8]> {
+        self.presented_key.get().map(Vec::as_slice)
     }
 
-    fn look(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
-        let came = self.came.get_or_init(|| key.as_ref().to_vec());
-        match came == key.as_ref() && others.is_empty() && (self.takes)(key.as_ref()) {
+    fn verify_key(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+        let came = self.presented_key.get_or_init(|| key.as_ref().to_vec());
+        match came == key.as_ref() && others.is_empty() && (self.accepts)(key.as_ref()) {
             true => Ok(()),
             false => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
         }
     }
 
-    fn signed(
+    fn verify_signature(
         &self,
         message: &[u8],
         key: &CertificateDer<'_>,
@@ -136,7 +136,7 @@ fn only_tls13() -> Error {
     Error::General("only TLS 1.3 is spoken".to_owned())
 }
 
-impl ServerCertVerifier for Guard {
+impl ServerCertVerifier for KeyVerifier {
     fn verify_server_cert(
         &self,
         key: &CertificateDer<'_>,
@@ -145,7 +145,7 @@ impl ServerCertVerifier for Guard {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.look(key, others).map(|()| ServerCertVerified::assertion())
+        self.verify_key(key, others).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -163,7 +163,7 @@ impl ServerCertVerifier for Guard {
         key: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, key, signature)
+        self.verify_signature(message, key, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -175,7 +175,7 @@ impl ServerCertVerifier for Guard {
     }
 }
 
-impl ClientCertVerifier for Guard {
+impl ClientCertVerifier for KeyVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -186,7 +186,7 @@ impl ClientCertVerifier for Guard {
         others: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.look(key, others).map(|()| ClientCertVerified::assertion())
+        self.verify_key(key, others).map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -204,7 +204,7 @@ impl ClientCertVerifier for Guard {
         key: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, key, signature)
+        self.verify_signature(message, key, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -220,58 +220,58 @@ impl ClientCertVerifier for Guard {
 ///
 /// # Errors
 /// [`NetError`] if the other side does not have the key, or does not speak TLS.
-pub fn call(
-    (own, by_kernel): (&Keys, bool),
+pub fn connect(
+    (own, by_kernel): (&KeyPair, bool),
     peer: &[u8],
-    timed: Timed<'_>,
-) -> Result<Box<dyn Lane>, NetError> {
-    Ok(Box::new(Tls::begin(client(own, Guard::pinned(peer))?, timed)?.by_kernel(by_kernel)))
+    timed: DeadlineSocket<'_>,
+) -> Result<Box<dyn DataStream>, NetError> {
+    Ok(Box::new(Tls::begin(client(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
 /// The side that is connected to.
 ///
 /// # Errors
 /// As of [`call`].
-pub fn answer(
-    (own, by_kernel): (&Keys, bool),
+pub fn accept(
+    (own, by_kernel): (&KeyPair, bool),
     peer: &[u8],
-    timed: Timed<'_>,
-) -> Result<Box<dyn Lane>, NetError> {
-    Ok(Box::new(Tls::begin(server(own, Guard::pinned(peer))?, timed)?.by_kernel(by_kernel)))
+    timed: DeadlineSocket<'_>,
+) -> Result<Box<dyn DataStream>, NetError> {
+    Ok(Box::new(Tls::begin(server(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
 /// The handshake of the side that connects.
-pub fn client(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedClientConnection, NetError> {
-    let mut config = ClientConfig::builder_with_provider(guard.provider.clone())
+pub fn client(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedClientConnection, NetError> {
+    let mut config = ClientConfig::builder_with_provider(verifier.provider.clone())
         .with_protocol_versions(&[&TLS13])
-        .map_err(refused)?
+        .map_err(tls_error)?
         .dangerous()
-        .with_custom_certificate_verifier(guard)
+        .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_sni = false;
     // Keys have no names.
     let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
-    UnbufferedClientConnection::new(Arc::new(config), name).map_err(refused)
+    UnbufferedClientConnection::new(Arc::new(config), name).map_err(tls_error)
 }
 
 /// The handshake of the side that is connected to.
-pub fn server(own: &Keys, guard: Arc<Guard>) -> Result<UnbufferedServerConnection, NetError> {
-    let mut config = ServerConfig::builder_with_provider(guard.provider.clone())
+pub fn server(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedServerConnection, NetError> {
+    let mut config = ServerConfig::builder_with_provider(verifier.provider.clone())
         .with_protocol_versions(&[&TLS13])
-        .map_err(refused)?
-        .with_client_cert_verifier(guard)
+        .map_err(tls_error)?
+        .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.0.clone())));
     config.send_tls13_tickets = 0;
     config.enable_secret_extraction = true;
-    UnbufferedServerConnection::new(Arc::new(config)).map_err(refused)
+    UnbufferedServerConnection::new(Arc::new(config)).map_err(tls_error)
 }
 
 /// What rustls refused, in our words.
-pub fn refused(error: Error) -> NetError {
+pub fn tls_error(error: Error) -> NetError {
     match error {
-        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => NetError::Stranger,
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => NetError::WrongKey,
         Error::AlertReceived(_) => NetError::Refused,
         other => NetError::Protocol(other.to_string()),
     }

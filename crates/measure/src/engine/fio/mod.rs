@@ -4,7 +4,7 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
+use super::{failed, tool_outcome, version_of, CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};
 use numaio_machine::workload::{
     Direction, DiskMethod, DiskOrder, DiskPath, Sampling, StreamGroup, ToolWorkload, Workload,
@@ -16,7 +16,7 @@ use output::Run;
 const PROGRAM: &str = "fio";
 
 /// Part of what each of several processes measures that they may be apart, at most: one part in this many.
-const MOST_APART: u64 = 10;
+const MAX_SKEW_PART: u64 = 10;
 /// Windows for which several processes measure: they do not begin at the same moment.
 const WINDOWS_OF_SEVERAL: u32 = 2;
 
@@ -48,40 +48,40 @@ impl Engine for Fio {
         Some(&self.path)
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
         let jobs_of =
-            |group: &StreamGroup| u64::from(group.streams) * u64::from(self.jobs_of_a_stream(asked));
-        let jobs: u64 = asked.groups.iter().map(jobs_of).sum();
-        let each = self.path.bytes / jobs.max(1) / asked.block_bytes.max(1) * asked.block_bytes;
+            |group: &StreamGroup| u64::from(group.streams) * u64::from(self.jobs_of_a_stream(request));
+        let jobs: u64 = request.groups.iter().map(jobs_of).sum();
+        let each = self.path.bytes / jobs.max(1) / request.block_bytes.max(1) * request.block_bytes;
         if each == 0 {
             let why = format!("{} bytes are less than a block for each of {jobs} jobs", self.path.bytes);
             return Err(failed(PROGRAM, why));
         }
-        Ok(asked.tool(PROGRAM, |group, index| {
-            let before: u64 = asked.groups[..index].iter().map(jobs_of).sum();
-            self.args(asked, group, (before, each))
+        Ok(request.tool(PROGRAM, |group, index| {
+            let before: u64 = request.groups[..index].iter().map(jobs_of).sum();
+            self.args(request, group, (before, each))
         }))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
         let outcome = tool_outcome(outcome)?;
-        let mut moved = Moved {
+        let mut figures = VisitFigures {
             elapsed_ns: outcome.elapsed_ns,
             cpu_ns: Some(0),
             // No page of another program is looked at.
             residency: Residency { pages_checked: Some(0), ..Residency::default() },
-            ..Moved::default()
+            ..VisitFigures::default()
         };
         let runs = outcome.processes.iter().map(run).collect::<Result<Vec<Run>, ProbeError>>()?;
         for run in &runs {
-            moved.groups.push(vec![run.bytes_per_s]);
-            moved.bytes = moved.bytes.saturating_add(run.bytes);
-            moved.cpu_ns = moved.cpu_ns.map(|ns| ns.saturating_add(run.cpu_ns));
+            figures.groups.push(vec![run.bytes_per_s]);
+            figures.bytes = figures.bytes.saturating_add(run.bytes);
+            figures.cpu_ns = figures.cpu_ns.map(|ns| ns.saturating_add(run.cpu_ns));
         }
-        moved.bytes_of_all = moved.bytes;
-        moved.start_skew_ns = apart_ms(&runs).saturating_mul(1_000_000);
-        moved.cut = too_far_apart(&runs);
-        Ok(moved)
+        figures.bytes_of_all = figures.bytes;
+        figures.start_skew_ns = end_skew_ms(&runs).saturating_mul(1_000_000);
+        figures.ended_early = too_far_apart(&runs);
+        Ok(figures)
     }
 }
 
@@ -95,32 +95,33 @@ fn windows(processes: usize) -> u32 {
 }
 
 /// Time between the ends of the first and the last process, which run equally long.
-fn apart_ms(runs: &[Run]) -> u64 {
+fn end_skew_ms(runs: &[Run]) -> u64 {
     let ends = || runs.iter().map(|run| run.ended_ms);
     ends().max().unwrap_or(0).saturating_sub(ends().min().unwrap_or(0))
 }
 
 /// What is measured of several processes is of one time only if they run at one time.
 fn too_far_apart(runs: &[Run]) -> Option<String> {
-    let (apart, runtime) = (apart_ms(runs), runs.iter().map(|run| run.runtime_ms).min()?);
-    let too_far = apart.saturating_mul(MOST_APART) > runtime;
+    let (apart, runtime) = (end_skew_ms(runs), runs.iter().map(|run| run.runtime_ms).min()?);
+    let too_far = apart.saturating_mul(MAX_SKEW_PART) > runtime;
     too_far.then(|| format!("processes of fio measured {runtime} ms each and {apart} ms apart"))
 }
 
 /// What one process measured.
-fn run(said: &ToolSaid) -> Result<Run, ProbeError> {
+fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
     let complaint = || {
-        let lines = said.stderr.lines().chain(said.stdout.lines().take_while(|line| !line.starts_with('{')));
+        let lines =
+            output.stderr.lines().chain(output.stdout.lines().take_while(|line| !line.starts_with('{')));
         lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it does not say why").to_owned()
     };
-    let run = output::parse(&said.stdout).map_err(|why| match said.ended {
+    let run = output::parse(&output.stdout).map_err(|why| match output.ended {
         ToolEnd::Status(0) => failed(PROGRAM, why.to_string()),
         ToolEnd::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
         ToolEnd::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
         ToolEnd::Signal(signal) => failed(PROGRAM, format!("it was ended by signal {signal}")),
         ToolEnd::TimeLimit => failed(PROGRAM, "it did not end in time".to_owned()),
     })?;
-    match said.ended {
+    match output.ended {
         ToolEnd::Status(0) => Ok(run),
         ToolEnd::Status(_) => Err(failed(PROGRAM, complaint())),
         ToolEnd::Signal(signal) => Err(failed(PROGRAM, format!("it was ended by signal {signal}"))),
@@ -147,9 +148,9 @@ impl Fio {
     }
 
     /// Jobs that do what one stream does: without asynchronous I/O one for each request in flight.
-    fn jobs_of_a_stream(&self, asked: &Asked) -> u32 {
+    fn jobs_of_a_stream(&self, request: &CellRequest) -> u32 {
         if self.path.method == DiskMethod::Threads {
-            asked.depth
+            request.depth
         } else {
             1
         }
@@ -157,7 +158,7 @@ impl Fio {
 
     /// Options of one process. Of the area each job has its own part, `each` bytes long; those of groups before it have
     /// the first `before` parts.
-    fn args(&self, asked: &Asked, group: &StreamGroup, (before, each): (u64, u64)) -> Vec<String> {
+    fn args(&self, request: &CellRequest, group: &StreamGroup, (before, each): (u64, u64)) -> Vec<String> {
         let DiskPath { path, at, method, direct, order, .. } = &self.path;
         let rw = match (group.direction, order) {
             (Direction::Write, DiskOrder::Sequential) => "write",
@@ -166,11 +167,11 @@ impl Fio {
             (Direction::Read, DiskOrder::Random) => "randread",
         };
         let (engine, depth) = match method {
-            DiskMethod::Uring => ("io_uring", asked.depth),
-            DiskMethod::Aio => ("libaio", asked.depth),
+            DiskMethod::Uring => ("io_uring", request.depth),
+            DiskMethod::Aio => ("libaio", request.depth),
             DiskMethod::Threads => ("psync", 1),
         };
-        let jobs = group.streams.saturating_mul(self.jobs_of_a_stream(asked));
+        let jobs = group.streams.saturating_mul(self.jobs_of_a_stream(request));
         let mut args = vec![
             "--output-format=json".to_owned(),
             "--name=numaio".to_owned(),
@@ -180,15 +181,15 @@ impl Fio {
             format!("--rw={rw}"),
             format!("--ioengine={engine}"),
             format!("--direct={}", u8::from(*direct)),
-            format!("--bs={}", asked.block_bytes),
+            format!("--bs={}", request.block_bytes),
             format!("--iodepth={depth}"),
             format!("--numjobs={jobs}"),
             format!("--offset={}", at + before * each),
             format!("--offset_increment={each}"),
             format!("--size={each}"),
             "--time_based".to_owned(),
-            format!("--runtime={}ms", asked.window_ms.saturating_mul(windows(asked.groups.len()))),
-            format!("--ramp_time={}ms", asked.slice_ms()),
+            format!("--runtime={}ms", request.window_ms.saturating_mul(windows(request.groups.len()))),
+            format!("--ramp_time={}ms", request.slice_ms()),
             "--randrepeat=0".to_owned(),
         ];
         if self.registered && *method == DiskMethod::Uring {

@@ -27,7 +27,7 @@ pub struct Run {
 
 /// Why there is no figure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum NoRun {
+pub enum OutputError {
     /// There is no JSON.
     #[error("it gave no JSON")]
     NoJson,
@@ -50,7 +50,7 @@ pub enum NoRun {
     Nothing,
 }
 
-impl NoRun {
+impl OutputError {
     /// Whether fio itself tells what failed.
     pub fn is_of_a_job(&self) -> bool {
         matches!(self, Self::Job { .. })
@@ -58,7 +58,7 @@ impl NoRun {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct Document {
     #[serde(rename = "fio version", default)]
     version: String,
     #[serde(default)]
@@ -97,30 +97,31 @@ struct Side {
 /// Reads what one process wrote.
 ///
 /// # Errors
-/// [`NoRun`].
-pub fn parse(text: &str) -> Result<Run, NoRun> {
+/// [`OutputError`].
+pub fn parse(text: &str) -> Result<Run, OutputError> {
     let starts = text.split_inclusive('\n').scan(0, |at, line| {
         *at += line.len();
         Some((*at - line.len(), line))
     });
     let start = starts.into_iter().find(|(_, line)| line.starts_with('{')).map(|(start, _)| start);
-    let json = start.and_then(|start| text.get(start..)).ok_or(NoRun::NoJson)?;
+    let json = start.and_then(|start| text.get(start..)).ok_or(OutputError::NoJson)?;
     // Only the first value: what fio says after it is no JSON.
-    let said = serde_json::Deserializer::from_str(json).into_iter::<Said>().next();
-    let said = said.ok_or(NoRun::NoJson)?.map_err(|error| NoRun::Json(error.to_string()))?;
-    if major(&said.version).is_some_and(|major| major < LEAST_MAJOR) {
-        return Err(NoRun::TooOld(said.version.chars().take(40).collect()));
+    let document = serde_json::Deserializer::from_str(json).into_iter::<Document>().next();
+    let document =
+        document.ok_or(OutputError::NoJson)?.map_err(|error| OutputError::Json(error.to_string()))?;
+    if major(&document.version).is_some_and(|major| major < LEAST_MAJOR) {
+        return Err(OutputError::TooOld(document.version.chars().take(40).collect()));
     }
-    let jobs = || said.jobs.iter().take(MOST_JOBS).enumerate();
+    let jobs = || document.jobs.iter().take(MOST_JOBS).enumerate();
     if let Some((index, job)) = jobs().find(|(_, job)| job.error != 0) {
         let name: String = job.jobname.chars().take(40).collect();
-        return Err(NoRun::Job { job: format!("{name} {}", index + 1), error: job.error });
+        return Err(OutputError::Job { job: format!("{name} {}", index + 1), error: job.error });
     }
-    let nothing = Run { ended_ms: said.timestamp_ms, ..Run::default() };
+    let nothing = Run { ended_ms: document.timestamp_ms, ..Run::default() };
     let run = jobs().fold(nothing, |run, (_, job)| run.with(job));
     match run.bytes > 0 && run.bytes_per_s.is_finite() {
         true => Ok(run),
-        false => Err(NoRun::Nothing),
+        false => Err(OutputError::Nothing),
     }
 }
 

@@ -5,7 +5,7 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ToolOutcome;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::ToolProcess;
-use output::{parse, NoRun};
+use output::{parse, OutputError};
 use proptest::prelude::*;
 
 const READ: &str = include_str!("../../../tests/fio/read-3.33.json");
@@ -25,17 +25,17 @@ fn fio(method: DiskMethod) -> Fio {
     Fio { path, registered: true }
 }
 
-fn said(ended: ToolEnd, stdout: &str, stderr: &str) -> Outcome {
-    let said = ToolSaid { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
-    Outcome::Tool(ToolOutcome { processes: vec![said], elapsed_ns: 7, there: Vec::new() })
+fn output(ended: ToolEnd, stdout: &str, stderr: &str) -> Outcome {
+    let output = ToolSaid { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
+    Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 7, there: Vec::new() })
 }
 
 fn group(streams: u32, direction: Direction) -> StreamGroup {
     StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction }
 }
 
-fn asked(groups: &[StreamGroup]) -> Asked<'_> {
-    Asked {
+fn request(groups: &[StreamGroup]) -> CellRequest<'_> {
+    CellRequest {
         groups,
         block_bytes: 131_072,
         operation: None,
@@ -58,9 +58,9 @@ fn what_it_measured_is_read() {
 
 #[test]
 fn jobs_of_one_process_are_added_and_groups_are_kept_apart() {
-    let Outcome::Tool(mut outcome) = said(ToolEnd::Status(0), WRITE_2_JOBS, "") else { return };
+    let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), WRITE_2_JOBS, "") else { return };
     outcome.processes.extend(outcome.processes.clone());
-    let moved = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome)).expect("figures");
+    let figures = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome)).expect("figures");
     let jobs: Vec<u64> = WRITE_2_JOBS
         .lines()
         .filter_map(|line| line.trim().strip_prefix("\"bw_bytes\" : ")?.trim_end_matches(',').parse().ok())
@@ -68,18 +68,18 @@ fn jobs_of_one_process_are_added_and_groups_are_kept_apart() {
         .collect();
     assert_eq!(jobs.len(), 2);
     let sum: u64 = jobs.iter().sum();
-    let [one, other] = moved.groups.as_slice() else { panic!("{moved:?}") };
+    let [one, other] = figures.groups.as_slice() else { panic!("{figures:?}") };
     assert_eq!(one, other);
     assert!((one[0] - sum as f64).abs() <= 2.0, "{one:?} and {sum}");
-    assert_eq!(moved.bytes_per_s(), [one[0] + other[0]]);
+    assert_eq!(figures.bytes_per_s(), [one[0] + other[0]]);
 }
 
 #[test]
 fn a_job_that_failed_is_named_with_its_error() {
     let error = parse(EIO).expect_err("a job failed");
-    assert_eq!(error, NoRun::Job { job: "numaio 1".into(), error: 5 });
+    assert_eq!(error, OutputError::Job { job: "numaio 1".into(), error: 5 });
     let error =
-        fio(DiskMethod::Uring).read(&said(ToolEnd::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
+        fio(DiskMethod::Uring).read(&output(ToolEnd::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
     let text = error.expect_err("a job failed").to_string();
     for part in ["fio: job numaio 1 failed with error 5", "Input/output error", "io_u error on file"] {
         assert!(text.contains(part), "{part:?} is not in {text}");
@@ -89,7 +89,7 @@ fn a_job_that_failed_is_named_with_its_error() {
 #[test]
 fn what_fio_complains_of_is_the_error() {
     let of = |ended, stdout, stderr| {
-        fio(DiskMethod::Uring).read(&said(ended, stdout, stderr)).expect_err("no figure").to_string()
+        fio(DiskMethod::Uring).read(&output(ended, stdout, stderr)).expect_err("no figure").to_string()
     };
     let refused = "fio: file creation disallowed by allow_file_create=0\n";
     assert_eq!(of(ToolEnd::Status(1), ABSENT, refused), format!("fio: {}", refused.trim()));
@@ -116,7 +116,9 @@ fn other_versions_and_lines_around_the_json_change_nothing() {
 #[test]
 fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
     let groups = [group(2, Direction::Write), group(3, Direction::Read)];
-    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Uring).workload(&asked(&groups)) else { panic!("a tool") };
+    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Uring).workload(&request(&groups)) else {
+        panic!("a tool")
+    };
     assert_eq!((tool.program.as_str(), tool.processes.len()), ("fio", 2));
     assert!(tool
         .processes
@@ -140,35 +142,35 @@ fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
         ],
     );
     has(1, &["--filename=/mnt/a\\:b", "--direct=1", "--runtime=1000ms", "--ramp_time=100ms"]);
-    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Threads).workload(&asked(&groups)) else {
+    let Ok(Workload::Tool(tool)) = fio(DiskMethod::Threads).workload(&request(&groups)) else {
         panic!("a tool")
     };
     assert!(tool.processes[0].args.contains(&"--numjobs=32".to_owned()), "{:?}", tool.processes[0].args);
     let many = [group(1000, Direction::Read)];
-    assert!(fio(DiskMethod::Uring).workload(&asked(&many)).is_err(), "less than a block for each");
+    assert!(fio(DiskMethod::Uring).workload(&request(&many)).is_err(), "less than a block for each");
 }
 
 #[test]
 fn processes_that_measured_at_different_times_do_not_count() {
-    let Outcome::Tool(mut outcome) = said(ToolEnd::Status(0), READ, "") else { return };
-    let mut cut_of = |apart_ms: u64| {
-        let (at, later) = ("1795260698627", (1_795_260_698_627 + apart_ms).to_string());
+    let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), READ, "") else { return };
+    let mut ended_early_at = |end_skew_ms: u64| {
+        let (at, later) = ("1795260698627", (1_795_260_698_627 + end_skew_ms).to_string());
         let other = ToolSaid { stdout: READ.replace(at, &later), ..outcome.processes[0].clone() };
         outcome.processes.truncate(1);
         outcome.processes.push(other);
-        let moved = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome.clone())).expect("figures");
-        assert_eq!(moved.start_skew_ns, apart_ms * 1_000_000);
-        moved.cut
+        let figures = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome.clone())).expect("figures");
+        assert_eq!(figures.start_skew_ns, end_skew_ms * 1_000_000);
+        figures.ended_early
     };
-    assert_eq!(cut_of(30), None);
-    assert_eq!(cut_of(31).expect("a cut"), "processes of fio measured 301 ms each and 31 ms apart");
+    assert_eq!(ended_early_at(30), None);
+    assert_eq!(ended_early_at(31).expect("a cut"), "processes of fio measured 301 ms each and 31 ms apart");
 }
 
 #[test]
 fn an_engine_is_known_again_by_its_arguments() {
     let engine = fio(DiskMethod::Uring);
     let groups = [group(1, Direction::Read), group(2, Direction::Read)];
-    let Ok(Workload::Tool(tool)) = engine.workload(&asked(&groups)) else { panic!("a tool") };
+    let Ok(Workload::Tool(tool)) = engine.workload(&request(&groups)) else { panic!("a tool") };
     let nameless = DiskPath { path: String::new(), ..engine.path.clone() };
     let window = Sampling::Window { milliseconds: 500, slices: 5 };
     assert_eq!(Fio::of_run(&tool, nameless.clone()), Some((engine, window)));

@@ -7,7 +7,7 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-use super::{failed, tool_outcome, version_of, Asked, Engine, Moved};
+use super::{failed, tool_outcome, version_of, CellRequest, Engine, VisitFigures};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::probe::{Outcome, Probe, ProbeError, ProbeExt, Residency, ToolEnd, ToolSaid};
 use numaio_machine::set::CpuSet;
@@ -49,11 +49,11 @@ impl Engine for Nvbandwidth {
     }
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
-        let said = version_of(probe, PROGRAM, "--help")?;
+        let output = version_of(probe, PROGRAM, "--help")?;
         // Where it cannot be loaded, as without a driver, the loader speaks in its place.
-        match said.split_once("Version: ") {
+        match output.split_once("Version: ") {
             Some((_, version)) => Ok(format!("{PROGRAM} {version}")),
-            None => Err(failed(PROGRAM, said)),
+            None => Err(failed(PROGRAM, output)),
         }
     }
 
@@ -64,38 +64,38 @@ impl Engine for Nvbandwidth {
         )
     }
 
-    fn workload(&self, asked: &Asked) -> Result<Workload, ProbeError> {
-        let tests = tests_of(asked.groups)?;
-        if !asked.block_bytes.is_multiple_of(MIB) {
+    fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
+        let tests = tests_of(request.groups)?;
+        if !request.block_bytes.is_multiple_of(MIB) {
             return Err(failed(
                 PROGRAM,
-                format!("it copies whole MiB, and {} bytes are none", asked.block_bytes),
+                format!("it copies whole MiB, and {} bytes are none", request.block_bytes),
             ));
         }
-        let group = &asked.groups[0];
+        let group = &request.groups[0];
         let process = ToolProcess {
-            args: args(asked.block_bytes / MIB, asked.slices, &tests),
+            args: args(request.block_bytes / MIB, request.slices, &tests),
             cpus: group.cpus.clone(),
             memory: Some(group.memory),
         };
         Ok(tool(process))
     }
 
-    fn read(&self, outcome: &Outcome) -> Result<Moved, ProbeError> {
+    fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError> {
         let outcome = tool_outcome(outcome)?;
-        let said = outcome.processes.first().ok_or(ProbeError::OtherOutcome)?;
-        let runs = run(said)?.bytes_per_s(self.device).map_err(|why| failed(PROGRAM, why.to_string()))?;
+        let output = outcome.processes.first().ok_or(ProbeError::OtherOutcome)?;
+        let runs = run(output)?.bytes_per_s(self.device).map_err(|why| failed(PROGRAM, why.to_string()))?;
         // It does not tell how many bytes it moved: never more than this, as it takes time for other things too.
         let fastest = runs.iter().copied().fold(0.0, f64::max);
         let bytes_of_all = (fastest * outcome.elapsed_ns as f64 / 1e9) as u64;
-        Ok(Moved {
+        Ok(VisitFigures {
             notes: notes(runs.len()),
             groups: runs.into_iter().map(|bytes_per_s| vec![bytes_per_s]).collect(),
             bytes_of_all,
             elapsed_ns: outcome.elapsed_ns,
             // No page of another program is looked at.
             residency: Residency { pages_checked: Some(0), ..Residency::default() },
-            ..Moved::default()
+            ..VisitFigures::default()
         })
     }
 }
@@ -109,8 +109,8 @@ pub fn gpus(probe: &dyn Probe) -> Result<Vec<ListedGpu>, ProbeError> {
     let process = ToolProcess { args, cpus: CpuSet::new(), memory: None };
     let Workload::Tool(tool) = tool(process) else { return Err(ProbeError::OtherOutcome) };
     let outcome = probe.tool(&tool)?;
-    let said = outcome.processes.first().ok_or(ProbeError::OtherOutcome)?;
-    Ok(run(said)?.gpus())
+    let output = outcome.processes.first().ok_or(ProbeError::OtherOutcome)?;
+    Ok(run(output)?.gpus())
 }
 
 fn tool(process: ToolProcess) -> Workload {
@@ -169,21 +169,21 @@ fn notes(groups: usize) -> Vec<String> {
 }
 
 /// What one process said.
-fn run(said: &ToolSaid) -> Result<Run, ProbeError> {
+fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
     let complaint = || {
-        let line = said.stderr.lines().map(str::trim).find(|line| !line.is_empty());
+        let line = output.stderr.lines().map(str::trim).find(|line| !line.is_empty());
         // Release 0.8 keeps errors of the driver to itself with --json.
         line.unwrap_or("it does not say why; without --json it may").to_owned()
     };
-    let run = match said.ended {
+    let run = match output.ended {
         ToolEnd::Signal(signal) => return Err(failed(PROGRAM, format!("it was ended by signal {signal}"))),
         ToolEnd::TimeLimit => return Err(failed(PROGRAM, "it did not end in time".to_owned())),
-        ToolEnd::Status(_) => output::parse(&said.stdout),
+        ToolEnd::Status(_) => output::parse(&output.stdout),
     };
-    match (run, said.ended) {
+    match (run, output.ended) {
         (Ok(run), ToolEnd::Status(0)) => Ok(run),
         (Err(why), ToolEnd::Status(0)) => Err(failed(PROGRAM, why.to_string())),
-        (Err(why), _) if why.is_told() => Err(failed(PROGRAM, why.to_string())),
+        (Err(why), _) if why.is_reported() => Err(failed(PROGRAM, why.to_string())),
         _ => Err(failed(PROGRAM, complaint())),
     }
 }

@@ -19,7 +19,7 @@ pub struct Run {
 
 /// Why there is no figure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoRun {
+pub enum OutputError {
     /// There is no JSON.
     #[error("it gave no JSON")]
     NoJson,
@@ -28,7 +28,7 @@ pub enum NoRun {
     Json(String),
     /// It tells an error.
     #[error("{0}")]
-    Told(String),
+    WarningContext(String),
     /// A measurement was not made.
     #[error("{test}: {status}")]
     NotPassed {
@@ -42,20 +42,20 @@ pub enum NoRun {
     NoDevice(u32),
 }
 
-impl NoRun {
+impl OutputError {
     /// Whether nvbandwidth itself tells what failed.
-    pub fn is_told(&self) -> bool {
-        matches!(self, Self::Told(_) | Self::NotPassed { .. })
+    pub fn is_reported(&self) -> bool {
+        matches!(self, Self::WarningContext(_) | Self::NotPassed { .. })
     }
 }
 
 #[derive(Deserialize)]
-struct Document {
-    nvbandwidth: Said,
+struct Envelope {
+    nvbandwidth: Document,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct Document {
     #[serde(default)]
     error: Option<String>,
     #[serde(rename = "GPU Device list", default)]
@@ -89,25 +89,29 @@ enum Value {
 /// Reads what one process wrote.
 ///
 /// # Errors
-/// [`NoRun`].
-pub fn parse(text: &str) -> Result<Run, NoRun> {
+/// [`OutputError`].
+pub fn parse(text: &str) -> Result<Run, OutputError> {
     // Lines before the document are complaints of libraries.
-    let start = text.find("{\n").or_else(|| text.find('{')).ok_or(NoRun::NoJson)?;
-    let json = text.get(start..).ok_or(NoRun::NoJson)?;
+    let start = text.find("{\n").or_else(|| text.find('{')).ok_or(OutputError::NoJson)?;
+    let json = text.get(start..).ok_or(OutputError::NoJson)?;
     // Only the first value: what comes after it is no JSON.
-    let said = serde_json::Deserializer::from_str(json).into_iter::<Document>().next();
-    let said = said.ok_or(NoRun::NoJson)?.map_err(|error| NoRun::Json(error.to_string()))?.nvbandwidth;
-    if let Some(error) = said.error {
-        return Err(NoRun::Told(short(&error)));
+    let document = serde_json::Deserializer::from_str(json).into_iter::<Envelope>().next();
+    let document = document
+        .ok_or(OutputError::NoJson)?
+        .map_err(|error| OutputError::Json(error.to_string()))?
+        .nvbandwidth;
+    if let Some(error) = document.error {
+        return Err(OutputError::WarningContext(short(&error)));
     }
-    let (mut devices, mut tests) = (said.devices.unwrap_or_default(), said.testcases.unwrap_or_default());
+    let (mut devices, mut tests) =
+        (document.devices.unwrap_or_default(), document.testcases.unwrap_or_default());
     devices.truncate(MOST);
     tests.truncate(MOST);
     let last = |test: &Test| tests.iter().rfind(|other| other.name == test.name).unwrap_or(test).clone();
     match tests.iter().map(last).find(|test| test.status != "Passed") {
         Some(test) => {
             let status = test.error.as_ref().unwrap_or(&test.status);
-            Err(NoRun::NotPassed { test: short(&test.name), status: short(status) })
+            Err(OutputError::NotPassed { test: short(&test.name), status: short(status) })
         }
         None => Ok(Run { devices, tests }),
     }
@@ -115,14 +119,14 @@ pub fn parse(text: &str) -> Result<Run, NoRun> {
 
 impl Run {
     /// Bandwidth of each measurement in bytes per second, of one GPU.
-    pub fn bytes_per_s(&self, device: u32) -> Result<Vec<f64>, NoRun> {
-        let none = || NoRun::NoDevice(device);
+    pub fn bytes_per_s(&self, device: u32) -> Result<Vec<f64>, OutputError> {
+        let none = || OutputError::NoDevice(device);
         let value = |test: &Test| test.matrix.first()?.get(device as usize)?.gb_per_s();
         let values: Vec<f64> = self
             .tests
             .iter()
             .map(|test| value(test).map(|gb_per_s| gb_per_s * 1e9).ok_or_else(none))
-            .collect::<Result<_, NoRun>>()?;
+            .collect::<Result<_, OutputError>>()?;
         if values.is_empty() {
             return Err(none());
         }

@@ -1,7 +1,7 @@
 //! The captures were written by json_output.cpp of nvbandwidth's release 0.8, unchanged, out of the figures that its
 //! README shows; no GPU was at hand.
 
-use super::output::{parse, NoRun};
+use super::output::{parse, OutputError};
 use super::*;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ToolOutcome;
@@ -10,29 +10,40 @@ use proptest::prelude::*;
 const CAPTURE: &str = include_str!("../../../tests/nvbandwidth/readme-0.8.json");
 const FAILED: &str = include_str!("../../../tests/nvbandwidth/failed-0.8.json");
 
-fn said(stdout: &str, stderr: &str, ended: ToolEnd) -> Outcome {
-    let said = ToolSaid { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
-    Outcome::Tool(ToolOutcome { processes: vec![said], elapsed_ns: 2_000_000_000, there: Vec::new() })
+fn output(stdout: &str, stderr: &str, ended: ToolEnd) -> Outcome {
+    let output = ToolSaid { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
+    Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 2_000_000_000, there: Vec::new() })
 }
 
 fn group(direction: Direction, streams: u32) -> StreamGroup {
     StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction }
 }
 
-fn asked(groups: &[StreamGroup], block_bytes: u64) -> Asked<'_> {
-    Asked { groups, block_bytes, operation: None, depth: 2, window_ms: 500, slices: 5, most_bytes: None }
+fn request(groups: &[StreamGroup], block_bytes: u64) -> CellRequest<'_> {
+    CellRequest {
+        groups,
+        block_bytes,
+        operation: None,
+        depth: 2,
+        window_ms: 500,
+        slices: 5,
+        most_bytes: None,
+    }
 }
 
 const ENGINE: Nvbandwidth = Nvbandwidth { device: 2 };
 
 #[test]
 fn a_figure_of_each_direction_is_read_of_the_gpu_asked_for() {
-    let moved = ENGINE.read(&said(CAPTURE, "", ToolEnd::Status(0))).expect("a figure");
-    assert_eq!(moved.groups, [[25.97e9], [19.37e9]]);
-    assert_eq!((moved.bytes, moved.cpu_ns, moved.bytes_of_all), (0, None, 51_940_000_000));
-    assert_eq!(moved.notes.len(), 2);
+    let figures = ENGINE.read(&output(CAPTURE, "", ToolEnd::Status(0))).expect("a figure");
+    assert_eq!(figures.groups, [[25.97e9], [19.37e9]]);
+    assert_eq!((figures.bytes, figures.cpu_ns, figures.bytes_of_all), (0, None, 51_940_000_000));
+    assert_eq!(figures.notes.len(), 2);
     let noisy = format!("WARNING: a library {{speaks}}\n{CAPTURE}\nNOTE: {{}}\n");
-    assert_eq!(ENGINE.read(&said(&noisy, "", ToolEnd::Status(0))).expect("a figure").groups, moved.groups);
+    assert_eq!(
+        ENGINE.read(&output(&noisy, "", ToolEnd::Status(0))).expect("a figure").groups,
+        figures.groups
+    );
 }
 
 #[test]
@@ -49,12 +60,12 @@ fn gpus_are_listed_with_their_addresses() {
 #[test]
 fn what_failed_is_said() {
     let why = |stdout: &str, stderr: &str, ended| {
-        ENGINE.read(&said(stdout, stderr, ended)).expect_err("no figure").to_string()
+        ENGINE.read(&output(stdout, stderr, ended)).expect_err("no figure").to_string()
     };
     assert_eq!(why(FAILED, "", ToolEnd::Status(0)), "nvbandwidth: host_to_device_memcpy_ce: Waived");
-    let told = r#"{"nvbandwidth": {"error": "[CUDA_ERROR_NO_DEVICE] no device\n in cuInit(0)"}}"#;
+    let context = r#"{"nvbandwidth": {"error": "[CUDA_ERROR_NO_DEVICE] no device\n in cuInit(0)"}}"#;
     assert_eq!(
-        why(told, "", ToolEnd::Status(1)),
+        why(context, "", ToolEnd::Status(1)),
         "nvbandwidth: [CUDA_ERROR_NO_DEVICE] no device  in cuInit(0)"
     );
     assert_eq!(why("", "\n oops \n", ToolEnd::Status(127)), "nvbandwidth: oops");
@@ -62,19 +73,22 @@ fn what_failed_is_said() {
     assert_eq!(why(CAPTURE, "late", ToolEnd::Status(3)), "nvbandwidth: late");
     assert_eq!(why(CAPTURE, "", ToolEnd::Signal(9)), "nvbandwidth: it was ended by signal 9");
     assert_eq!(why("", "", ToolEnd::TimeLimit), "nvbandwidth: it did not end in time");
-    let other = Nvbandwidth { device: 8 }.read(&said(CAPTURE, "", ToolEnd::Status(0)));
+    let other = Nvbandwidth { device: 8 }.read(&output(CAPTURE, "", ToolEnd::Status(0)));
     assert!(other.expect_err("eight GPUs").to_string().ends_with("no figure of GPU 8"));
     // A test that failed after it had begun is there twice.
     let twice = FAILED.replacen("Waived", "Passed", 1);
     let error = parse(&twice).expect_err("failed");
-    assert_eq!(error, NoRun::NotPassed { test: "device_to_host_memcpy_ce".into(), status: "Error".into() });
+    assert_eq!(
+        error,
+        OutputError::NotPassed { test: "device_to_host_memcpy_ce".into(), status: "Error".into() }
+    );
 }
 
 #[test]
 fn figures_that_cannot_be_are_none() {
     for value in ["N/A", "0", "-1", "nan", "inf", "1e99", ""] {
         let text = CAPTURE.replace("\"25.97\"", &format!("{value:?}"));
-        let error = ENGINE.read(&said(&text, "", ToolEnd::Status(0))).expect_err(value);
+        let error = ENGINE.read(&output(&text, "", ToolEnd::Status(0))).expect_err(value);
         assert!(error.to_string().contains("no figure of GPU 2"), "{error}");
     }
 }
@@ -82,7 +96,7 @@ fn figures_that_cannot_be_are_none() {
 #[test]
 fn it_is_bound_to_the_group_and_binds_itself_to_nothing() {
     let groups = [group(Direction::Read, 1)];
-    let Ok(Workload::Tool(tool)) = ENGINE.workload(&asked(&groups, 64 << 20)) else { panic!("a tool") };
+    let Ok(Workload::Tool(tool)) = ENGINE.workload(&request(&groups, 64 << 20)) else { panic!("a tool") };
     let [process] = &tool.processes[..] else { panic!("one process") };
     assert_eq!((&process.cpus, process.memory), (&CpuSet::one(CpuId(3)), Some(NodeId(1))));
     let line = process.args.join(" ");
@@ -97,12 +111,12 @@ fn what_it_cannot_do_is_refused() {
     let (write, read) = (group(Direction::Write, 1), group(Direction::Read, 1));
     let elsewhere = StreamGroup { memory: NodeId(0), ..read.clone() };
     let both = [write.clone(), read.clone()];
-    let Ok(Workload::Tool(tool)) = ENGINE.workload(&asked(&both, 1 << 20)) else { panic!("both at once") };
+    let Ok(Workload::Tool(tool)) = ENGINE.workload(&request(&both, 1 << 20)) else { panic!("both at once") };
     assert!(tool.processes[0].args.ends_with(&[
         "host_to_device_bidirectional_memcpy_ce".to_owned(),
         "device_to_host_bidirectional_memcpy_ce".to_owned()
     ]));
-    let refused = |groups: &[StreamGroup], bytes| ENGINE.workload(&asked(groups, bytes)).is_err();
+    let refused = |groups: &[StreamGroup], bytes| ENGINE.workload(&request(groups, bytes)).is_err();
     assert!(refused(std::slice::from_ref(&write), 1000) && refused(&[group(Direction::Write, 2)], 1 << 20));
     assert!(refused(&[], 1 << 20) && refused(&[read.clone(), write.clone()], 1 << 20));
     assert!(refused(&[write.clone(), elsewhere], 1 << 20) && refused(&[write, read.clone(), read], 1 << 20));

@@ -10,8 +10,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Ground, Handle};
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_measure::engine::{Far, FarPlace};
-use numaio_measure::io::{self, Places};
+use numaio_measure::engine::{RemoteEnd, RemotePlacement};
+use numaio_measure::io::{self, Placements};
 use numaio_measure::net::{home, End, NetOptions, Side};
 use numaio_measure::IoOptions;
 use numaio_schema::{IoDevice, IoThere};
@@ -50,7 +50,7 @@ pub enum SideArg {
 /// What is at both ends.
 pub struct Ends {
     /// The other end, for engines.
-    pub far: Far,
+    pub far: RemoteEnd,
     /// The device here and there.
     pub devices: (IoDevice, Option<IoDevice>),
     home: NodeId,
@@ -74,7 +74,7 @@ impl Ends {
         let (cpus, memory) = about.default_placement();
         let own_nodes = about.nodes.iter().filter(|node| node.cpus.iter().any(|cpu| cpus.contains(cpu)));
         Ok(Self {
-            far: Far {
+            far: RemoteEnd {
                 peer: far.peer.name().to_owned(),
                 host: far.host.clone(),
                 places: places_there(about, args.matrix.is_some()),
@@ -92,10 +92,10 @@ impl Ends {
     /// What is to be measured in these directions.
     pub fn options(&self, args: &SidesArgs, io: IoOptions, directions: &[Direction]) -> NetOptions {
         let ends = |direction: Direction| match args.side {
-            None => vec![End::Here],
+            None => vec![End::Local],
             Some(SideArg::Sender) => vec![Side::Sender.end(direction)],
             Some(SideArg::Receiver) => vec![Side::Receiver.end(direction)],
-            Some(SideArg::Both) => vec![End::Here, End::There],
+            Some(SideArg::Both) => vec![End::Local, End::Remote],
         };
         let varied =
             directions.iter().flat_map(|direction| ends(*direction).into_iter().map(|end| (end, *direction)));
@@ -110,21 +110,21 @@ impl Ends {
     }
 }
 
-fn places_here(args: &SidesArgs) -> Places {
+fn places_here(args: &SidesArgs) -> Placements {
     let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
     let (cpu_nodes, memory_nodes) = (set(&args.cpu_nodes), set(&args.memory_nodes));
     match args.matrix.is_none() && memory_nodes.is_empty() {
-        true => Places::Local(cpu_nodes),
-        false => Places::Pairs { cpu_nodes, memory_nodes },
+        true => Placements::Local(cpu_nodes),
+        false => Placements::Pairs { cpu_nodes, memory_nodes },
     }
 }
 
-fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<FarPlace> {
+fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
     let with_cpus = about.nodes.iter().filter(|node| !node.cpus.is_empty());
     let pairs = with_cpus.flat_map(|cpus| about.nodes.iter().map(move |memory| (cpus, memory)));
     let wanted = pairs.filter(|(cpus, memory)| memory.memory && (all_pairs || cpus.node == memory.node));
     wanted
-        .map(|(cpus, memory)| FarPlace { cpu_node: cpus.node, cpus: cpus.cpus.clone(), memory: memory.node })
+        .map(|(cpus, memory)| RemotePlacement { cpu_node: cpus.node, cpus: cpus.cpus.clone(), memory: memory.node })
         .collect()
 }
 

@@ -85,7 +85,7 @@ impl Order {
         // With a slash behind it, the kernel does not find what is no directory.
         let end = self.to.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let bare = path_of(&self.to[..end]);
-        if self.base.is_there(&bare) {
+        if self.base.exists(&bare) {
             return Err(Failure::new(format!("{} is no directory", bare.display()))
                 .hint("name a directory, or one that is not there yet"));
         }
@@ -111,7 +111,7 @@ impl Order {
 
     /// Whether the only source is a single file, which may get another name, or might be one if it were there.
     pub fn is_one_file(&self) -> bool {
-        self.may_be_one_file() && self.from.iter().all(|path| self.base.is_no_directory(&path_of(path)))
+        self.may_be_one_file() && self.from.iter().all(|path| self.base.is_not_directory(&path_of(path)))
     }
 
     /// Whether what is asked for may be a single file, whoever says that it is.
@@ -199,10 +199,10 @@ fn identity(path: &Path, follow: bool) -> Option<(u64, u64)> {
 /// Whether nothing of what is moved is at the destination: it is not there, or has nothing in it, or nothing with one of the names, if
 /// those are all that is moved. What an interrupted transfer left there is gone on with.
 fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
-    let is_there = |name: &[u8]| base.is_there(&to.join(path_of(name)));
+    let is_there = |name: &[u8]| base.exists(&to.join(path_of(name)));
     match base.is_directory(to) {
         // A file gets this name, and what is left of it lies beside.
-        false => !base.is_there(to) && !base.is_there(&to.with_file_name(path_of(JOURNAL))),
+        false => !base.exists(to) && !base.exists(&to.with_file_name(path_of(JOURNAL))),
         true if base.is_empty(to) => true,
         true => {
             let mut all = names.iter().map(Name::as_bytes).chain([JOURNAL]);

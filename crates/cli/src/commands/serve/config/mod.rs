@@ -12,7 +12,7 @@ use fields::{Fields, Page};
 use listen::addresses;
 use numaio_linux::confine::Rights;
 use numaio_linux::files::Base;
-use numaio_linux::port::net::{PublicKey, MOST_LANES};
+use numaio_linux::port::net::{PublicKey, MAX_STREAMS};
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Stands for every user that there is.
 const EVERYBODY: &str = "*";
 /// One connection is for what the sink says.
-const MOST_STREAMS: u32 = MOST_LANES as u32 - 1;
+const MOST_STREAMS: u32 = MAX_STREAMS as u32 - 1;
 
 /// A file without faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +184,7 @@ impl Root {
     /// Why we may not do in it what users may.
     fn look(&self) -> Result<(), String> {
         let base = Base::below(&self.path.value).map_err(|error| error.to_string())?;
-        let may = |rights| base.directory().map_or(Ok(()), |directory| directory.may(rights));
+        let may = |rights| base.directory().map_or(Ok(()), |directory| directory.check_access(rights));
         if !self.read.is_empty() {
             may(Rights::Read).map_err(|error| format!("it cannot be read: {error}"))?;
         }

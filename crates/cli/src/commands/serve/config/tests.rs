@@ -84,7 +84,7 @@ sessions = 0x10
         "11: root \"a/b\": read: there is no [user.nobody]",
         "12: root \"r\": nobody may use it: name users in read, write or both; \"*\" is everybody",
         "12: root \"r\": path is missing: the directory",
-        "15: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits",
+        "15: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits",
         "16: user \"u\": streams is a whole number from 1 to 32",
         "17: user \"u\": bytes_per_second: \"fast\" is no size; write it as 131072, 128K, 1.5GiB or 2TB",
         "19: user \"v\": keys: this one is of user \"u\" too",
@@ -95,7 +95,7 @@ sessions = 0x10
 
 #[test]
 fn a_key_that_is_none_is_one_fault() {
-    let wanted = ["6: user \"u\": keys: a public key is ed25519: and 64 hexadecimal digits"];
+    let wanted = ["6: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits"];
     let text = "key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"u\"\n[user.u]\nkeys = \"short\"\n";
     assert_eq!(faults(text), wanted);
 }

@@ -4,7 +4,7 @@ use super::config::{Config, Limits};
 use super::desk::Verdict;
 use super::log;
 use crate::args::Common;
-use numaio_linux::process::Running;
+use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -68,7 +68,7 @@ struct Guest {
     /// Once it is known.
     user: Option<String>,
     /// Once it was started.
-    running: Option<Running>,
+    running: Option<ProcessHandle>,
 }
 
 impl House {
@@ -113,7 +113,7 @@ impl House {
         }
     }
 
-    fn each(&self, tell: impl Fn(&Running)) {
+    fn each(&self, tell: impl Fn(&ProcessHandle)) {
         self.guests().all.values().filter_map(|guest| guest.running.as_ref()).for_each(tell);
     }
 
@@ -196,7 +196,7 @@ impl Seat {
     }
 
     /// The process that serves it.
-    pub fn runs(&self, running: Running) {
+    pub fn runs(&self, running: ProcessHandle) {
         if let Some(guest) = self.house.guests().all.get_mut(&self.number) {
             guest.running = Some(running);
         }

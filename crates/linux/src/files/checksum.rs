@@ -1,0 +1,33 @@
+//! The hash of all that a file holds.
+
+use super::fault::fault;
+use super::read::{changed, open, same};
+use super::resolve::Resolver;
+use super::stat::file_stat;
+use numaio_machine::port::{Fault, FileKind, Summing};
+use rustix::io::retry_on_intr;
+
+/// Bytes of one read: small enough for the second level of caches.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Reads on, as far as it may.
+pub fn checksum(resolver: &mut Resolver<'_>, mut summing: Summing) -> Result<Summing, Fault> {
+    let file = open(resolver, &summing.at)?;
+    let found = file_stat(&rustix::fs::fstat(&file).map_err(fault("look at it"))?);
+    if found.kind != FileKind::File {
+        return Err(changed());
+    }
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut left = summing.most;
+    while left > 0 && !summing.ended {
+        let length = left.min(BUFFER_BYTES as u64) as usize;
+        let read = retry_on_intr(|| rustix::io::pread(&file, &mut buffer[..length], summing.offset));
+        let count = read.map_err(fault("read it"))?;
+        summing.running.update(&buffer[..count]);
+        summing.offset += count as u64;
+        left -= count as u64;
+        summing.ended = count == 0;
+    }
+    summing.identity.iter().try_for_each(|identity| same(&file, identity))?;
+    Ok(summing)
+}

@@ -1,0 +1,163 @@
+//! Making directories, links, pipes and devices.
+
+use super::attributes::{set_mode, Target, SET_GROUP_ID};
+use super::fault::fault;
+use super::owner;
+use super::permissions::grant_owner_access;
+use super::resolve::{ResolvedName, Resolver};
+use super::short_names::reject_short_name;
+use super::stat::file_stat;
+use super::Roots;
+use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+impl Roots {
+    pub(super) fn make(&self, resolver: &mut Resolver<'_>, making: &Making) -> Result<(), Fault> {
+        if let Object::HardLink(to) = &making.object {
+            return link(resolver, &making.at, to);
+        }
+        let mode_mask = self.mode_mask(resolver, &making.at, &making.attributes);
+        let place = resolver.resolve(&making.at)?;
+        reject_short_name(place)?;
+        if making.object == Object::Directory {
+            return self.make_directory(place, making.attributes.mode);
+        }
+        place.not_the_root()?;
+        create_or_replace(place, "make it", |place| make(place, &making.object))?;
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        self.set(
+            Target::Named(place),
+            &file_stat(&stat.map_err(fault("look at it"))?),
+            &making.attributes,
+            mode_mask,
+        )
+    }
+
+    /// `own` is the mode of one that is there and was made for the transfer: its root.
+    fn make_directory(&self, place: ResolvedName<'_>, own: Option<u32>) -> Result<(), Fault> {
+        let make = || make_unfinished(place);
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
+        match stat.as_ref().map(file_stat) {
+            Ok(seen) if seen.kind == FileKind::Directory => {
+                if let Some(mode) = own.filter(|_| place.name == b".") {
+                    // Where there are no modes it stays as it is; it gets its last one at the end.
+                    let _ = set_mode(Target::Named(place), mode | seen.mode & SET_GROUP_ID);
+                    return Ok(());
+                }
+                // Its owner must be able to work in it; it gets its mode at the end.
+                let mode = seen.mode | Mode::RWXU.as_raw_mode();
+                match mode != seen.mode && seen.user == self.user && !self.super_user {
+                    true => {
+                        let attributes =
+                            numaio_machine::port::Attributes { mode: Some(mode), ..Default::default() };
+                        self.set(Target::Named(place), &seen, &attributes, !0)
+                    }
+                    false => Ok(()),
+                }
+            }
+            Ok(_) => {
+                let removed = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
+                removed.and_then(|()| make()).map_err(fault("make a directory"))
+            }
+            Err(_) => make().map_err(fault("make a directory")),
+        }
+    }
+}
+
+/// Makes a directory that nobody but us gets into. A default ACL or the umask may take from its mode what its owner needs to work in
+/// it, and by which a later run knows it: that is given back.
+fn make_unfinished(place: ResolvedName<'_>) -> Result<(), Errno> {
+    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
+    // Where there are no modes it stays as it is.
+    let _ = grant_owner_access(made.as_fd());
+    Ok(())
+}
+
+/// Makes something. What is in its place is replaced when it is made, unless it is a directory.
+fn create_or_replace(
+    place: ResolvedName<'_>,
+    what: &str,
+    make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
+) -> Result<(), Fault> {
+    let made = match make(place) {
+        Err(Errno::EXIST) => owner::replace_atomically(place, |errno| errno, &make),
+        result => result,
+    };
+    made.map_err(fault(what))
+}
+
+fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
+    let ResolvedName { directory, name } = place;
+    let owner = Mode::RUSR | Mode::WUSR;
+    let node = |kind, major, minor| {
+        rustix::fs::mknodat(directory, name, kind, owner, rustix::fs::makedev(major, minor))
+    };
+    match object {
+        Object::Symlink(target) => rustix::fs::symlinkat(&**target, directory, name),
+        Object::Fifo => node(FileType::Fifo, 0, 0),
+        Object::CharacterDevice(major, minor) => node(FileType::CharacterDevice, *major, *minor),
+        Object::BlockDevice(major, minor) => node(FileType::BlockDevice, *major, *minor),
+        Object::Directory | Object::HardLink(_) => Err(Errno::INVAL),
+    }
+}
+
+fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
+    let target = resolver.resolve(to)?;
+    target.not_the_root()?;
+    let stat = |place: ResolvedName<'_>| {
+        rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat| file_stat(&stat))
+    };
+    let wanted = stat(target).map_err(fault("link to its other name"))?;
+    let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
+    let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let place = resolver.resolve(at)?;
+    place.not_the_root()?;
+    if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
+        return Ok(());
+    }
+    create_or_replace(place, "make a further name of a file", |place| {
+        rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::port::{Attributes, Operation, Outcome, BLOCK};
+    use rustix::fs::XattrFlags;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_new_directory_is_its_owners_whatever_a_default_acl_takes_from_him() {
+        let folder = std::env::temp_dir().join(format!("numaio-closing-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        // include/uapi/linux/posix_acl_xattr.h: its owner reads and searches, and others of his group; no id.
+        let acl = [(0x01, 5), (0x04, 5), (0x20, 0)].map(|(tag, bits)| [tag, 0, bits, 0, 255, 255, 255, 255]);
+        let acl = [&[2, 0, 0, 0][..], &acl.concat()].concat();
+        let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty());
+        if set == Err(Errno::NOTSUP) {
+            fs::remove_dir_all(&folder).expect("removed");
+            return crate::test_support::print_skipped("skipped: the file system has no ACLs");
+        }
+        set.expect("an ACL");
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let directory = |name: &[u8]| Making {
+            at: FilePath::new(0, name),
+            object: Object::Directory,
+            attributes: Attributes::default(),
+        };
+        let make = Operation::Make(vec![directory(b"a"), directory(b"a/b")]);
+        let Outcome::Each(done) = roots.run(make, || Some(vec![0; BLOCK])) else { panic!("results of each") };
+        done.into_iter().for_each(|done| done.expect("made"));
+        let modes =
+            ["a", "a/b"].map(|name| fs::metadata(folder.join(name)).expect("a folder").mode() & 0o7777);
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(modes, [UNFINISHED; 2]);
+    }
+}

@@ -1,0 +1,263 @@
+//! What objects are.
+
+use super::attributes::{is_preserved, xattrs_of};
+use super::extents::address;
+use super::fault::fault;
+use super::resolve::{ResolvedName, Resolver};
+use super::short_names::reject_short_name;
+use super::{path_of_fd, Roots};
+use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How many runs of data are told of the files of one operation.
+#[derive(Debug)]
+pub struct RunBudget {
+    /// Together, as long as there are any left.
+    left: usize,
+    /// Of each file all the same: as many as its entry has room for.
+    least: usize,
+}
+
+impl Default for RunBudget {
+    fn default() -> Self {
+        Self { left: 65_536, least: 4_096 }
+    }
+}
+
+impl Roots {
+    pub(super) fn stat(
+        &self,
+        resolver: &mut Resolver<'_>,
+        at: &FilePath,
+        details: Details,
+        link: Option<&[u8]>,
+        budget: &mut RunBudget,
+    ) -> Result<Option<Found>, Fault> {
+        let place = match resolver.resolve_or_errno(at) {
+            // A link or a file where a directory should be: nothing is below it.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            place => place.map_err(fault("open the directory"))?,
+        };
+        match self.found(place, details, budget) {
+            Err(Errno::NOENT) => Ok(None),
+            found => {
+                let found = found.map_err(fault("look at it"))?;
+                let led_to = link.is_some_and(|target| is_link_target(place, target, &found.seen));
+                reject_short_name(place).map(|()| Some(Found { led_to, ..found }))
+            }
+        }
+    }
+
+    /// All that is asked for of one object.
+    pub(super) fn found(
+        &self,
+        place: ResolvedName<'_>,
+        details: Details,
+        budget: &mut RunBudget,
+    ) -> Result<Found, Errno> {
+        let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let seen = file_stat(&stat);
+        let target = match seen.kind {
+            FileKind::Symlink => {
+                let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())?;
+                Some(target.into_bytes().into())
+            }
+            _ => None,
+        };
+        let is_link = seen.kind == FileKind::Symlink;
+        let (xattrs, hides) = match details.xattrs && !is_link {
+            true => xattrs_of(place, |name| is_preserved(name, self.super_user))?,
+            false => Default::default(),
+        };
+        // Blocks may also lie behind the end of a file, or be allocated and hold no data: of large ones it is looked up.
+        let few = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
+        let may_have_holes = few || seen.size > BLOCK as u64;
+        let wants_data = details.holes && may_have_holes;
+        let file = match seen.kind == FileKind::File && (wants_data || details.address) {
+            // Who may not read it learns so when it is read.
+            true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
+            false => None,
+        };
+        let most = budget.left.max(budget.least);
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &seen, most));
+        budget.left = budget.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
+        let address = file.as_ref().filter(|_| details.address).and_then(address);
+        Ok(Found { seen, hides, target, xattrs, data, address, led_to: false })
+    }
+}
+
+/// Whether a link to a target, in the place of something, would lead to that or into it. A link to another name of the same file does not.
+fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool {
+    let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
+    let look = |path: &Path| {
+        rustix::fs::statat(place.directory, path, AtFlags::empty()).map(|stat| file_stat(&stat))
+    };
+    let Ok(led_to) = look(Path::new(OsStr::from_bytes(target))) else { return false };
+    match there.kind {
+        FileKind::Symlink => false,
+        // It may be mounted in several places, and be below what may not be searched.
+        FileKind::Directory => {
+            let to = real_path(place.directory, target);
+            let at = real_path(place.directory, place.name);
+            let is_above = |above: &Path| at.as_deref() == Some(above) || look(above).is_ok_and(is_it);
+            is_it(led_to) || at.is_none() || to.is_none_or(|to| to.ancestors().any(is_above))
+        }
+        _ => {
+            is_it(led_to)
+                && (there.links < 2
+                    || real_path(place.directory, target) == real_path(place.directory, place.name))
+        }
+    }
+}
+
+/// Where something lies, without links on its way; none if that cannot be told.
+fn real_path(directory: BorrowedFd<'_>, path: &[u8]) -> Option<PathBuf> {
+    let file = rustix::fs::openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    path_of_fd(&file).ok()
+}
+
+/// The attributes of an object.
+pub fn file_stat(stat: &Stat) -> Seen {
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharacterDevice => FileKind::CharacterDevice(major, minor),
+        FileType::BlockDevice => FileKind::BlockDevice(major, minor),
+        _ => FileKind::File,
+    };
+    Seen {
+        kind,
+        mode: stat.st_mode & 0o7777,
+        user: stat.st_uid,
+        group: stat.st_gid,
+        size: if kind == FileKind::File { stat.st_size as u64 } else { 0 },
+        mtime: Stamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
+        ctime: Stamp { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as u32 },
+        inode: stat.st_ino,
+        volume: stat.st_dev,
+        // 32 bits on aarch64.
+        #[allow(clippy::unnecessary_cast)]
+        links: stat.st_nlink as u64,
+    }
+}
+
+/// Where a file that was seen has data (lseek(2), `SEEK_DATA`), in `most` runs at the most; none if the file system cannot tell, or the
+/// file is another one by then: one that was cut would be all holes, and whoever reads none of it would not notice.
+fn data_runs(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)>> {
+    let size = found.size;
+    let mut data = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // No data behind this.
+            Err(Errno::NXIO) => break,
+            Err(_) => return None,
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
+        // FUSE passes on whatever it is told.
+        if start < at || end < start || end <= at {
+            return None;
+        }
+        // A file may have millions. Joined at twice as many as are told they are sorted a few times alone.
+        if data.len() >= 2 * most {
+            join(&mut data, most);
+        }
+        data.push((start, end.min(size)));
+        at = end;
+    }
+    join(&mut data, most);
+    let now = file_stat(&rustix::fs::fstat(file).ok()?);
+    ((now.size, now.mtime) == (size, found.mtime)).then_some(data)
+}
+
+/// Joins runs over the smallest holes between them until they are few enough. Of equal holes the first ones stay, so that those are left
+/// in the end that would be if all were joined at once.
+fn join(runs: &mut Vec<(u64, u64)>, most: usize) {
+    if runs.len() <= most {
+        return;
+    }
+    let mut holes: Vec<usize> = (1..runs.len()).collect();
+    holes.sort_by_key(|&index| Reverse(runs[index].0 - runs[index - 1].1));
+    holes.truncate(most.saturating_sub(1));
+    holes.sort_unstable();
+    let starts = std::iter::once(0).chain(holes.iter().copied());
+    let ends = holes.iter().copied().chain([runs.len()]);
+    *runs = starts.zip(ends).map(|(first, next)| (runs[first].0, runs[next - 1].1)).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+
+    /// A file of 300 runs, between which there are holes of 1 to 7 steps, and the root it lies in; none if the file system makes none.
+    fn with_holes(name: &str) -> Option<(std::path::PathBuf, OwnedFd, Seen)> {
+        const STEP: u64 = 65_536;
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = File::create_new(folder.join("file")).expect("a file");
+        let mut at = 0;
+        for index in 0..300 {
+            file.write_all_at(b"data", at * STEP).expect("a run");
+            at += 2 + index * 5 % 7;
+        }
+        let file: OwnedFd = file.into();
+        let seen = file_stat(&rustix::fs::fstat(&file).expect("a file"));
+        match data_runs(&file, &seen, 1_000).is_some_and(|data| data.len() == 300) {
+            true => Some((folder, file, seen)),
+            false => {
+                crate::test_support::print_skipped("skipped: the file system does not tell all holes");
+                fs::remove_dir_all(&folder).expect("removed");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn of_many_runs_those_are_told_that_the_largest_holes_part() {
+        let Some((folder, file, seen)) = with_holes("numaio-runs") else { return };
+        let all = data_runs(&file, &seen, 1_000).expect("data");
+        for most in [1, 2, 7, 50, 149, 150, 299, 300] {
+            let told = data_runs(&file, &seen, most).expect("data");
+            assert_eq!(told.len(), most);
+            let mut at_once = all.clone();
+            join(&mut at_once, most);
+            assert_eq!(told, at_once, "{most}");
+            let covered = |run: &(u64, u64)| told.iter().any(|told| told.0 <= run.0 && run.1 <= told.1);
+            assert!(all.iter().all(covered), "{most}");
+            let hole = |pair: &[(u64, u64)]| pair[1].0 - pair[0].1;
+            let mut holes: Vec<u64> = all.windows(2).map(hole).collect();
+            holes.sort_unstable_by_key(|&hole| Reverse(hole));
+            let least = told.windows(2).map(hole).min();
+            assert_eq!(least, (most > 1).then(|| holes[most - 2]), "{most}");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn the_files_of_one_operation_share_what_is_told_of_them() {
+        let Some((folder, ..)) = with_holes("numaio-room") else { return };
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let (at, mut resolver) = (FilePath::new(0, *b"file"), Resolver::new(&roots.roots, true));
+        let mut budget = RunBudget { left: 500, least: 20 };
+        let details = Details { holes: true, ..Details::default() };
+        let told = [(); 4].map(|()| {
+            let found =
+                roots.stat(&mut resolver, &at, details, None, &mut budget).expect("a look").expect("a file");
+            found.data.expect("data").len()
+        });
+        assert_eq!(told, [300, 200, 20, 20]);
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

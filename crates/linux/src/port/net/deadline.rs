@@ -1,0 +1,71 @@
+//! A socket with a deadline: whoever sends a byte now and then does not keep us.
+
+use super::NetError;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A socket until a deadline.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadlineSocket<'a> {
+    pub socket: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl<'a> DeadlineSocket<'a> {
+    pub fn new(socket: &'a TcpStream, limit: Duration) -> Self {
+        Self { socket, deadline: Instant::now() + limit }
+    }
+
+    /// Sets how long the next call may take.
+    ///
+    /// # Errors
+    /// The deadline is over; or the kernel's.
+    fn arm(&self) -> io::Result<()> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        self.socket.set_write_timeout(Some(left))
+    }
+
+    /// What comes next, which is not taken.
+    ///
+    /// # Errors
+    /// As of reading.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.socket.peek(buffer)
+    }
+}
+
+impl Read for DeadlineSocket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.arm()?;
+        let mut socket = self.socket;
+        socket.read(buffer)
+    }
+}
+
+impl Write for DeadlineSocket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.arm()?;
+        let mut socket = self.socket;
+        socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why an opening did not come about.
+pub fn opening_error(error: io::Error) -> NetError {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => NetError::TimedOut,
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => NetError::Refused,
+        ErrorKind::InvalidData => NetError::Protocol(error.to_string()),
+        _ => NetError::Failed(error),
+    }
+}

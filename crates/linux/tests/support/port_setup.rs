@@ -1,0 +1,73 @@
+//! Ports over a folder with one file, and what they say.
+
+use numaio_linux::files::Roots;
+use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
+use numaio_machine::port::{Details, Event, FilePath, Identity, Operation, Outcome, Port};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A folder on the file system of the sources.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let here = std::env::current_dir().expect("a directory");
+        let folder = here.join(format!("{name}-{}.tmp", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).expect("removed");
+    }
+}
+
+/// One crew of some threads, with so many buffers.
+pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Setting {
+    let pool = Pool::new(buffers);
+    Setting {
+        roots: Roots::open(&[folder]).expect("a root"),
+        worker_groups: vec![WorkerGroup { threads, cpus: None, pool: pool.clone() }],
+        most_threads: threads,
+        rings,
+        pool,
+        share: |_, _| None,
+        sparing: false,
+        may_pause: false,
+        network: Vec::new(),
+    }
+}
+
+/// The file.
+pub fn file() -> FilePath {
+    FilePath::new(0, &b"file"[..])
+}
+
+/// All that was submitted, by its ticket.
+pub fn outcomes(port: &mut FilePort, count: usize) -> Vec<Outcome<Slab>> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        port.wait(Duration::from_millis(100), &mut events);
+    }
+    let mut done: Vec<(u64, Outcome<Slab>)> = events
+        .into_iter()
+        .map(|event| match event {
+            Event::Done(ticket, outcome) => (ticket, outcome),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    done.sort_by_key(|(ticket, _)| *ticket);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// What the file is.
+pub fn identity(port: &mut FilePort) -> Identity {
+    port.submit(0, Operation::Look { at: vec![file()], details: Details::default(), links: Vec::new() });
+    match outcomes(port, 1).remove(0) {
+        Outcome::Looked(mut found) => found.remove(0).expect("looked at").expect("a file").seen.identity(),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,128 @@
+//! One visit: a workload run once, its outcome in the form that all kinds share.
+
+use crate::engine::VisitFigures;
+use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
+use numaio_machine::workload::Workload;
+use numaio_schema::median;
+
+/// Share of misplaced pages from which a visit did not measure what it was to measure.
+const MISPLACED: f64 = 0.01;
+
+/// What a visit gave.
+pub(crate) struct VisitOutcome {
+    /// Bytes per second, or nanoseconds a load, in order of time.
+    pub samples: Vec<f64>,
+    /// Their median; above 0.
+    pub median: f64,
+    /// What loading threads read meanwhile, in bytes per second.
+    pub load: Option<f64>,
+    pub elapsed_ns: u64,
+    pub start_skew_ns: u64,
+    pub residency: Residency,
+    /// Why this did not measure what it was to measure, if it did not.
+    pub set_aside: Option<String>,
+}
+
+/// Runs a workload once.
+pub(super) fn run_visit(probe: &dyn Probe, workload: &Workload) -> Result<VisitOutcome, ProbeError> {
+    let taken = match (workload, probe.run(workload)?) {
+        (Workload::Copy(_), Outcome::Copy(outcome)) => VisitOutcome {
+            samples: outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect(),
+            start_skew_ns: outcome.start_skew_ns,
+            ..VisitOutcome::of(outcome.elapsed_ns, outcome.residency)
+        },
+        (Workload::Stream(_), Outcome::Stream(outcome)) => VisitOutcome {
+            samples: outcome.samples.iter().map(|sample| sample.bytes_per_s()).collect(),
+            start_skew_ns: outcome.start_skew_ns,
+            ..VisitOutcome::of(outcome.elapsed_ns, outcome.residency)
+        },
+        (Workload::Latency(_), Outcome::Latency(outcome)) => {
+            let ended = outcome.samples.iter().filter(|sample| sample.loads > 0);
+            let samples = ended.map(|sample| sample.ns_per_load()).collect();
+            let mut taken =
+                VisitOutcome { samples, ..VisitOutcome::of(outcome.elapsed_ns, outcome.residency) };
+            if let Some(load) = outcome.load {
+                taken.set_aside = taken.set_aside.or_else(|| misplaced(&load.residency));
+                taken.load = Some(load.bytes_read_per_s());
+            }
+            taken
+        }
+        _ => return Err(ProbeError::OtherOutcome),
+    };
+    taken.with_figure(workload)
+}
+
+impl VisitOutcome {
+    /// Of streams of I/O. A run that was cut short does not count, whatever it gave until then.
+    pub fn from_figures(figures: &VisitFigures) -> Self {
+        let mut taken = Self::of(figures.elapsed_ns, figures.residency.clone());
+        taken.samples = figures.bytes_per_s();
+        taken.start_skew_ns = figures.start_skew_ns;
+        taken.set_aside = figures.ended_early.clone().or(taken.set_aside);
+        taken
+    }
+
+    /// The same with its median.
+    pub fn with_figure(mut self, workload: &Workload) -> Result<Self, ProbeError> {
+        let middle = median(&self.samples).filter(|middle| *middle > 0.0);
+        self.median = middle.ok_or_else(|| match self.set_aside.take() {
+            Some(why) => ProbeError::Refused { what: "a visit".to_owned(), why },
+            None => nothing(workload),
+        })?;
+        Ok(self)
+    }
+
+    fn of(elapsed_ns: u64, residency: Residency) -> Self {
+        let set_aside = misplaced(&residency);
+        Self {
+            samples: Vec::new(),
+            median: 0.0,
+            load: None,
+            elapsed_ns,
+            start_skew_ns: 0,
+            residency,
+            set_aside,
+        }
+    }
+}
+
+fn nothing(workload: &Workload) -> ProbeError {
+    let (what, did) = match workload {
+        Workload::Copy(_) => ("copy", "nothing was copied"),
+        Workload::Stream(_) => ("STREAM", "nothing was read or written"),
+        Workload::Latency(_) => ("pointer chase", "no load ended"),
+        Workload::Io(_) => ("I/O", "nothing was moved"),
+        Workload::Tool(tool) => (tool.program.as_str(), "it measured nothing"),
+    };
+    ProbeError::Refused { what: what.to_owned(), why: format!("{did} while time was taken") }
+}
+
+/// Why pages make a visit worth nothing, if they do.
+fn misplaced(residency: &Residency) -> Option<String> {
+    let checked = residency.pages_checked.filter(|checked| *checked > 0)?;
+    let share = residency.pages_misplaced as f64 / checked as f64;
+    let on = residency.found_on.map(|node| format!(", as on node {node}")).unwrap_or_default();
+    (share > MISPLACED).then(|| {
+        format!(
+            "{} of {checked} pages were not on the node they were bound to{on}",
+            residency.pages_misplaced
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::ids::NodeId;
+
+    #[test]
+    fn one_page_in_a_hundred_may_be_elsewhere() {
+        let context = |pages_checked, pages_misplaced| {
+            let found_on = Some(NodeId(3));
+            misplaced(&Residency { pages_checked, pages_misplaced, found_on, huge_bytes: 0 })
+        };
+        assert_eq!((context(Some(100), 1), context(Some(0), 0), context(None, 7)), (None, None, None));
+        let why = "2 of 199 pages were not on the node they were bound to, as on node 3";
+        assert_eq!(context(Some(199), 2).as_deref(), Some(why));
+    }
+}
