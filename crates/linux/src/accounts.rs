@@ -1,24 +1,25 @@
-//! Names and numbers of users and groups: getpwuid_r(3), getpwnam_r(3), getgrgid_r(3), getgrnam_r(3).
+//! Lookup of user and group names and ids: getpwuid_r(3), getpwnam_r(3), getgrgid_r(3),
+//! getgrnam_r(3).
 //!
-//! A static binary asks the files in `/etc` alone, others also the services that `nsswitch.conf` names.
+//! A static binary reads only the files in `/etc`; others also use the services of `nsswitch.conf`.
 
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::mem::MaybeUninit;
 
-/// Largest room for one answer: a group may have very many members.
+/// Maximum buffer for one entry: a group may have very many members.
 const MAX_BUFFER: usize = 16 << 20;
 
-/// The name of a user; none if nobody has the number, or nobody can be asked.
+/// Returns the name of a user; none if unknown.
 pub fn user_name(id: u32) -> Option<Vec<u8>> {
     query(
-        // SAFETY: room is as long as it is said to be, and the other pointers are of live objects.
+        // SAFETY: the buffer has the given length, and the other pointers refer to live objects.
         |entry, buffer, length, found| unsafe { libc::getpwuid_r(id, entry, buffer, length, found) },
-        // SAFETY: a name that was found ends with a zero byte, in the room that is still there.
+        // SAFETY: a found name is zero-terminated and lies in the live buffer.
         |entry: &libc::passwd| unsafe { CStr::from_ptr(entry.pw_name) }.to_bytes().to_vec(),
     )
 }
 
-/// The number of a user; none as above.
+/// Returns the id of a user; none if unknown.
 pub fn user_id(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
     query(
@@ -30,7 +31,7 @@ pub fn user_id(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// The name of a group; none as above.
+/// Returns the name of a group; none if unknown.
 pub fn group_name(id: u32) -> Option<Vec<u8>> {
     query(
         // SAFETY: as for users.
@@ -40,7 +41,7 @@ pub fn group_name(id: u32) -> Option<Vec<u8>> {
     )
 }
 
-/// The number of a group; none as above.
+/// Returns the id of a group; none if unknown.
 pub fn group_id(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
     query(
@@ -52,7 +53,7 @@ pub fn group_id(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// Asks with more and more room, and takes what is wanted out of the answer.
+/// Calls a lookup with a growing buffer and extracts the result.
 fn query<E, T>(
     ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     extract: impl FnOnce(&E) -> T,
@@ -64,7 +65,7 @@ fn query<E, T>(
         match ask(entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found) {
             libc::EINTR => {}
             libc::ERANGE if buffer.len() < MAX_BUFFER => buffer.resize(buffer.len() * 4, 0),
-            // SAFETY: what is found is the entry, which was filled then; its strings lie in `buffer`, which is still there.
+            // SAFETY: the found entry was filled in; its strings lie in the live `buffer`.
             0 if !found.is_null() => return Some(extract(unsafe { &*found })),
             _ => return None,
         }
@@ -76,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_known_by_name_and_by_number() {
-        // Every system has these, and nobody has those.
+    fn names_and_ids_are_resolved_both_ways() {
+        // Every system has root, and none has that id.
         assert_eq!(user_name(0).as_deref(), Some(&b"root"[..]));
         assert_eq!((user_id(b"root"), group_id(b"root")), (Some(0), Some(0)));
         assert_eq!(group_name(0).as_deref(), Some(&b"root"[..]));

@@ -1,4 +1,5 @@
-//! A program of ours that Ctrl-C does not reach, and that is ended with whatever it started.
+//! A child process that Ctrl-C does not reach, and that is terminated together with its
+//! descendants.
 
 use rustix::io::retry_on_intr;
 use rustix::process::{kill_process, kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
@@ -8,26 +9,27 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long it may take to set right what it changed, as the echo of a terminal, when it is asked to end.
+/// Time for the child to clean up after SIGTERM, for example to restore the echo of a terminal.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A program that runs so.
+/// A child process in its own process group, or with SIGINT ignored.
 #[derive(Debug)]
 pub struct ChildGroup {
-    /// The program itself, with its streams.
+    /// The child process with its streams.
     pub child: Child,
-    /// Whether it leads a process group of its own.
+    /// Whether the child leads its own process group.
     is_group_leader: bool,
 }
 
 impl ChildGroup {
-    /// Starts it. Where there is a terminal it stays in our process group, so that it can ask something there (any other
-    /// group is stopped when it reads, see `termios(3)` and SIGTTIN in `signal(7)`), and has SIGINT ignored. Without one
-    /// it gets a group of its own, which a signal to ours, as of timeout(1), leaves alone.
+    /// Spawns a child. With a terminal, it stays in our process group, so that it can prompt (a
+    /// background group is stopped when it reads, see `termios(3)` and SIGTTIN in `signal(7)`), and
+    /// ignores SIGINT. Without one, it gets its own group, which signals to ours, as by timeout(1),
+    /// do not reach.
     ///
     /// # Errors
-    /// The kernel's; `NotFound` if there is no such program.
+    /// I/O errors; `NotFound` if the program is missing.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let is_group_leader = File::open("/dev/tty").is_err();
         match is_group_leader {
@@ -37,23 +39,24 @@ impl ChildGroup {
         Ok(Self { child: command.spawn()?, is_group_leader })
     }
 
-    /// How it ended; none if it runs.
+    /// Returns the exit status; none while the child runs.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Asks it to end, and kills it if it does not; gives how it ended.
+    /// Terminates the child and its group with SIGTERM, then SIGKILL, and returns its exit status.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.try_wait()? {
             return Ok(status);
         }
-        // It was not waited for yet, so nobody else has its number, nor that of its group. An error: it has just ended.
+        // The unreaped child keeps its process and group id reserved. Errors mean that it has just
+        // exited.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::TERM);
         let asked = Instant::now();
@@ -68,16 +71,16 @@ impl ChildGroup {
     }
 }
 
-/// Whether a child runs, which is not waited for by that.
+/// Returns whether a child is running, without reaping it.
 fn is_running(child: Pid) -> io::Result<bool> {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Ok(retry_on_intr(|| waitid(WaitId::Pid(child), look))?.is_none())
 }
 
-/// Has SIGINT ignored by a program, which then keeps it so (`signal(7)`); ssh does.
+/// Makes a program ignore SIGINT, which persists across exec (`signal(7)`), as ssh does.
 fn ignore_interrupt(command: &mut Command) {
-    // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe, and SIG_IGN is a constant of
-    // the C library.
+    // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe, and
+    // SIG_IGN is a constant of the C library.
     unsafe {
         command.pre_exec(|| match libc::signal(libc::SIGINT, libc::SIG_IGN) {
             libc::SIG_ERR => Err(io::Error::last_os_error()),
@@ -92,11 +95,11 @@ mod tests {
     use std::io::Read;
     use std::process::Stdio;
 
-    /// A shell that does not end when it is asked to, and waits for another program; both hold our pipe.
+    /// A shell that ignores SIGTERM and waits for another program; both hold our pipe.
     const STUBBORN: &str = "trap '' TERM; cat <&3 & echo ready; wait; wait";
 
     #[test]
-    fn it_is_ended_with_what_it_started() {
+    fn terminates_child_and_descendants() {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 3<&0; {STUBBORN}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut group = ChildGroup::spawn(&mut command).expect("a shell");
@@ -108,10 +111,10 @@ mod tests {
         assert!(!group.terminate().expect("ended").success());
         assert!(group.try_wait().expect("asked").is_some());
         if !group.is_group_leader {
-            // With a terminal the other program ends with what it reads.
+            // With a terminal, the other program exits when its input ends.
             drop(stdin);
         }
-        // The pipe ends when nobody holds it any more.
+        // The pipe ends once no process holds it.
         assert_eq!(stdout.read(&mut ready).expect("an end"), 0);
     }
 }

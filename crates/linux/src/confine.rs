@@ -1,5 +1,6 @@
-//! Confining this process by Landlock (`Documentation/userspace-api/landlock.rst`): what it may reach of the file systems and
-//! of the network, whatever is done in it from then on. No rights are needed for it, and none come back.
+//! Irrevocable confinement of this process by Landlock
+//! (`Documentation/userspace-api/landlock.rst`): access to file systems and network. It requires no
+//! privileges.
 
 use crate::accounts;
 use crate::files::Directory;
@@ -9,10 +10,10 @@ use landlock::{
 };
 use std::io;
 
-/// The newest version of Landlock that is made use of; where the kernel has an older one, less is confined.
+/// Newest Landlock ABI used; older kernels confine less.
 const MAX_ABI: ABI = ABI::V6;
 
-/// Files that tell about this machine, which decides where threads and buffers are, and who owns what. They may be read.
+/// Readable files that describe this machine, for placing threads and buffers and resolving owners.
 const READABLE_PATHS: [(&str, &[AccessFs]); 5] = [
     ("/sys", &[AccessFs::ReadFile, AccessFs::ReadDir]),
     ("/proc", &[AccessFs::ReadFile, AccessFs::ReadDir]),
@@ -21,34 +22,34 @@ const READABLE_PATHS: [(&str, &[AccessFs]); 5] = [
     ("/etc/nsswitch.conf", &[AccessFs::ReadFile]),
 ];
 
-/// What may be done below a directory.
+/// Access to a directory tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Files and directories are read.
+    /// Read files and directories.
     Read,
-    /// They are also made, changed and removed.
+    /// Read, create, change and remove.
     Write,
 }
 
-/// How far this process is confined.
+/// Achieved confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfinementStatus {
-    /// To all that was asked for.
+    /// Everything requested.
     Full,
-    /// The kernel knows an older Landlock: files are confined, and not all of the rest.
+    /// An older Landlock: files are confined, other access only in part.
     Partial,
-    /// The kernel has no Landlock, or it is off.
+    /// The kernel lacks Landlock or has it disabled.
     Unsupported,
 }
 
-/// From now on this thread, and those that it starts, reach below some directories only, each with its rights, and read what
-/// tells about this machine. They connect to nobody, signal no process from before, and run no other program with more
-/// rights. To be called before there are other threads.
+/// Confines this thread and the threads it starts to some directories and to files that describe
+/// this machine. They cannot open TCP connections, signal other processes or gain privileges. Call
+/// it before starting threads.
 ///
 /// # Errors
-/// Words of the kernel, where it has Landlock and does not do it.
+/// I/O error if Landlock is available but fails.
 pub fn confine(directories: &[(&Directory, Rights)]) -> io::Result<ConfinementStatus> {
-    // What the C library loads to find names of users it loads now.
+    // Makes the C library load its name services before they become unreachable.
     drop(accounts::user_name(0));
     let status =
         create_ruleset(directories).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
@@ -70,7 +71,7 @@ fn create_ruleset(directories: &[(&Directory, Rights)]) -> Result<RulesetCreated
         rules = rules.add_rule(PathBeneath::new(*directory, rights.access()))?;
     }
     for (path, rights) in READABLE_PATHS {
-        // What is not there is not needed.
+        // Missing files are not needed.
         let Ok(path) = PathFd::new(path) else { continue };
         rules = rules.add_rule(PathBeneath::new(path, rights.iter().copied().collect::<BitFlags<_>>()))?;
     }
@@ -81,7 +82,7 @@ impl Rights {
     fn access(self) -> BitFlags<AccessFs> {
         match self {
             Self::Read => AccessFs::ReadFile | AccessFs::ReadDir,
-            // Programs are not started, whoever owns them.
+            // No program may be executed.
             Self::Write => AccessFs::from_all(MAX_ABI) & !AccessFs::Execute,
         }
     }

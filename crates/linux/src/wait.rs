@@ -1,14 +1,14 @@
-//! Waiting for several files at once (poll(2)).
+//! Waiting for several files (poll(2)).
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use std::io;
 use std::time::Duration;
 
-/// Those of which something can be read or accepted; none if nothing came within `most`, or a signal did.
+/// Returns the files that can be read or accepted from; empty after `most` or a signal.
 ///
 /// # Errors
-/// The kernel's.
+/// I/O errors.
 pub fn ready<F: AsFd>(files: &[F], most: Duration) -> io::Result<Vec<&F>> {
     let most = Timespec::try_from(most).map_err(io::Error::other)?;
     let mut waited: Vec<PollFd<'_>> = files.iter().map(|file| PollFd::new(file, PollFlags::IN)).collect();

@@ -1,5 +1,5 @@
-//! What a process that confined itself cannot do any more, whoever it is. Landlock counts for a thread and those that it starts,
-//! so each test runs on one of its own.
+//! Confinement by Landlock, also of root. A process of its own, since confinement is irrevocable;
+//! within it each test runs on its own thread, which Landlock confines with its children.
 
 use numaio_linux::confine::{confine, ConfinementStatus, Rights};
 use numaio_linux::files::Base;
@@ -31,13 +31,13 @@ impl Drop for Folder {
     }
 }
 
-/// Runs `check` on a thread that is confined to a root; says so where the kernel cannot do it.
+/// Runs `check` on a thread confined to a root; prints a message if the kernel does not support it.
 fn confined(folder: &Folder, rights: Rights, check: impl FnOnce() + Send) {
     let confined = || {
         let root = Base::below(&folder.at("root")).expect("a root");
         match confine(&[(root.directory().expect("a directory"), rights)]).expect("confined") {
             ConfinementStatus::Unsupported => {
-                // Past the capture of the test harness, so that it is seen and counted.
+                // Bypasses the capture of the test harness, so that skips are visible and counted.
                 let _ = writeln!(io::stderr(), "skipped: this kernel has no Landlock");
             }
             how => {
@@ -51,12 +51,12 @@ fn confined(folder: &Folder, rights: Rights, check: impl FnOnce() + Send) {
             }
         }
     };
-    std::thread::scope(|scope| scope.spawn(confined).join()).expect("the check holds");
+    std::thread::scope(|scope| scope.spawn(confined).join()).expect("no panic");
 }
 
-/// Of Landlock (landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION).
+/// Returns the Landlock ABI version (landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION).
 fn version() -> i64 {
-    // SAFETY: without attributes the call only tells a number.
+    // SAFETY: without attributes the call only returns a number.
     unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) }
 }
 
@@ -66,7 +66,7 @@ fn denied<T>(done: io::Result<T>) -> bool {
 }
 
 #[test]
-fn a_root_that_is_read_is_all_that_is_read() {
+fn reading_is_limited_to_the_root() {
     let folder = Folder::new("read");
     confined(&folder, Rights::Read, || {
         assert_eq!(fs::read_to_string(folder.at("root/file")).expect("inside"), "inside");
@@ -79,10 +79,10 @@ fn a_root_that_is_read_is_all_that_is_read() {
         );
         assert!(denied(fs::remove_file(folder.at("root/file"))));
         assert!(denied(fs::create_dir(folder.at("root/new"))));
-        // What tells about the machine.
+        // Files that describe the machine.
         assert!(fs::read_to_string("/proc/self/status").is_ok() && fs::read_dir("/sys").is_ok());
         assert_eq!(numaio_linux::accounts::user_id(b"root"), Some(0));
-        // Threads of a confined one are.
+        // Child threads are confined, too.
         let path = folder.at("outside/file");
         assert!(denied(std::thread::spawn(move || fs::read(path)).join().expect("a thread")));
     });
@@ -90,7 +90,7 @@ fn a_root_that_is_read_is_all_that_is_read() {
 }
 
 #[test]
-fn a_root_that_is_written_to_is_all_that_is_written_to() {
+fn writing_is_limited_to_the_root() {
     let folder = Folder::new("write");
     confined(&folder, Rights::Write, || {
         fs::write(folder.at("root/d/new"), "new").expect("inside");
@@ -101,25 +101,25 @@ fn a_root_that_is_written_to_is_all_that_is_written_to() {
         assert!(denied(fs::remove_file(folder.at("outside/file"))));
         assert!(denied(fs::rename(folder.at("root/moved"), folder.at("outside/moved"))));
         assert!(denied(fs::hard_link(folder.at("outside/file"), folder.at("root/linked"))));
-        // A link that leads out leads to nothing.
+        // A link out of the root cannot be followed.
         std::os::unix::fs::symlink(folder.at("outside/file"), folder.at("root/link")).expect("inside");
         assert!(denied(fs::read(folder.at("root/link"))));
-        assert!(denied(fs::write(Path::new("/tmp/numaio-nobody-writes-here"), "")));
+        assert!(denied(fs::write(Path::new("/tmp/numaio-unwritable"), "")));
         assert!(denied(std::process::Command::new("/bin/true").status()));
     });
     assert_eq!(fs::read_dir(folder.at("outside")).expect("a folder").count(), 1);
 }
 
 #[test]
-fn who_is_confined_connects_to_nobody() {
+fn outgoing_connections_are_denied() {
     let folder = Folder::new("connect");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
-    drop(TcpStream::connect(at).expect("not confined yet"));
+    drop(TcpStream::connect(at).expect("unconfined"));
     confined(&folder, Rights::Read, || {
         let connected = TcpStream::connect(at);
-        // Landlock has known of connections since Linux 6.7.
+        // Landlock restricts connections since Linux 6.7.
         assert!(connected.is_ok() || denied(connected), "another error");
-        assert!(TcpListener::bind("127.0.0.1:0").is_ok(), "data connections come to a port");
+        assert!(TcpListener::bind("127.0.0.1:0").is_ok(), "listening is permitted");
     });
 }

@@ -1,4 +1,5 @@
-//! A signal ends what runs. In a program of its own: the flag is the whole process's.
+//! Interruption of running workloads by a signal. A process of its own, since the flag is
+//! process-wide.
 
 use numaio_linux::{interrupt, Kernel};
 use numaio_machine::ids::NodeId;
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 #[test]
-fn a_signal_ends_a_copy_and_a_chase_that_would_take_an_hour() {
+fn signal_ends_long_copy_and_chase() {
     interrupt::install().expect("handlers");
     assert!(!interrupt::interrupted());
     let kernel = Kernel::new().expect("a kernel");
@@ -60,7 +61,7 @@ fn a_signal_ends_a_copy_and_a_chase_that_would_take_an_hour() {
     assert_eq!(result, Err(ProbeError::Interrupted));
     assert_eq!(chasing.join().expect("no panic"), Err(ProbeError::Interrupted));
     assert!(interrupt::interrupted());
-    // Once asked for, every other run ends too, repetitions as well.
+    // Every later run ends as well, including repetitions.
     let sampling = Sampling::Repetitions { count: 10_000 };
     let again = kernel.copy(&CopyWorkload { sampling, bytes_per_thread: 4 << 20, ..copy });
     assert_eq!(again, Err(ProbeError::Interrupted));

@@ -1,4 +1,4 @@
-//! The copy campaign: Algorithm 1 of Li et al. (ICPP 2013), in rounds.
+//! Copy campaign: Algorithm 1 of Li et al. (ICPP 2013), in rounds.
 
 use crate::cells::{CopyCell, Target};
 use crate::options::{CampaignError, Options};
@@ -13,11 +13,11 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Pages, Sampling, Workload};
 use numaio_schema::{Cell, Method, Reading, Record, Visit, Warning, RECORD_SCHEMA};
 
-/// Measures every target; cells that cannot be measured say why.
+/// Measures every target. Cells that cannot be measured record the reason.
 ///
 /// # Errors
-/// [`CampaignError`] if not one cell has a figure. An interrupt is no error: what was measured until then
-/// is in the record, which is marked incomplete.
+/// [`CampaignError`] if no cell has a result. After an interrupt, the record contains the
+/// measurements so far and is marked incomplete.
 pub fn run(
     setting: &Setting,
     options: &Options,
@@ -51,8 +51,9 @@ pub fn run(
     Ok(Record { schema: RECORD_SCHEMA.to_owned(), provenance, method, cells })
 }
 
-/// Tries copy loops on the first node that can be a target, whichever targets are asked for, so that a tape of
-/// all targets holds the trial of each of them; and where that node cannot be measured, on the targets.
+/// Tries copy loops on the first node that can be a target, regardless of the requested ones, so
+/// that a tape of all targets contains the trial of each. If that node cannot be measured, tries
+/// the requested targets.
 fn choose_loop(
     setting: &Setting,
     options: &Options,
@@ -66,12 +67,12 @@ fn choose_loop(
     )
 }
 
-/// A target that was asked for and could not be measured leaves the record incomplete.
+/// Returns whether no requested target was left out, which would make the record incomplete.
 fn warnings_allow(warnings: &[Warning]) -> bool {
     warnings.iter().all(|warning| warning.rule != "target-left-out")
 }
 
-/// Targets that can be measured; of the others a warning each, unless there are only others.
+/// Prepares the measurable targets, with a warning for each other one; fails if there are none.
 fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<Warning>), CampaignError> {
     let mut targets = Vec::new();
     let mut warnings = Vec::new();
@@ -97,13 +98,13 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
     Ok((targets, warnings))
 }
 
-/// One cell: what is copied, and how.
+/// One cell: the flow and its workload.
 struct Copy {
     place: CopyCell,
     workload: CopyWorkload,
 }
 
-/// The cells of all targets.
+/// Returns the cells of all targets.
 fn copies(topology: &Topology, options: &Options, targets: &[Target], trial: &Trial<CopyLoop>) -> Vec<Copy> {
     let allowed = |node: &NodeId| topology.node(*node).is_some_and(|node| node.memory_allowed);
     let nodes = topology.memory_nodes().iter().filter(allowed).collect();
@@ -131,7 +132,8 @@ impl Copy {
         }
     }
 
-    /// Whether a device write, and the SLIT distance; none for the local cell.
+    /// Returns the key of comparable cells: device write or read, and SLIT distance; none for the
+    /// local cell.
     fn alike(&self, topology: &Topology) -> Option<(u32, u32)> {
         let CopyCell { target, flow } = self.place;
         let write = flow.sink == target;

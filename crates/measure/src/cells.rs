@@ -1,4 +1,4 @@
-//! The cells of a campaign: which flows, by which threads, with which buffers.
+//! Cells of a copy campaign: flows, threads and buffers.
 
 use crate::options::{CampaignError, Options, Threads};
 use crate::sizes::{per_thread_bytes, usable_bytes, Caches};
@@ -7,20 +7,20 @@ use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Direction, Flow, Pages, Placement, Sampling};
 
-/// Buffers of all threads together are this many times the last-level caches that serve them, so that what
-/// is measured is memory (STREAM's rule).
+/// Total buffer size as a multiple of the last-level caches used, so that memory is measured
+/// (STREAM's rule).
 const CACHES_FILLED: u64 = 4;
-/// A target that can be measured.
+/// A measurable target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     pub node: NodeId,
     pub placement: Placement,
     pub bytes_per_thread: u64,
-    /// Whether the size of the caches had to be assumed.
+    /// Whether the cache size had to be assumed.
     pub cache_assumed: bool,
 }
 
-/// What one cell copies, and from which target.
+/// Flow of one cell, and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyCell {
     pub target: NodeId,
@@ -28,7 +28,7 @@ pub struct CopyCell {
 }
 
 impl Target {
-    /// Threads and buffers for a target.
+    /// Chooses threads and buffer sizes for a target.
     pub fn new(topology: &Topology, node: NodeId, options: &Options) -> Result<Self, CampaignError> {
         let nodes = || topology.nodes.iter().map(|node| node.id).collect();
         let Some(found) = topology.node(node) else {
@@ -45,14 +45,14 @@ impl Target {
             placement: Placement { cpus },
             cache_assumed: caches.assumed,
         };
-        // Reserved huge pages are no free memory, and no part of a control group's memory either.
+        // Reserved huge pages count neither as free memory nor towards a control group's limit.
         if options.pages != Pages::Huge {
             target.check_memory(topology)?;
         }
         Ok(target)
     }
 
-    /// The local cell needs source and sink on the target.
+    /// Checks the memory for the local cell, whose source and sink are both on the target.
     fn check_memory(&self, topology: &Topology) -> Result<(), CampaignError> {
         let needed_bytes = self.bytes_of_all().saturating_mul(2);
         let free_bytes = usable_bytes(topology, self.node);
@@ -62,12 +62,12 @@ impl Target {
         Ok(())
     }
 
-    /// Bytes of all threads' sources together.
+    /// Returns the total bytes of all threads' sources.
     pub fn bytes_of_all(&self) -> u64 {
         self.bytes_per_thread.saturating_mul(self.placement.cpus.len() as u64)
     }
 
-    /// The workload of a flow.
+    /// Returns the workload of a flow.
     pub fn workload(
         &self,
         flow: Flow,
@@ -85,7 +85,8 @@ impl Target {
         }
     }
 
-    /// The flows of Algorithm 1: every node with memory in every direction, the local one once.
+    /// Returns the cells of Algorithm 1: every node with memory in each direction, the local one
+    /// once.
     pub fn cells(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<CopyCell> {
         let flows = directions
             .iter()
@@ -97,7 +98,7 @@ impl Target {
     }
 }
 
-/// The CPUs of a node that run threads.
+/// Chooses the CPUs of a node that run threads.
 pub fn choose_cpus(topology: &Topology, node: NodeId, threads: Threads) -> Result<CpuSet, CampaignError> {
     let (cores, all) = (topology.cores(node), topology.usable_cpus(node));
     if all.is_empty() {

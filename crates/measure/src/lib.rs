@@ -1,8 +1,10 @@
-//! Which workloads to try on a machine, in which order, how often, and when to stop.
+//! Measurement campaigns: which workloads to run on a machine, in which order, how often, and when
+//! to stop.
 //!
-//! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a target node
-//! copy from or to every node with memory. [`stream::run`] and [`latency::run`] measure every pair of CPU node and
-//! memory node, [`io::run`] streams of a device from each node, moved by an [`engine`]. All of them stop by the same [`Rule`].
+//! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a
+//! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
+//! measure every pair of CPU node and memory node, [`io::run`] streams between a device and each
+//! node, moved by an [`engine`]. All use the same stopping [`Rule`].
 
 pub mod campaign;
 mod cells;

@@ -1,7 +1,8 @@
-//! Campaigns through a network: the placement at this end is varied, or the one at the other end, or one after the other.
+//! Network campaigns, which vary the placement at one end or at both in turn.
 //!
-//! Bo (2016) measured networks with CPUs and buffers local or remote to the interface, by message size, and told the
-//! sender's side from the receiver's: these are [`Placements::Pairs`] here, and [`RemoteEnd::places`] there.
+//! Bo (2016) measured networks with CPUs and buffers local or remote to the interface, by message
+//! size, and separated sender and receiver: these are [`Placements::Pairs`] locally and
+//! [`RemoteEnd::places`] at the peer.
 
 use crate::engine::remote::{operation_at, split_operation};
 use crate::engine::{Engine, RemoteEnd};
@@ -14,7 +15,7 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoDevice, IoRecord, IoThere};
 
-/// An end whose placement is varied.
+/// End whose placement is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// This machine.
@@ -26,14 +27,14 @@ pub enum End {
 /// A side of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Who sends.
+    /// Sender.
     Sender,
-    /// Who receives.
+    /// Receiver.
     Receiver,
 }
 
 impl Side {
-    /// The end at which this side is, for streams of a direction: of a device write, this machine sends.
+    /// Returns the end that this side is on; for device writes, this machine sends.
     pub fn end(self, direction: Direction) -> End {
         match (self, direction) {
             (Self::Sender, Direction::Write) | (Self::Receiver, Direction::Read) => End::Local,
@@ -42,33 +43,35 @@ impl Side {
     }
 }
 
-/// What a campaign through a network is asked to do.
+/// Options of a network campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NetOptions {
-    /// Which end is varied for which direction.
+    /// Ends to vary, with directions.
     pub varied: Vec<(End, Direction)>,
-    /// Placements at this end while it is varied.
+    /// Placements of the local end while it is varied.
     pub places: Placements,
-    /// The node at this end while the other one is varied.
+    /// Local node while the peer is varied.
     pub home: NodeId,
     /// Numbers of streams.
     pub streams: Vec<u32>,
-    /// What the peer does by itself.
+    /// Placement that the peer chooses by default.
     pub own_place: IoThere,
-    /// All else. What is measured follows from the fields above, and at most one operation is.
+    /// Other options. Fields above override what is measured; at most one operation is allowed.
     pub io: IoOptions,
 }
 
-/// The node at this end that streams are on while it is not varied: the device's, or the nearest thing to it.
+/// Returns the local node for streams while the peer is varied: the device's, else the first usable
+/// one.
 pub fn home(topology: &Topology, device: Option<NodeId>) -> Option<NodeId> {
     let whole = io::local_nodes(topology);
     device.filter(|node| whole.contains(*node)).or_else(|| whole.first())
 }
 
-/// Measures every cell; those that cannot be measured say why. `there` is the peer's device.
+/// Measures every cell. Cells that cannot be measured record the reason. `devices` are the local
+/// device and the peer's.
 ///
 /// # Errors
-/// As [`io::run`], if not one cell has a figure.
+/// As for [`io::run`], if no cell has a result.
 pub fn run(
     setting: &Setting,
     engine: &dyn Engine,
@@ -88,7 +91,7 @@ pub fn run(
         io.most_bytes = io.most_bytes.map(|most| most / share as u64);
         whole = match (whole, io::run(setting, engine, devices.0.clone(), &io, report)) {
             (Ok(first), Ok(second)) => Ok(joined(first, second)),
-            // What was measured before is kept.
+            // Earlier measurements are kept.
             (Ok(first), Err(why)) => Ok(broken(first, &why)),
             (Err(CampaignError::NoTarget), found) => found,
             (Err(why), found) => found.map(|record| broken(record, &why)),
@@ -97,11 +100,11 @@ pub fn run(
     let mut record = whole?;
     record.method.rounds.time_limit_s = options.io.rule.time_limit_s;
     record.there = devices.1;
-    record.cells.iter_mut().for_each(|cell| tell_there(cell, far, &options.own_place));
+    record.cells.iter_mut().for_each(|cell| set_remote_placement(cell, far, &options.own_place));
     Ok(record)
 }
 
-/// The part of a campaign in which one end is varied; none if it is not.
+/// Returns the options for varying one end; none if it is not varied.
 fn of_end(end: End, far: &RemoteEnd, options: &NetOptions) -> Option<IoOptions> {
     let directions = options.varied.iter().filter(|(varied, _)| *varied == end);
     let directions: Vec<Direction> = directions.map(|(_, direction)| *direction).collect();
@@ -120,7 +123,7 @@ fn of_end(end: End, far: &RemoteEnd, options: &NetOptions) -> Option<IoOptions> 
     Some(IoOptions { what: IoSelection::Matrix(matrix), operations, ..options.io.clone() })
 }
 
-/// Both parts of a campaign as one.
+/// Merges the records of both ends.
 fn joined(mut first: IoRecord, second: IoRecord) -> IoRecord {
     first.cells.extend(second.cells);
     let provenance = &mut first.provenance;
@@ -141,12 +144,12 @@ fn joined(mut first: IoRecord, second: IoRecord) -> IoRecord {
 
 fn broken(mut record: IoRecord, why: &CampaignError) -> IoRecord {
     record.provenance.complete = false;
-    record.method.notes.push(format!("with the placement at the other end varied, {why}"));
+    record.method.notes.push(format!("while varying the remote placement: {why}"));
     record
 }
 
-/// Puts what a cell was asked as into its own fields.
-fn tell_there(cell: &mut IoCell, far: &RemoteEnd, own: &IoThere) {
+/// Moves the peer's placement from the operation of a cell to its own field.
+fn set_remote_placement(cell: &mut IoCell, far: &RemoteEnd, own: &IoThere) {
     let (operation, place) = split_operation(cell.operation.as_deref());
     let placed = place.and_then(|place| far.places.get(place)).map(|place| IoThere {
         cpu_nodes: NodeSet::one(place.cpu_node),

@@ -1,4 +1,4 @@
-//! What a campaign is asked to do, and why it may be unable to.
+//! Options of a copy campaign, and reasons why a campaign may fail.
 
 use crate::rounds::Rule;
 use numaio_machine::ids::NodeId;
@@ -7,29 +7,29 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{CopyLoop, Direction, Pages};
 
-/// What a campaign is asked to do.
+/// Options of a copy campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Targets; the nodes that are characterised.
+    /// Target nodes to characterize.
     pub targets: NodeSet,
     /// Directions.
     pub directions: Vec<Direction>,
     /// Threads on a target.
     pub threads: Threads,
-    /// The copy loop; none to choose the fastest in a trial.
+    /// Copy loop; none to choose the fastest in a trial.
     pub copy_loop: Option<CopyLoop>,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: Pages,
-    /// Half width of the 95 % interval of a cell's median, relative to it, at which the cell is settled.
+    /// Relative half-width of the 95 % interval of a cell's median at which the cell is settled.
     pub precision: f64,
-    /// Visits of every cell at the least. Six, on a tape, let any part of the campaign settle by itself when
-    /// it is replayed: the intervals then need no other cell's noise.
+    /// Minimum visits per cell. With six on a tape, any part of the campaign settles by itself when
+    /// replayed, since the intervals then do not depend on the noise of other cells.
     pub least_visits: u32,
-    /// Time to spend on the machine, in seconds.
+    /// Time limit on the machine, in seconds.
     pub time_limit_s: f64,
-    /// Fixed repetitions, as Algorithm 1 is printed, in place of rounds until precise.
+    /// Fixed repetitions, as Algorithm 1 is printed, instead of rounds until precise.
     pub repetitions: Option<u32>,
-    /// Seed of the order in which cells are visited.
+    /// Seed of the visit order.
     pub seed: u64,
 }
 
@@ -51,7 +51,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// When to stop.
+    /// Returns the stopping rule.
     pub(crate) fn rule(&self) -> Rule {
         Rule {
             precision: self.precision,
@@ -63,18 +63,18 @@ impl Options {
     }
 }
 
-/// How many threads run on a node.
+/// Threads on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
-    /// One on each core: Algorithm 1.
+    /// One per core: Algorithm 1.
     Cores,
-    /// One on each hardware thread.
+    /// One per hardware thread.
     HardwareThreads,
-    /// This many: on cores first, then on their other hardware threads.
+    /// A fixed number: on cores first, then on their other hardware threads.
     Count(u32),
 }
 
-/// Why nothing could be measured.
+/// Reason why nothing could be measured.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CampaignError {
     /// No target was given.
@@ -83,18 +83,18 @@ pub enum CampaignError {
     /// No such node.
     #[error("there is no node {node}; this machine has nodes {nodes}")]
     UnknownNode {
-        /// The node asked for.
+        /// Requested node.
         node: NodeId,
-        /// Those there are.
+        /// Existing nodes.
         nodes: NodeSet,
     },
-    /// No CPU to run on.
+    /// No usable CPU.
     #[error("node {node} has no CPU that this process may use")]
     NoCpus {
         /// The node.
         node: NodeId,
     },
-    /// No memory to copy from or to.
+    /// No usable memory.
     #[error("node {node} has no memory that this process may use")]
     NoMemory {
         /// The node.
@@ -105,9 +105,9 @@ pub enum CampaignError {
     TooManyThreads {
         /// The node.
         node: NodeId,
-        /// Threads asked for.
+        /// Requested threads.
         threads: u32,
-        /// CPUs there are.
+        /// Usable CPUs.
         cpus: u32,
     },
     /// The buffers do not fit.
@@ -118,20 +118,20 @@ pub enum CampaignError {
     TooLittleMemory {
         /// The node.
         node: NodeId,
-        /// Bytes needed on it.
+        /// Required bytes.
         needed_bytes: u64,
-        /// Bytes it has free.
+        /// Free bytes.
         free_bytes: u64,
     },
-    /// A program that measures is missing.
+    /// A measuring program is missing.
     #[error("{program} is not installed")]
     NoProgram {
-        /// Its name.
+        /// Program name.
         program: String,
-        /// How to come by it.
+        /// How to install it.
         remedy: String,
     },
-    /// No cell could be measured; the first one's reason.
+    /// No cell could be measured; the reason of the first one.
     #[error("nothing could be measured: {0}")]
     Nothing(ProbeError),
 }

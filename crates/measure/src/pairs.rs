@@ -1,21 +1,23 @@
-//! Pairs of CPU node and memory node, for campaigns over all of them.
+//! Pairs of CPU node and memory node.
 
 use crate::options::CampaignError;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 
-/// Nodes with CPUs and nodes with memory that this process may use, and which pairs of them are wanted.
+/// Usable CPU nodes and memory nodes, and the pairs of them to measure.
 pub struct Pairs {
     pub cpu_nodes: NodeSet,
     pub memory_nodes: NodeSet,
-    /// Only pairs with one of these; all pairs if empty.
+    /// Limits pairs to those with one of these nodes; all pairs if empty.
     around: NodeSet,
 }
 
 impl Pairs {
+    /// Selects pairs.
+    ///
     /// # Errors
-    /// If a node of `around` is not there, or has neither CPUs nor memory to be used.
+    /// [`CampaignError`] if a node of `around` is missing, or has neither usable CPUs nor memory.
     pub fn new(topology: &Topology, around: &NodeSet) -> Result<Self, CampaignError> {
         let nodes = || topology.nodes.iter();
         let pairs = Self {
@@ -43,12 +45,13 @@ impl Pairs {
         Ok(pairs)
     }
 
+    /// Returns whether a pair is to be measured.
     pub fn wants(&self, cpu_node: NodeId, memory_node: NodeId) -> bool {
         self.around.is_empty() || self.around.contains(cpu_node) || self.around.contains(memory_node)
     }
 }
 
-/// SLIT distance of a pair; none where the kernel tells none.
+/// Returns the SLIT distance of a pair; none if unknown.
 pub fn distance(topology: &Topology, cpu_node: NodeId, memory_node: NodeId) -> Option<u32> {
     topology.distances.as_ref()?.between(cpu_node, memory_node)
 }

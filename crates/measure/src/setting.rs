@@ -1,4 +1,4 @@
-//! What a campaign works on, and what it tells while it runs.
+//! Machine and environment of a campaign, and its progress events.
 
 use numaio_machine::conditions::{self, Conditions};
 use numaio_machine::probe::Probe;
@@ -7,53 +7,53 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, StreamLoop, StreamOp};
 use numaio_schema::{MachineSource, Provenance, Warning};
 
-/// The machine and the world around a campaign.
+/// Machine and environment of a campaign.
 pub struct Setting<'a> {
-    /// To see the machine's conditions.
+    /// Source of the machine's conditions.
     pub root: &'a dyn Sysfs,
-    /// To run workloads.
+    /// Runs workloads.
     pub probe: &'a dyn Probe,
-    /// The machine as seen.
+    /// Topology of the machine.
     pub topology: &'a Topology,
-    /// Where the machine comes from.
+    /// Origin of the machine.
     pub source: MachineSource,
-    /// Seconds since 1970, for the record.
+    /// Current time in seconds since 1970, for the record.
     pub now: u64,
-    /// Whether to stop, as after Ctrl-C.
+    /// Returns whether to stop, for example after Ctrl-C.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// What happens in a campaign, for whoever shows it.
+/// Progress event of a campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The copy loop is chosen.
+    /// The copy loop was chosen.
     LoopChosen(CopyLoop),
-    /// The loop for an operation of STREAM is chosen.
+    /// The loop of a STREAM operation was chosen.
     StreamLoopChosen(StreamOp, StreamLoop),
     /// A cell was visited.
     Visited {
-        /// The round, from 1.
+        /// Round, from 1.
         round: u32,
-        /// Cells that were visited at least once, or cannot be.
+        /// Cells that were visited at least once, or cannot be visited.
         reached: usize,
         /// Cells that need no further visit.
         settled: usize,
-        /// All cells.
+        /// Total cells.
         cells: usize,
-        /// Time spent on the machine, in seconds.
+        /// Elapsed time on the machine, in seconds.
         elapsed_s: f64,
-        /// Estimate of the time left, in seconds.
+        /// Estimated remaining time, in seconds.
         remaining_s: f64,
     },
 }
 
 impl Setting<'_> {
-    /// The machine's conditions now.
+    /// Reads the machine's current conditions.
     pub(crate) fn conditions(&self) -> Conditions {
         conditions::read(self.root)
     }
 
-    /// The head of a record.
+    /// Creates the provenance of a record.
     pub(crate) fn provenance(
         &self,
         conditions: (Conditions, Conditions),

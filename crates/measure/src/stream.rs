@@ -1,4 +1,4 @@
-//! The STREAM campaign: bandwidth between every CPU node and every memory node.
+//! STREAM campaign: bandwidth between every CPU node and every memory node.
 
 use crate::cells::choose_cpus;
 use crate::options::{CampaignError, Threads};
@@ -17,26 +17,26 @@ use numaio_schema::{
     StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, Warning, STREAM_SCHEMA,
 };
 
-/// Each array of all threads together is this many times the last-level caches that serve them
-/// (STREAM, run rules: four times the sum of all last-level caches used, or one million elements).
+/// Total size of an array as a multiple of the last-level caches used (STREAM run rules: four times
+/// the sum of all last-level caches used, or one million elements).
 const CACHES_FILLED: u64 = 4;
-/// Least bytes of an array of all threads together: one million doubles, by the same rules.
+/// Minimum total bytes of an array: one million doubles, by the same rules.
 const LEAST_ARRAY_BYTES: u64 = 8_000_000;
 
-/// What a STREAM campaign is asked to do.
+/// Options of a STREAM campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamOptions {
     /// Operations.
     pub ops: Vec<StreamOp>,
-    /// Only pairs of which one of these nodes is part, its row and its column; every pair if empty.
+    /// Limits pairs to those with one of these nodes, its row and its column; every pair if empty.
     pub around: NodeSet,
-    /// Who runs in one cell.
+    /// Threads of one cell.
     pub scope: StreamScope,
-    /// The loop; none to choose the fastest for each operation in a trial.
+    /// Loop; none to choose the fastest for each operation in a trial.
     pub stream_loop: Option<StreamLoop>,
-    /// Pages behind the arrays.
+    /// Page size of the arrays.
     pub pages: Pages,
-    /// When to stop.
+    /// Stopping rule.
     pub rule: Rule,
 }
 
@@ -53,11 +53,11 @@ impl Default for StreamOptions {
     }
 }
 
-/// Measures every pair that is wanted; those that cannot be measured say why.
+/// Measures the selected pairs. Pairs that cannot be measured record the reason.
 ///
 /// # Errors
-/// [`CampaignError`] if not one pair has a figure. An interrupt is no error: what was measured until then is in
-/// the record, which is marked incomplete.
+/// [`CampaignError`] if no pair has a result. After an interrupt, the record contains the
+/// measurements so far and is marked incomplete.
 pub fn run(
     setting: &Setting,
     options: &StreamOptions,
@@ -105,15 +105,15 @@ pub fn run(
     Ok(StreamRecord { schema: STREAM_SCHEMA.to_owned(), provenance, method, cells, classes: Vec::new() })
 }
 
-/// Threads that run together, and their arrays.
+/// Threads that run together, and their array size.
 struct Row {
     cpu_node: NodeId,
     cpus: CpuSet,
-    /// Of one thread.
+    /// Per thread.
     bytes_per_array: u64,
 }
 
-/// A row for each CPU node, or for each core of it.
+/// Returns a row for each CPU node, or for each of its cores.
 fn rows(
     topology: &Topology,
     pairs: &Pairs,
@@ -173,13 +173,14 @@ impl Row {
         }
     }
 
-    /// Bytes of all arrays of all threads.
+    /// Returns the total bytes of all arrays.
     fn bytes_of_all(&self, op: StreamOp) -> u64 {
         let arrays = u64::from(op.arrays()).saturating_mul(self.cpus.len() as u64);
         self.bytes_per_array.saturating_mul(arrays)
     }
 
-    /// Why its arrays do not fit on a node. Reserved huge pages are no free memory.
+    /// Returns the error if the arrays do not fit on a node. Reserved huge pages do not count as
+    /// free memory.
     fn memory_shortage(
         &self,
         topology: &Topology,
@@ -192,9 +193,9 @@ impl Row {
     }
 }
 
-/// Tries loops on the first row of the machine that has memory of its own, whichever rows are asked for, so that
-/// a tape of the whole matrix holds the trial of every part; and where that cannot be measured, on what is asked
-/// for, local pairs first.
+/// Tries loops on the machine's first row with local memory, regardless of the selection, so that a
+/// tape of the full matrix contains the trial of every part. If that cannot be measured, tries the
+/// selected pairs, local ones first.
 fn choose_loop(
     setting: &Setting,
     pairs: &Pairs,
@@ -235,7 +236,7 @@ fn choose_loop(
     Ok(trial)
 }
 
-/// One cell: who runs what where.
+/// One cell: a workload of a CPU node.
 struct Cell {
     cpu_node: NodeId,
     workload: StreamWorkload,
@@ -267,7 +268,7 @@ fn cells(
 impl Cell {
     fn task(&self, topology: &Topology, options: &StreamOptions) -> Task {
         let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
-        // Cores of one node should be alike on its own memory too.
+        // Cores of one node should be equal on its local memory, too.
         let comparable = cpu_node != memory || options.scope == StreamScope::Core;
         let distance = distance(topology, cpu_node, memory).filter(|_| comparable);
         Task {

@@ -1,4 +1,4 @@
-//! The short trial in which a loop is chosen, and how long a visit with it takes.
+//! Short trials that choose a loop and the length of its visits.
 
 use crate::cells::Target;
 use crate::options::Options;
@@ -9,36 +9,36 @@ use numaio_schema::{median, LoopTrial};
 
 /// Rounds of the trial.
 const ROUNDS: usize = 3;
-/// A loop slower than this share of the best after the first round is not tried again.
+/// Loops below this share of the best after the first round are dropped.
 const HOPELESS: f64 = 0.8;
-/// A loop this near to the best, as a share of it, is as good: a trial this short tells no less.
+/// Loops within this share of the best count as equally fast; a short trial cannot separate them.
 const AS_GOOD: f64 = 0.98;
-/// What each loop is given in each round.
+/// Window of each loop in each round.
 pub const SAMPLING: Sampling = Sampling::Window { milliseconds: 60, slices: 3 };
-/// Length of a visit's window in milliseconds: one sweep over the buffers, within these bounds.
+/// Window of a visit in milliseconds: one sweep over the buffers, within these bounds.
 const WINDOW_MS: std::ops::RangeInclusive<u32> = 80..=400;
-/// Samples in a window.
+/// Samples per window.
 const SLICES: u32 = 5;
 
-/// What a trial found.
+/// Result of a trial.
 pub struct Trial<L> {
-    /// The loop to use.
+    /// Chosen loop.
     pub chosen: L,
     /// Its local bandwidth in bytes per second.
     pub per_s: f64,
-    /// All loops tried, with their medians; empty if there was nothing to choose.
+    /// All loops with their medians; empty without a choice.
     pub trials: Vec<(L, Option<f64>)>,
-    /// Time spent.
+    /// Elapsed time.
     pub elapsed_ns: u64,
-    /// Of copies, the C library whose `memcpy` was among the loops, where the machine tells.
+    /// C library whose `memcpy` was tried in copy trials, if known.
     pub c_library: Option<String>,
 }
 
-/// What one run of a loop gave: bandwidths in bytes per second, and the time it took in nanoseconds.
+/// Bandwidths of one run in bytes per second, and its duration in nanoseconds.
 pub type Tried = Result<(Vec<f64>, u64), ProbeError>;
 
-/// Tries loops, all in turn, and takes the one with the greatest median; among those that are as good as the
-/// best the one with least traffic on the bus.
+/// Tries loops in turn and chooses the fastest by median; among equally fast ones that with the
+/// least bus traffic.
 pub fn run<L: Copy>(
     loops: &[L],
     traffic: impl Fn(L) -> u32,
@@ -78,7 +78,7 @@ fn choose<L: Copy>(trials: &[(L, Option<f64>)], traffic: impl Fn(L) -> u32) -> O
     good.min_by(|a, b| traffic(a.0).cmp(&traffic(b.0)).then(b.1.total_cmp(&a.1)))
 }
 
-/// The first trial that works; an interrupt ends them all.
+/// Returns the first trial that succeeds; an interrupt stops immediately.
 pub fn first_that_works<L>(
     trials: impl Iterator<Item = Result<Trial<L>, ProbeError>>,
 ) -> Result<Trial<L>, ProbeError> {
@@ -92,11 +92,11 @@ pub fn first_that_works<L>(
     Err(failure.unwrap_or(ProbeError::Interrupted))
 }
 
-/// A window of one sweep over buffers of so many bytes at a bandwidth.
+/// Returns a window of one sweep over buffers at a bandwidth.
 pub fn one_sweep(bytes: u64, per_s: f64) -> Sampling {
     let sweep_ms = bytes as f64 / per_s.max(1.0) * 1e3;
     let milliseconds = (sweep_ms as u32).clamp(*WINDOW_MS.start(), *WINDOW_MS.end());
-    // In steps, so that a tape recorded with one trial also serves a slightly different one.
+    // Rounded, so that a tape recorded with one trial also serves a slightly different one.
     Sampling::Window { milliseconds: milliseconds.next_multiple_of(20), slices: SLICES }
 }
 
@@ -123,7 +123,7 @@ pub fn copy(
     Ok(trial)
 }
 
-/// For the record.
+/// Converts trials for the record.
 pub fn loop_trials(trials: &[(CopyLoop, Option<f64>)]) -> Vec<LoopTrial> {
     let trial = |(copy_loop, per_s): &(CopyLoop, Option<f64>)| LoopTrial {
         copy_loop: *copy_loop,
@@ -136,7 +136,7 @@ fn has(topology: &Topology, feature: &str) -> bool {
     topology.cpu_features.iter().any(|name| name == feature)
 }
 
-/// Copy loops that a machine's CPUs can run, by the features that the kernel names.
+/// Returns the copy loops that the CPUs support, by kernel feature names.
 fn copy_loops(topology: &Topology) -> Vec<CopyLoop> {
     let runs = |copy_loop: &CopyLoop| match copy_loop {
         CopyLoop::Memcpy => true,
@@ -148,7 +148,7 @@ fn copy_loops(topology: &Topology) -> Vec<CopyLoop> {
     CopyLoop::ALL.into_iter().filter(runs).collect()
 }
 
-/// Loops of STREAM that a machine's CPUs can run.
+/// Returns the STREAM loops that the CPUs support.
 pub fn stream_loops(topology: &Topology) -> Vec<StreamLoop> {
     let runs = |stream_loop: &StreamLoop| match stream_loop {
         StreamLoop::Ordinary => true,

@@ -1,10 +1,11 @@
-//! The random order of visits, repeatable from a seed.
+//! Random visit order, reproducible from a seed.
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, and the same on every platform and in every version,
-/// which a replayed campaign needs.
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, and identical on every platform and in
+/// every version, as replayed campaigns require.
 pub struct VisitOrder(u64);
 
 impl VisitOrder {
+    /// Creates the order of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -17,7 +18,7 @@ impl VisitOrder {
         z ^ (z >> 31)
     }
 
-    /// Puts items into random order (Fisher and Yates).
+    /// Shuffles items (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = (self.next() % (last as u64 + 1)) as usize;
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_stays_and_every_place_is_reached() {
+    fn shuffle_keeps_all_items_and_is_uniform() {
         let mut order = VisitOrder::new(7);
         let mut firsts = [0u32; 5];
         for _ in 0..500 {

@@ -1,26 +1,26 @@
-//! What makes a campaign's figures doubtful, the cause named where it can be seen.
+//! Warnings about doubtful results, with their cause if visible.
 
 use crate::rounds::Measured;
 use numaio_machine::conditions::Conditions;
 use numaio_schema::{Summary, Warning};
 
-/// Share of processor time by others from which a machine counts as unquiet.
+/// Share of CPU time of other programs that causes a warning.
 const OTHERS: f64 = 0.05;
-/// Share of processor time taken by the hypervisor from which a machine counts as unquiet.
+/// Share of CPU time stolen by the hypervisor that causes a warning.
 const STOLEN: f64 = 0.01;
-/// Change of frequency between beginning and end that is told.
+/// Relative change of frequency between start and end that causes a warning.
 const FREQUENCY: f64 = 0.10;
-/// Drift of a cell that is told.
+/// Relative drift of a cell that causes a warning.
 const DRIFT: f64 = 0.05;
-/// Most cells that a warning names.
+/// Maximum number of cells named in a warning.
 const MOST_NAMED: usize = 12;
 
 fn warning(rule: &str, what: String) -> Warning {
     Warning { rule: rule.to_owned(), what }
 }
 
-/// Warnings about the machine, from its conditions before and after. Frequencies are compared from `busy_mhz` on,
-/// lowest and highest after the first visit: before it the CPUs were idle.
+/// Returns warnings about the machine, from its conditions before and after. Frequencies are
+/// compared with `busy_mhz`, lowest and highest after the first visit, since CPUs were idle before.
 pub fn of_conditions(
     before: &Conditions,
     after: &Conditions,
@@ -38,36 +38,35 @@ pub fn of_conditions(
         let others = after.busy.saturating_sub(before.busy).saturating_sub(own) as f64 / total;
         let stolen = after.stolen.saturating_sub(before.stolen) as f64 / total;
         if others > OTHERS {
-            let what = format!("other programs used {:.0} % of the processors meanwhile", others * 100.0);
+            let what = format!("other programs used {:.0} % of CPU time during the campaign", others * 100.0);
             found.push(warning("other-load", what));
         }
         if stolen > STOLEN {
-            let what = format!("the hypervisor took {:.0} % of the processors for others", stolen * 100.0);
+            let what = format!("the hypervisor stole {:.0} % of CPU time", stolen * 100.0);
             found.push(warning("steal", what));
         }
     }
     if let (Some(before), Some(after)) = (busy_mhz, after.frequency_mhz) {
         let change = f64::from(after.1) / f64::from(before.1.max(1)) - 1.0;
         if change.abs() > FREQUENCY {
-            let what =
-                format!("the highest CPU frequency went from {} to {} MHz meanwhile", before.1, after.1);
+            let what = format!("the highest CPU frequency changed from {} to {} MHz", before.1, after.1);
             found.push(warning("frequency", what));
         }
     }
     found
 }
 
-/// Words that warnings about readings need.
+/// Context of warnings about readings.
 pub struct WarningContext {
-    /// What was measured: `bandwidth`, `latency`.
+    /// Measured quantity: `bandwidth`, `latency`.
     pub quantity: &'static str,
-    /// Whether the time limit came.
+    /// Whether the time limit was reached.
     pub time_is_up: bool,
-    /// Whether transparent huge pages were asked for.
+    /// Whether transparent huge pages were requested.
     pub wanted_huge: bool,
 }
 
-/// Warnings about readings; `name` tells which is which.
+/// Returns warnings about readings; `name` identifies a reading.
 pub fn of_readings(
     readings: &[Measured],
     name: &dyn Fn(usize) -> String,
@@ -84,42 +83,40 @@ pub fn of_readings(
     let summary = |measured: &Measured, holds: &dyn Fn(&Summary) -> bool| {
         measured.reading.summary.as_ref().is_some_and(holds)
     };
-    report(
-        "bimodal",
-        &format!("two levels of {quantity} were seen, and the more frequent one is given"),
-        &|cell| summary(cell, &|summary| !summary.modes.is_empty()),
-    );
+    report("bimodal", &format!("{quantity} has two levels; the more frequent one is reported"), &|cell| {
+        summary(cell, &|summary| !summary.modes.is_empty())
+    });
     let drifted = format!("{quantity} drifted by more than 5 % between earlier and later visits");
     report("drift", &drifted, &|cell| {
         summary(cell, &|summary| summary.n >= 6 && summary.drift.abs() > DRIFT)
     });
-    let when = if time_is_up { " when the time limit came" } else { "" };
-    report("unsettled", &format!("not as precise as asked for{when}"), &|cell| {
+    let when = if time_is_up { " at the time limit" } else { "" };
+    report("unsettled", &format!("less precise than requested{when}"), &|cell| {
         !cell.reading.settled && cell.reading.summary.is_some()
     });
-    report("not-reached", "the time limit came before the first visit", &|cell| {
+    report("not-reached", "not visited before the time limit", &|cell| {
         time_is_up && cell.reading.visits.is_empty() && cell.failure.is_none()
     });
     report(
         "second-look",
-        "far from others at the same distance, and not looked at again as often as wanted",
+        "differs from others at the same distance, and the recheck was not completed",
         &|cell| cell.reading.settled && cell.recheck_incomplete,
     );
     report("misplaced-pages", "pages were found on another node than the one they were bound to", &|cell| {
         cell.reading.visits.iter().any(|visit| visit.residency.pages_misplaced > 0)
     });
-    report("residency-unchecked", "the kernel refused to tell on which node the pages were", &|cell| {
+    report("residency-unchecked", "the kernel did not report the nodes of pages", &|cell| {
         cell.reading.visits.iter().any(|visit| visit.residency.pages_checked.is_none())
     });
     let visits = || readings.iter().flat_map(|cell| &cell.reading.visits);
     if wanted_huge && visits().next().is_some() && visits().all(|visit| visit.residency.huge_bytes == 0) {
-        let what = "no transparent huge page was to be had; misses in the TLB are part of the figures";
+        let what = "no transparent huge pages were available; results include TLB misses";
         found.push(warning("no-huge-pages", what.to_owned()));
     }
     found
 }
 
-/// Names of some cells; of very many the first ones.
+/// Joins the names of cells, shortened if there are many.
 pub fn names(which: &[usize], name: &dyn Fn(usize) -> String) -> String {
     let named: Vec<String> = which.iter().take(MOST_NAMED).map(|index| name(*index)).collect();
     match which.len().saturating_sub(MOST_NAMED) {
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn balancing_matters_where_it_may_move_pages() {
+    fn numa_balancing_matters_only_with_several_nodes() {
         let mode = |mode| Conditions { numa_balancing: Some(mode), ..Conditions::default() };
         assert_eq!(rules(mode(0), mode(1), 2), ["numa-balancing"]);
         assert_eq!(rules(mode(0), mode(3), 2), ["numa-balancing"]);
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_used_is_told_without_our_own_part() {
+    fn own_cpu_time_is_not_other_load() {
         let time = |busy: u64, stolen: u64, own: u64| Conditions {
             processor_time: Some(ProcessorTime {
                 busy: 7 + busy,
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_frequency_is_told_up_and_down() {
+    fn frequency_changes_in_both_directions_are_reported() {
         let mhz = |mhz| Conditions { frequency_mhz: Some((800, mhz)), ..Conditions::default() };
         assert_eq!(rules(mhz(3000), mhz(2690), 2), ["frequency"]);
         assert_eq!(rules(mhz(3000), mhz(3310), 2), ["frequency"]);

@@ -1,4 +1,4 @@
-//! Attributes of objects: owners, modes, times, extended attributes.
+//! Attributes of files: owners, modes, times, extended attributes.
 
 use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
@@ -11,43 +11,46 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What attributes are set of.
+/// File whose attributes are set.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
-    /// A regular file that is open.
+    /// An open regular file.
     Open(BorrowedFd<'a>),
-    /// Anything by its name; a symbolic link itself.
+    /// A name; for a symbolic link the link itself.
     Named(ResolvedName<'a>),
 }
 
-/// Who may do what with something.
+/// Extended attribute with the access ACL of a file.
 const ACCESS_ACL: &str = "system.posix_acl_access";
-/// What something new in a directory gets as its ACL.
+/// Extended attribute with the ACL that new entries of a directory inherit.
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// Tags of entries of an ACL (include/uapi/linux/posix_acl.h).
+/// Tags of ACL entries (include/uapi/linux/posix_acl.h).
 const OWNER: u8 = 0x01;
 const GROUP: u8 = 0x04;
 const MASK: u8 = 0x10;
 const OTHERS: u8 = 0x20;
 
-/// Bits of a mode by which whoever runs a program becomes its owner, or of its group (inode(7)).
+/// Mode bits that make a program run as its owner or group (inode(7)).
 const SET_ID: u32 = 0o6000;
+/// Set-group-ID bit of a mode.
 pub const SET_GROUP_ID: u32 = 0o2000;
+/// Write permission of the owner.
 pub const OWNER_WRITES: u32 = 0o200;
 
-/// What became of an owner, in a file's user and group.
+/// Result of setting the user and group of a file.
 enum OwnerChange {
-    /// It was the wanted one, or none was wanted.
+    /// The owner was correct, or none was requested.
     Unchanged,
-    /// It was changed.
+    /// The owner was changed.
     Changed,
-    /// The group is another one than was wanted, which this user may not give it.
+    /// This user may not set the requested group, so the file keeps another one.
     GroupNotPermitted,
 }
 
-/// What [`DEFAULT_ACL`] leaves of the mode of something new (acl(5), "object creation and default ACLs"): its bits for the owner, for
-/// the group (the mask, if there is one), and for others. None where there is no such list.
+/// Returns the mode bits that a directory's [`DEFAULT_ACL`] leaves to new entries (acl(5), "object
+/// creation and default ACLs"): those of the owner, of the group (or the mask, if any), and of
+/// others. None without a default ACL.
 pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
     let mut acl = Vec::new();
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
@@ -55,7 +58,7 @@ pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
     acl_mode_bits(&acl)
 }
 
-/// The same of a list.
+/// Returns the mode bits of an ACL.
 fn acl_mode_bits(acl: &[u8]) -> Option<u32> {
     let entries = entries(acl)?;
     let bits = |tag| entries.clone().find(|entry| entry.0 == tag).map(|entry| entry.1);
@@ -63,16 +66,17 @@ fn acl_mode_bits(acl: &[u8]) -> Option<u32> {
     Some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
 }
 
-/// Which bits of its mode a file may have without its ACL: those of the group are the most that anybody has whom the ACL names, and the
-/// group that owns it has but its own, within that.
+/// Returns the mode bits that a file may keep if its ACL cannot be set. With an ACL the group bits
+/// are the maximum of all named entries; without it, the owning group must have only its own
+/// permissions.
 fn bits_without_acl(acl: &[u8]) -> u32 {
     let bits = |tag| entries(acl)?.find(|entry| entry.0 == tag).map(|entry| entry.1);
     let group = bits(GROUP).unwrap_or(0) & bits(MASK).unwrap_or(0o7);
     !0o070 | group << 3
 }
 
-/// Tags and permissions of a list as the kernel gives it (include/uapi/linux/posix_acl_xattr.h): a version, and entries of a tag,
-/// permissions and an id.
+/// Parses tags and permissions of an ACL in the kernel's format
+/// (include/uapi/linux/posix_acl_xattr.h): a version, then entries of tag, permissions and id.
 fn entries(acl: &[u8]) -> Option<impl Iterator<Item = (u8, u32)> + Clone + '_> {
     let entries = acl.strip_prefix(&[2, 0, 0, 0])?;
     Some(entries.chunks_exact(8).map(|entry| (entry[0], u32::from(entry[2]) & 0o7)))
@@ -82,13 +86,14 @@ fn acl_in(xattrs: &[Xattr]) -> Option<&[u8]> {
     xattrs.iter().find(|(name, _)| **name == *ACCESS_ACL.as_bytes()).map(|(_, value)| &**value)
 }
 
-/// Whether an extended attribute is kept: users' own, ACLs, and for root what is root's.
+/// Returns whether a transfer preserves an extended attribute: user attributes, ACLs, and as root
+/// also root's.
 pub fn is_preserved(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
     name.starts_with(b"user.") || acl || (super_user && is_roots(name))
 }
 
-/// Extended attributes, by name, and whether there are some that may not be read. No file is opened for it.
+/// Returns extended attributes, sorted by name, and whether some are unreadable. Opens no file.
 pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
@@ -105,10 +110,11 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
         let mut value = Vec::new();
         match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
             Ok(()) => found.push((name.into(), value.into_boxed_slice())),
-            // It went away.
+            // It was removed meanwhile.
             Err(Errno::NODATA) => {}
             Err(Errno::ACCESS | Errno::PERM) => hides = true,
-            // What a server lists the kernel may not have: FUSE that is mounted by a user namespace.
+            // A FUSE server may list attributes that the kernel does not support, when mounted in a
+            // user namespace.
             Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
             Err(errno) => return Err(errno),
         }
@@ -117,16 +123,18 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
     Ok((found, hides))
 }
 
-/// listxattrat(2), since Linux 6.13; it has one number for all machines (scripts/syscall.tbl).
+/// listxattrat(2), since Linux 6.13; its number is the same on all architectures
+/// (scripts/syscall.tbl).
 const LISTXATTRAT: libc::c_long = 465;
 
-/// Names of extended attributes. Where there is no listxattrat(2) the name is resolved once more by way of its directory, which
-/// takes three times as long.
+/// Lists names of extended attributes. Without listxattrat(2) the name is resolved again through
+/// its directory, which takes three times as long.
 fn names_at(place: ResolvedName<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
         let name = CString::new(place.name).map_err(|_| Errno::INVAL)?;
-        // SAFETY: the kernel reads the name up to its zero byte, and writes as many bytes as the buffer has at the most.
+        // SAFETY: the kernel reads the name up to its zero byte, and writes at most the length of
+        // the buffer.
         let done = unsafe {
             libc::syscall(
                 LISTXATTRAT,
@@ -140,7 +148,7 @@ fn names_at(place: ResolvedName<'_>, buffer: &mut [u8]) -> Result<usize, Errno> 
         match usize::try_from(done) {
             Ok(length) => return Ok(length),
             Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-                // A sandbox that does not know it may not allow it.
+                // A sandbox that does not know the call may reject it.
                 Some(Errno::NOSYS | Errno::PERM) => IS_MISSING.store(true, Ordering::Relaxed),
                 errno => return Err(errno.unwrap_or(Errno::IO)),
             },
@@ -149,7 +157,7 @@ fn names_at(place: ResolvedName<'_>, buffer: &mut [u8]) -> Result<usize, Errno> 
     rustix::fs::llistxattr(path_of(place)?, buffer)
 }
 
-/// Calls until the buffer is large enough (xattr(7): 64 KiB at most).
+/// Repeats a call until the buffer is large enough (xattr(7): 64 KiB at most).
 fn fill(buffer: &mut Vec<u8>, call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
     for size in [256, 4_096, 65_536] {
         buffer.resize(size, 0);
@@ -165,17 +173,17 @@ fn fill(buffer: &mut Vec<u8>, call: impl Fn(&mut [u8]) -> Result<usize, Errno>) 
     Err(Errno::RANGE)
 }
 
-/// A path to a place by way of its open directory (proc_pid_fd(5)); its last component is not followed by calls
-/// that do not follow.
+/// Returns a path through the open directory of a name (proc_pid_fd(5)). Calls that do not follow
+/// links do not follow its last component.
 fn path_of(place: ResolvedName<'_>) -> Result<CString, Errno> {
     let directory = format!("/proc/self/fd/{}/", place.directory.as_raw_fd());
     CString::new([directory.as_bytes(), place.name].concat()).map_err(|_| Errno::INVAL)
 }
 
-/// Why extended attributes were not set as they were to be.
+/// Failure to set extended attributes.
 struct XattrFailure {
     fault: Fault,
-    /// Whether ACLs were all the same.
+    /// Whether ACLs were set nevertheless.
     acl: bool,
 }
 
@@ -195,10 +203,10 @@ impl Roots {
         let mode_mask = self.mode_mask(resolver, at, attributes);
         let place = resolver.resolve(at)?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        self.set(Target::Named(place), &file_stat(&stat.map_err(fault("look at it"))?), attributes, mode_mask)
+        self.set(Target::Named(place), &file_stat(&stat.map_err(fault("stat"))?), attributes, mode_mask)
     }
 
-    /// Which bits of a mode are set.
+    /// Returns the mode bits that new files may have.
     pub(super) fn mode_mask(&self, resolver: &mut Resolver<'_>, at: &FilePath, wanted: &Attributes) -> u32 {
         if wanted.masked {
             resolver.default_bits(at).unwrap_or(!self.umask)
@@ -207,8 +215,8 @@ impl Roots {
         }
     }
 
-    /// Sets what differs from what was seen, and only those bits of a mode that are left. The first fault is told, and the rest set
-    /// all the same.
+    /// Sets the attributes that differ from `seen`, limiting the mode to `mode_mask`. Continues
+    /// after a fault and returns the first one.
     pub(super) fn set(
         &self,
         target: Target<'_>,
@@ -218,13 +226,14 @@ impl Roots {
     ) -> Result<(), Fault> {
         let is_link = seen.kind == FileKind::Symlink;
         let owned = self.set_owner(target, seen, wanted);
-        // An owner that changed takes the set-id bits, and capabilities: so it comes first.
+        // Changing the owner clears set-id bits and capabilities, so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
         let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, seen, xattrs));
         let owner_changed = matches!(owned, Ok(OwnerChange::Changed));
-        // An ACL that was set or removed has its say in the mode.
+        // Setting or removing an ACL changes the mode.
         let acl = !matches!(xattrs, Ok(false));
-        // Its set-id bits are about the owner that it was to have. That of a directory is about what is made in it, and runs nothing.
+        // Set-id bits of a file refer to the requested owner. Those of a directory only affect new
+        // entries.
         let bits = match owned {
             Err(_) => !SET_ID,
             Ok(OwnerChange::GroupNotPermitted) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
@@ -233,27 +242,29 @@ impl Roots {
         let is_refused = xattrs.as_ref().is_err_and(|not_set| !not_set.acl);
         let refused_acl = has_xattrs.filter(|_| is_refused).and_then(|xattrs| acl_in(xattrs));
         let bits = bits & refused_acl.map_or(!0, bits_without_acl);
-        // A directory whose group is not chosen has that of the one above, and with it the bit that hands it on (inode(7)).
+        // A directory without a requested group inherits the parent's group and set-group-id bit
+        // (inode(7)).
         let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
         let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
         let mode = wanted.mode.map(|mode| (mode & mode_mask | inherited) & bits);
         let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| match set_mode(target, mode) {
-            // Nobody asked for this one, and there are file systems that give all files theirs.
+            // The mode is a default, and some file systems give all files the same mode.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) if wanted.masked => Ok(()),
-            set => set.map_err(fault("set its mode")),
+            set => set.map_err(fault("set mode")),
         });
         let times = match wanted.mtime {
             Some(mtime) if mtime != seen.mtime || matches!(target, Target::Open(_)) => {
-                set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set its time"))
+                set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set time"))
             }
             _ => Ok(()),
         };
         owned.map(drop).and(xattrs.map(drop).map_err(|not_set| not_set.fault)).and(mode).and(times)
     }
 
-    /// A file that is to take another one's place, and keep its mode, gets its ACL, too, or none: bits of the mode are about that. Tells
-    /// which of them it may have. `is_given` tells whether it has one, of its directory.
+    /// Copies the ACL of the file to be replaced, whose mode is kept, or removes the inherited one:
+    /// the mode bits depend on it. Returns the mode bits that the file may have. `is_given` states
+    /// whether the file inherited an ACL from its directory.
     pub(super) fn inherit_acl(place: ResolvedName<'_>, file: BorrowedFd<'_>, is_given: bool) -> u32 {
         let mut acl = Vec::new();
         let read = path_of(place)
@@ -264,7 +275,7 @@ impl Roots {
                 Err(_) => bits_without_acl(&acl),
             },
             Err(Errno::NODATA) if is_given => {
-                // What cannot be removed was there before, too.
+                // An ACL that cannot be removed was there before the transfer.
                 let _ = rustix::fs::fremovexattr(file, ACCESS_ACL);
                 !0
             }
@@ -285,19 +296,19 @@ impl Roots {
             return Ok(OwnerChange::Unchanged);
         }
         match own(user, group) {
-            // Others than root set the groups that they are in. A user namespace without such a number and servers that do not know it
-            // say that it is invalid, and sshfs that access is denied.
+            // Users other than root may set their own groups. User namespaces without the group and
+            // some servers report an invalid argument, sshfs denied access.
             Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
                 if user.is_none() && !self.super_user =>
             {
                 Ok(OwnerChange::GroupNotPermitted)
             }
-            result => result.map(|()| OwnerChange::Changed).map_err(fault("set its owner")),
+            result => result.map(|()| OwnerChange::Changed).map_err(fault("set owner")),
         }
     }
 
-    /// As [`Roots::set_xattrs`]. Who is not root sets those of files and directories that may be written to (xattr(7)): others are, for
-    /// that long.
+    /// As [`Roots::set_xattrs`]. Only root may set attributes of a read-only file (xattr(7)), so
+    /// the file is made writable meanwhile.
     fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
         let refused = match self.set_xattrs(target, wanted) {
             Err(refused)
@@ -312,22 +323,22 @@ impl Roots {
             return Err(refused);
         }
         let set = self.set_xattrs(target, wanted);
-        set_mode(target, seen.mode).map_err(fault("set its mode")).map_err(XattrFailure::all)?;
+        set_mode(target, seen.mode).map_err(fault("set mode")).map_err(XattrFailure::all)?;
         set
     }
 
-    /// Tells whether anything was to be changed. Nothing is set if there is one that nobody sends who keeps to what is kept: others
-    /// change what the file system does with a file, or what a security module thinks of it.
+    /// Sets extended attributes, and returns whether any changed. Rejects all if one is of a kind
+    /// that no source sends: others control the file system or a security module.
     fn set_xattrs(&self, target: Target<'_>, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
-        let told = fault("set its extended attributes");
-        let call = |errno| XattrFailure::all(told(errno));
+        let to_fault = fault("set extended attributes");
+        let call = |errno| XattrFailure::all(to_fault(errno));
         if wanted.iter().any(|(name, _)| !is_preserved(name, true)) {
             return Err(call(Errno::PERM));
         }
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
             Target::Named(place) => {
-                path_of(place).map_err(fault("name it")).map_err(XattrFailure::all).map(Ok)?
+                path_of(place).map_err(fault("resolve name")).map_err(XattrFailure::all).map(Ok)?
             }
         };
         let path = path.unwrap_or_default();
@@ -350,7 +361,7 @@ impl Roots {
             };
             removed.map_err(&call)?;
         }
-        // An ACL may take from the owner what the others need.
+        // An ACL may revoke the access that the other attributes need.
         let (acls, others): (Vec<_>, Vec<_>) =
             wanted.iter().partition(|(name, _)| name.starts_with(b"system."));
         let set = |(name, value): &Xattr| match target {
@@ -360,17 +371,19 @@ impl Roots {
         let each = |all: Vec<&Xattr>| all.into_iter().map(set).fold(Ok(()), Result::and);
         let (others, acls) = (each(others), each(acls));
         let acl = acls.is_ok();
-        others.and(acls).map_err(|errno| XattrFailure { fault: told(errno), acl })?;
+        others.and(acls).map_err(|errno| XattrFailure { fault: to_fault(errno), acl })?;
         Ok(changed)
     }
 }
 
+/// Sets the mode bits of a file, but not of a symbolic link.
 pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(bits);
     match target {
         Target::Open(file) => rustix::fs::fchmod(file, mode),
         Target::Named(place) => {
-            // chmod(2) follows links, and fchmod(2) takes no O_PATH descriptor: so by way of one that is no link.
+            // chmod(2) follows links, and fchmod(2) rejects O_PATH descriptors, so the mode is set
+            // through the descriptor's path.
             let file = rustix::fs::openat(
                 place.directory,
                 place.name,
@@ -385,6 +398,7 @@ pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
     }
 }
 
+/// Sets the modification time of a file.
 pub fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let times = Timestamps {
@@ -404,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_user_has_set_is_kept_and_what_xfs_shows_of_acls_is_not() {
+    fn preserved_attributes_exclude_file_system_internals() {
         for name in [&b"user.x"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
             assert!(is_preserved(name, false) && is_preserved(name, true));
         }

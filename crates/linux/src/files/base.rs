@@ -1,4 +1,4 @@
-//! Where paths that people name begin: on this machine, or below a directory out of which nothing leads.
+//! Base of user-specified paths: the host, or a directory that they cannot leave.
 
 use super::filesystem::{kind, EXFAT, FAT};
 use super::permissions::grant_owner_access;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 /// File systems without hard links.
 const LINKLESS: [u32; 2] = [FAT, EXFAT];
 
-/// Tries of openat2(2) when the tree changed under it (`EAGAIN`).
+/// Attempts of openat2(2) when the tree changed concurrently (`EAGAIN`).
 const TRIES: usize = 16;
 
-/// Where paths begin.
+/// Base of user-specified paths.
 #[derive(Debug, Clone, Default)]
 pub enum Base {
-    /// They are those of this machine, as any program takes them.
+    /// Paths of this machine, without restriction.
     #[default]
     Host,
-    /// They are below a directory. Links and `..` on the way may not lead out of it, and it is not left by any other way.
+    /// Paths below a directory, which neither links nor `..` may leave.
     Below(Arc<Directory>),
 }
 
@@ -43,10 +43,10 @@ impl AsFd for Directory {
 }
 
 impl Directory {
-    /// Whether this process may read what is in it, or make something there: as its mode says, and the file system.
+    /// Checks whether this process may read or create entries, by mode and file system.
     ///
     /// # Errors
-    /// Why it may not, in the kernel's words.
+    /// The I/O error that an access would cause.
     pub fn check_access(&self, rights: Rights) -> io::Result<()> {
         let access = Access::EXEC_OK
             | match rights {
@@ -55,7 +55,8 @@ impl Directory {
             };
         let asked = |flags| rustix::fs::accessat(&self.file, ".", access, flags);
         match asked(AtFlags::EACCESS) {
-            // Sandboxes without faccessat2(2): that one is for who has capabilities and is not root.
+            // Fallback for sandboxes without faccessat2(2), which matters only for capabilities
+            // without root.
             Err(Errno::PERM) => Ok(asked(AtFlags::empty())?),
             asked => Ok(asked?),
         }
@@ -63,16 +64,16 @@ impl Directory {
 }
 
 impl Base {
-    /// Below a directory of this machine.
+    /// Restricts paths to a directory of this machine.
     ///
     /// # Errors
-    /// The kernel's, if it is not there or is no directory.
+    /// I/O error if it is missing or not a directory.
     pub fn below(path: &Path) -> io::Result<Self> {
         let file = Self::Host.find(path, OFlags::DIRECTORY)?;
         Ok(Self::Below(Arc::new(Directory { file, path: path.to_owned() })))
     }
 
-    /// The directory that it is below; none for this machine.
+    /// Returns the base directory; none for the host.
     pub fn directory(&self) -> Option<&Directory> {
         match self {
             Self::Host => None,
@@ -80,23 +81,23 @@ impl Base {
         }
     }
 
-    /// Whether a path is that of a directory, or of a link to one.
+    /// Returns whether a path is a directory, or a link to one.
     pub fn is_directory(&self, path: &Path) -> bool {
         self.find(path, OFlags::DIRECTORY).is_ok()
     }
 
-    /// Whether there is something, and be it a link that leads nowhere.
+    /// Returns whether a path exists, including a dangling link.
     pub fn exists(&self, path: &Path) -> bool {
         self.kind(path).is_ok()
     }
 
-    /// Whether there is something else than a directory, as a link is, or nothing.
+    /// Returns whether a path is missing or not a directory; a link to a directory is not one.
     pub fn is_not_directory(&self, path: &Path) -> bool {
         self.kind(path).map_or(true, |kind| kind != FileType::Directory)
     }
 
-    /// Whether a path is that of a directory, or of a link to one, in which nothing is; a new file system may have its `lost+found`.
-    /// One that we may not list is none of these.
+    /// Returns whether a path is an empty directory, or a link to one, ignoring `lost+found` of a
+    /// new file system. False for a directory that cannot be listed.
     pub fn is_empty(&self, path: &Path) -> bool {
         let list = || -> io::Result<bool> {
             let found = self.find(path, OFlags::DIRECTORY)?;
@@ -111,7 +112,8 @@ impl Base {
         list().unwrap_or(false)
     }
 
-    /// Whether files can have further names at a path, or will when it is made; FAT and exFAT have none. Of others this is taken for true.
+    /// Returns whether files at an existing or future path can have hard links. Only FAT and exFAT
+    /// are known to have none.
     pub fn has_links(&self, path: &Path) -> bool {
         let kind = |path: &Path| kind(self.find(path, OFlags::empty()).ok()?).ok();
         let found =
@@ -124,13 +126,14 @@ impl Base {
         Ok(FileType::from_raw_mode(found.st_mode))
     }
 
-    /// Makes a directory in one that is there. Its owner may do all in it, whatever the umask and a default ACL say.
+    /// Creates a directory whose owner has all permissions, regardless of the umask and a default
+    /// ACL.
     ///
     /// # Errors
-    /// The kernel's; the path leads out.
+    /// I/O error; the path leaves the base.
     pub fn make_directory(&self, path: &Path) -> io::Result<()> {
         self.make_masked(path)?;
-        // Where there are no modes it stays as it is.
+        // File systems without modes ignore this.
         let _ = self
             .find(path, OFlags::DIRECTORY | OFlags::NOFOLLOW)
             .map(|made| grant_owner_access(made.as_fd()));
@@ -146,17 +149,17 @@ impl Base {
         Ok(rustix::fs::mkdirat(parent, name.as_bytes(), Mode::from_raw_mode(0o777))?)
     }
 
-    /// Opens directories, to read and write below them.
+    /// Opens directories for a transfer.
     ///
     /// # Errors
-    /// The kernel's, and which path.
+    /// The failing path and its I/O error.
     pub fn roots(&self, paths: &[&Path]) -> Result<Roots, (PathBuf, io::Error)> {
         let open =
             |path: &&Path| self.find(path, OFlags::DIRECTORY).map_err(|error| (path.to_path_buf(), error));
         Ok(Roots::of(paths.iter().map(open).collect::<Result<_, _>>()?))
     }
 
-    /// The path on this machine.
+    /// Returns the path on this machine.
     pub fn on_host(&self, path: &Path) -> PathBuf {
         match self {
             Self::Host => path.to_owned(),
@@ -171,7 +174,7 @@ impl Base {
             Self::Below(directory) => find_below(directory.as_fd(), path.as_os_str().as_bytes(), flags),
         };
         found.map_err(|errno| match errno {
-            Errno::XDEV => io::Error::other("it leads out of the root"),
+            Errno::XDEV => io::Error::other("path leaves the root directory"),
             errno => errno.into(),
         })
     }
@@ -181,7 +184,7 @@ fn has_links(kind: u32) -> bool {
     !LINKLESS.contains(&kind)
 }
 
-/// By openat2(2) with `RESOLVE_BENEATH`; links that stay below are followed.
+/// Opens by openat2(2) with `RESOLVE_BENEATH`, which follows links that stay below.
 fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -195,7 +198,7 @@ fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedF
     Err(Errno::AGAIN)
 }
 
-/// The same for kernels before 5.6 and sandboxes without openat2(2): no link on the way is followed, and there is no `..`.
+/// Fallback for kernels before 5.6 and sandboxes without openat2(2): rejects links and `..`.
 fn walk_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.starts_with(b"/") {
         return Err(Errno::XDEV);
@@ -214,7 +217,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn further_names_can_be_but_on_file_systems_that_are_known_to_have_none() {
+    fn hard_links_are_assumed_unless_known_missing() {
         for path in ["/tmp", "/tmp/none/such", "none/such", "."] {
             assert!(Base::Host.has_links(Path::new(path)), "{path}");
         }
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out() {
+    fn paths_cannot_leave_the_base() {
         let dir = std::env::temp_dir().join(format!("numaio-base-{}", std::process::id()));
         let (root, outside) = (dir.join("root"), dir.join("outside"));
         std::fs::create_dir_all(root.join("a/b")).expect("directories");

@@ -1,4 +1,4 @@
-//! The hash of all that a file holds.
+//! Checksum of a complete file.
 
 use super::fault::fault;
 use super::read::{changed, open, same};
@@ -7,13 +7,13 @@ use super::stat::file_stat;
 use numaio_machine::port::{Fault, FileKind, Summing};
 use rustix::io::retry_on_intr;
 
-/// Bytes of one read: small enough for the second level of caches.
+/// Bytes per read, small enough for the L2 cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Reads on, as far as it may.
+/// Continues a checksum as far as the request allows.
 pub fn checksum(resolver: &mut Resolver<'_>, mut summing: Summing) -> Result<Summing, Fault> {
     let file = open(resolver, &summing.at)?;
-    let found = file_stat(&rustix::fs::fstat(&file).map_err(fault("look at it"))?);
+    let found = file_stat(&rustix::fs::fstat(&file).map_err(fault("stat"))?);
     if found.kind != FileKind::File {
         return Err(changed());
     }
@@ -22,7 +22,7 @@ pub fn checksum(resolver: &mut Resolver<'_>, mut summing: Summing) -> Result<Sum
     while left > 0 && !summing.ended {
         let length = left.min(BUFFER_BYTES as u64) as usize;
         let read = retry_on_intr(|| rustix::io::pread(&file, &mut buffer[..length], summing.offset));
-        let count = read.map_err(fault("read it"))?;
+        let count = read.map_err(fault("read"))?;
         summing.running.update(&buffer[..count]);
         summing.offset += count as u64;
         left -= count as u64;

@@ -1,4 +1,4 @@
-//! Making directories, links, pipes and devices.
+//! Creation of directories, links, pipes and devices.
 
 use super::attributes::{set_mode, Target, SET_GROUP_ID};
 use super::fault::fault;
@@ -25,28 +25,29 @@ impl Roots {
             return self.make_directory(place, making.attributes.mode);
         }
         place.not_the_root()?;
-        create_or_replace(place, "make it", |place| make(place, &making.object))?;
+        create_or_replace(place, "create", |place| make(place, &making.object))?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         self.set(
             Target::Named(place),
-            &file_stat(&stat.map_err(fault("look at it"))?),
+            &file_stat(&stat.map_err(fault("stat"))?),
             &making.attributes,
             mode_mask,
         )
     }
 
-    /// `own` is the mode of one that is there and was made for the transfer: its root.
+    /// Creates a directory. `own` is the mode of an existing root that was created for the
+    /// transfer.
     fn make_directory(&self, place: ResolvedName<'_>, own: Option<u32>) -> Result<(), Fault> {
         let make = || make_unfinished(place);
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(file_stat) {
             Ok(seen) if seen.kind == FileKind::Directory => {
                 if let Some(mode) = own.filter(|_| place.name == b".") {
-                    // Where there are no modes it stays as it is; it gets its last one at the end.
+                    // Without modes this fails silently; the final mode is set at the end.
                     let _ = set_mode(Target::Named(place), mode | seen.mode & SET_GROUP_ID);
                     return Ok(());
                 }
-                // Its owner must be able to work in it; it gets its mode at the end.
+                // The owner needs full access until the final mode is set.
                 let mode = seen.mode | Mode::RWXU.as_raw_mode();
                 match mode != seen.mode && seen.user == self.user && !self.super_user {
                     true => {
@@ -59,35 +60,36 @@ impl Roots {
             }
             Ok(_) => {
                 let removed = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
-                removed.and_then(|()| make()).map_err(fault("make a directory"))
+                removed.and_then(|()| make()).map_err(fault("create directory"))
             }
-            Err(_) => make().map_err(fault("make a directory")),
+            Err(_) => make().map_err(fault("create directory")),
         }
     }
 }
 
-/// Makes a directory that nobody but us gets into. A default ACL or the umask may take from its mode what its owner needs to work in
-/// it, and by which a later run knows it: that is given back.
+/// Creates a directory that only this user can enter. Restores owner permissions that the umask or
+/// a default ACL removed: they are needed for writing, and a later run recognizes the directory by
+/// its mode.
 fn make_unfinished(place: ResolvedName<'_>) -> Result<(), Errno> {
     rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
-    // Where there are no modes it stays as it is.
+    // File systems without modes ignore this.
     let _ = grant_owner_access(made.as_fd());
     Ok(())
 }
 
-/// Makes something. What is in its place is replaced when it is made, unless it is a directory.
+/// Creates an object, and replaces an existing one unless it is a directory.
 fn create_or_replace(
     place: ResolvedName<'_>,
-    what: &str,
+    action: &str,
     make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
 ) -> Result<(), Fault> {
     let made = match make(place) {
         Err(Errno::EXIST) => owner::replace_atomically(place, |errno| errno, &make),
         result => result,
     };
-    made.map_err(fault(what))
+    made.map_err(fault(action))
 }
 
 fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
@@ -112,7 +114,7 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
         rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)
             .map(|stat| file_stat(&stat))
     };
-    let wanted = stat(target).map_err(fault("link to its other name"))?;
+    let wanted = stat(target).map_err(fault("link to existing file"))?;
     let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
     let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let place = resolver.resolve(at)?;
@@ -120,7 +122,7 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
     if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
         return Ok(());
     }
-    create_or_replace(place, "make a further name of a file", |place| {
+    create_or_replace(place, "create hard link", |place| {
         rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
     })
 }
@@ -134,16 +136,16 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_new_directory_is_its_owners_whatever_a_default_acl_takes_from_him() {
+    fn new_directory_keeps_owner_permissions_despite_default_acl() {
         let folder = std::env::temp_dir().join(format!("numaio-closing-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        // include/uapi/linux/posix_acl_xattr.h: its owner reads and searches, and others of his group; no id.
+        // include/uapi/linux/posix_acl_xattr.h: read and search for owner and group; no id.
         let acl = [(0x01, 5), (0x04, 5), (0x20, 0)].map(|(tag, bits)| [tag, 0, bits, 0, 255, 255, 255, 255]);
         let acl = [&[2, 0, 0, 0][..], &acl.concat()].concat();
         let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty());
         if set == Err(Errno::NOTSUP) {
             fs::remove_dir_all(&folder).expect("removed");
-            return crate::test_support::print_skipped("skipped: the file system has no ACLs");
+            return crate::test_support::print_skipped("skipped: ACLs: not supported by the file system");
         }
         set.expect("an ACL");
         let roots = Roots::open(&[&folder]).expect("a root");

@@ -1,8 +1,8 @@
-//! Blocks of large files past the page cache (open(2), `O_DIRECT`).
+//! Direct I/O for blocks of large files (open(2), `O_DIRECT`).
 //!
-//! A block is moved by the device into or out of the buffer, without a copy by the CPU and without pages to be found
-//! for it. Whatever cannot be moved so (a file system that does not have it, a tail that is no multiple of what the
-//! device takes) goes through the cache.
+//! The device moves a block to or from the buffer, without a CPU copy and without page cache pages.
+//! Whatever direct I/O cannot move (a file system without support, an unaligned tail) goes through
+//! the cache.
 
 use super::fault::fault;
 use super::filesystem::{is_filesystem, OVERLAYFS};
@@ -16,14 +16,14 @@ use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 use std::os::fd::RawFd;
 
-/// Smallest file that is read so, in bytes. Readahead serves smaller ones as well.
+/// Minimum size of files read directly, in bytes. Readahead serves smaller ones as well.
 const READ_FROM: u64 = 64 << 20;
-/// Bytes of which addresses, offsets and lengths must be multiples: no device that we know asks for more.
+/// Alignment of addresses, offsets and lengths in bytes; no known device needs more.
 const ALIGNED: usize = 4_096;
 /// `__NR_cachestat`, on all architectures (include/uapi/asm-generic/unistd.h).
 const CACHESTAT: libc::c_long = 451;
 
-/// A block of an opened file that a device is to move, now or by a ring.
+/// A block of an open file for the device to move, directly or by a ring.
 #[derive(Debug)]
 pub(crate) struct Block<B> {
     file: OwnedFd,
@@ -32,14 +32,14 @@ pub(crate) struct Block<B> {
     then: BlockOperation,
 }
 
-/// Which way a block goes, and what is done behind it.
+/// Direction of a block, and the operation that it belongs to.
 #[derive(Debug)]
 pub(super) enum BlockOperation {
     Read(ReadPiece, Hash),
     Write(Put),
 }
 
-/// What the kernel is asked for.
+/// Parameters of the I/O request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub file: RawFd,
@@ -50,12 +50,12 @@ pub(crate) struct Request {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
-    /// The part is within the data.
+    /// Creates a block; the part must be within the data.
     pub(super) fn new(file: OwnedFd, data: B, part: Part, then: BlockOperation) -> Self {
         Self { file, data, part, then }
     }
 
-    /// For a ring. The file and the data stay where they are as long as the block lives.
+    /// Returns the I/O request for a ring. File and data stay valid while the block lives.
     pub fn request(&mut self) -> Request {
         let is_write = matches!(self.then, BlockOperation::Write(_));
         let bytes = &mut self.data.as_mut()[self.part.bytes.clone()];
@@ -63,7 +63,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
         Request { file: self.file.as_raw_fd(), start, length, offset: self.part.offset, is_write }
     }
 
-    /// Moves it now.
+    /// Moves the block synchronously.
     fn move_now(&mut self) -> Result<usize, Errno> {
         let Part { bytes, offset } = self.part.clone();
         match self.then {
@@ -79,8 +79,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
 }
 
 impl Roots {
-    /// Begins to move a block past the cache. The file has `O_DIRECT` and no other flag then: with `O_NONBLOCK`, with which it was
-    /// opened, a ring would give up where it has to wait.
+    /// Starts a direct transfer of a block. Sets `O_DIRECT` as the only flag: with `O_NONBLOCK`,
+    /// used for opening, a ring would fail instead of waiting.
     pub(super) fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Started<B> {
         match rustix::fs::fcntl_setfl(&block.file, OFlags::DIRECT) {
             Ok(()) => Started::Pending(block),
@@ -88,13 +88,13 @@ impl Roots {
         }
     }
 
-    /// Carries the rest of an operation out in this thread.
+    /// Moves a block in this thread and finishes its operation.
     pub(crate) fn move_now<B: AsRef<[u8]> + AsMut<[u8]>>(&self, mut block: Block<B>) -> Outcome<B> {
         let moved = block.move_now();
         self.finish(block, moved)
     }
 
-    /// Ends the operation of a block, of which so many bytes were moved.
+    /// Finishes the operation of a block, given the number of bytes moved.
     pub(crate) fn finish<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         block: Block<B>,
@@ -115,10 +115,8 @@ impl Roots {
             BlockOperation::Write(put) => {
                 let written = match moved {
                     _ if is_moved => Ok(()),
-                    // What the cache would take, too, and lose later.
-                    Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => {
-                        Err(fault("write to it")(errno))
-                    }
+                    // The page cache would accept the data and lose it later.
+                    Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => Err(fault("write")(errno)),
                     _ => disable_direct(&file)
                         .and_then(|()| write_all(&file, &data.as_ref()[part.bytes], part.offset)),
                 };
@@ -129,29 +127,29 @@ impl Roots {
     }
 }
 
-/// What is left of it goes through the cache.
+/// Switches the file to the page cache.
 fn disable_direct(file: &OwnedFd) -> Result<(), Fault> {
-    rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(fault("use the cache for it"))
+    rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(fault("disable direct I/O"))
 }
 
-/// Whether a part of a file of `size` bytes is to be read past the page cache. Not if it is small, or in the cache.
+/// Returns whether to read a part directly: not if the file is small or the part is cached.
 pub fn reads_direct(file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
     size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len())
 }
 
-/// Whether a directory's file system has nothing but a page cache.
+/// Returns whether a directory is on a memory file system.
 pub fn is_in_memory(directory: &OwnedFd) -> bool {
     rustix::fs::fstatfs(directory).is_ok_and(|stat| crate::io::is_memory(stat.f_type))
 }
 
-/// Whether devices take bytes from or to such an address and offset.
+/// Returns whether address, length and offset suit direct I/O.
 pub fn fits(bytes: &[u8], offset: u64) -> bool {
     let aligned = |number: usize| number.is_multiple_of(ALIGNED);
     !bytes.is_empty() && aligned(bytes.as_ptr().addr()) && aligned(bytes.len()) && aligned(offset as usize)
 }
 
-/// Whether more than an eighth of a part of a file is in the page cache: to read it from the device again would be slower. Where
-/// the kernel does not tell, by whether its ends are there.
+/// Returns whether more than an eighth of a part is in the page cache, so that reading it from the
+/// device would be slower. If the kernel does not report this, checks both ends of the part.
 fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
     let most = length as u64 / 8 / crate::page_bytes() as u64;
     match cached_pages(file, offset, length) {
@@ -160,19 +158,20 @@ fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
     }
 }
 
-/// Pages of a part of a file that are in the page cache (cachestat(2), Linux 6.5). None is told to who neither owns the file nor
-/// may write to it (`can_do_cachestat` in mm/filemap.c).
+/// Counts the cached pages of a part (cachestat(2), Linux 6.5). None unless this user owns the file
+/// or may write to it (`can_do_cachestat` in mm/filemap.c).
 fn cached_pages(file: &OwnedFd, offset: u64, length: usize) -> Option<u64> {
-    // `struct cachestat_range`, and `struct cachestat`, of which the first field is the number of pages in the cache.
+    // `struct cachestat_range` and `struct cachestat`, whose first field is the number of cached
+    // pages.
     let (range, mut stat) = ([offset, length as u64], [0u64; 5]);
-    // SAFETY: the kernel reads two numbers and writes five, which live as long as the call.
+    // SAFETY: the kernel reads two numbers and writes five, which live through the call.
     let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    // On overlayfs the pages of a file are those of another one.
+    // On overlayfs the pages belong to the underlying file.
     (done == 0 && (stat[0] > 0 || !is_filesystem(file, &[OVERLAYFS]))).then_some(stat[0])
 }
 
-/// Whether a byte of a file is in the page cache, or can only come through it (preadv2(2), `RWF_NOWAIT`). If it is not, the kernel
-/// begins to fetch its page; no more, as it is advised that pages are read at random.
+/// Returns whether a byte is in the page cache (preadv2(2), `RWF_NOWAIT`). If not, the kernel
+/// starts to read its page, and with random-access advice only that one.
 fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
     let mut byte = [0];
     let advised = rustix::fs::fadvise(file, 0, None, Advice::Random);
@@ -189,7 +188,7 @@ mod tests {
     use rustix::fs::Mode;
     use std::path::PathBuf;
 
-    /// A buffer that begins at an address that devices take.
+    /// A buffer aligned for direct I/O.
     struct Buffer(Vec<u8>);
 
     impl Buffer {
@@ -217,7 +216,7 @@ mod tests {
         }
     }
 
-    /// A folder on the file system of the sources, with an empty file; removed in the end.
+    /// A directory on the file system of the sources, with an empty file; removed on drop.
     struct Folder(PathBuf, Roots);
 
     impl Folder {
@@ -235,13 +234,13 @@ mod tests {
             rustix::fs::open(self.0.join("file"), flags, Mode::empty()).expect("the file")
         }
 
-        /// A piece of the file as it is now.
+        /// Returns a piece of the file in its current state.
         fn piece(&self, offset: u64, length: usize) -> ReadPiece {
             let identity = file_stat(&rustix::fs::fstat(self.file()).expect("what it is")).identity();
             ReadPiece { at: at(), identity, offset, length }
         }
 
-        /// Reads a piece and gives its bytes.
+        /// Reads a piece and returns its bytes.
         fn read(&self, piece: ReadPiece) -> Vec<u8> {
             let length = piece.length;
             let operation = Operation::Read { pieces: vec![piece], hash, pack: None };
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_back_whether_or_not_they_can_go_past_the_cache() {
+    fn blocks_round_trip_with_direct_and_cached_io() {
         let folder = Folder::new("direct");
         let begin = Operation::Write {
             puts: vec![Put::begin(at(), Begin::InPlace)],
@@ -307,7 +306,8 @@ mod tests {
             packed: None,
         };
         assert_eq!(faults(folder.1.run(begin, || unreachable!("nothing is read"))), [None]);
-        // Whole pages, a tail, an address and an offset that no device takes; before and behind the border.
+        // Complete pages, a tail, an unaligned address and an unaligned offset; before and after
+        // the threshold.
         let cases = [(0, 2 * ALIGNED, 0), (0, 2 * ALIGNED + 17, 0), (1, ALIGNED, 0), (0, ALIGNED, 3)];
         for (number, (start, length, shift)) in cases.into_iter().enumerate() {
             for border in [0, 257 << 20] {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_did_not_write_goes_through_the_cache_or_is_a_fault() {
+    fn failed_direct_writes_use_the_cache_or_report_a_fault() {
         let folder = Folder::new("unwritten");
         let cases = [
             (Ok(2 * ALIGNED), None),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_did_not_read_comes_through_the_cache() {
+    fn failed_direct_reads_use_the_cache() {
         let folder = Folder::new("unread");
         write_all(&folder.file(), &[7; 2 * ALIGNED], 0).expect("written");
         let whole = Part { bytes: 0..2 * ALIGNED, offset: 0 };
@@ -381,16 +381,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_cache_is_known_where_the_kernel_tells() {
+    fn cached_parts_are_detected_where_the_kernel_reports_them() {
         let folder = Folder::new("cached");
         let file = folder.file();
         write_all(&file, &[1; 4 * ALIGNED], 0).expect("written");
         assert!(is_cached(&file, 0, 4 * ALIGNED));
-        // Nobody read the hole behind it. None before Linux 6.5.
+        // The hole after the data was never read. None before Linux 6.5.
         rustix::fs::ftruncate(&file, 64 << 20).expect("longer");
         assert_eq!(cached_pages(&file, 32 << 20, 1 << 20).unwrap_or(0), 0);
-        let is_told = cached_pages(&file, 0, ALIGNED).is_some();
-        if is_told {
+        let is_reported = cached_pages(&file, 0, ALIGNED).is_some();
+        if is_reported {
             assert!(!is_cached(&file, 32 << 20, 1 << 20));
         }
         let buffer = Buffer::of(|_| 0);
@@ -400,23 +400,25 @@ mod tests {
         assert_eq!(reads_direct(&file, target, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
     }
 
-    /// How often this thread waited for something (Documentation/filesystems/proc.rst, `status`).
+    /// Counts voluntary context switches of this thread (Documentation/filesystems/proc.rst,
+    /// `status`).
     fn sleeps() -> Option<u64> {
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
         status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok())
     }
 
     #[test]
-    fn what_is_in_the_cache_comes_at_once() {
+    fn cached_bytes_are_detected_without_waiting() {
         let folder = Folder::new("at-once");
         let file = folder.file();
         write_all(&file, &[1; 64 * ALIGNED], 0).expect("written");
         rustix::fs::fdatasync(&file).expect("durable");
         assert!(is_byte_cached(&file, 0) && is_byte_cached(&file, 64 * ALIGNED as u64 - 1));
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
-        // Some file systems keep it all the same.
+        // Some file systems keep the pages.
         if cached_pages(&file, 0, 64 * ALIGNED) == Some(0) {
-            // To ask has the kernel begin to fetch it, which a fast disk may end before the kernel looks: nobody waits for it.
+            // The query starts a read, which a fast disk may finish early; the thread does not wait
+            // for it.
             let before = sleeps();
             let came = is_byte_cached(&file, 40 * ALIGNED as u64);
             assert_eq!(sleeps(), before, "it was waited for");
@@ -427,9 +429,9 @@ mod tests {
         }
     }
 
-    /// Its files have no pages of their own (Documentation/filesystems/overlayfs.rst).
+    /// Files of overlayfs have no pages of their own (Documentation/filesystems/overlayfs.rst).
     #[test]
-    fn what_is_in_the_cache_is_known_on_overlayfs() {
+    fn cached_parts_are_detected_on_overlayfs() {
         let folder = Folder::new("overlay");
         let path = |name: &str| folder.0.join(name).into_os_string().into_encoded_bytes();
         let target = [path("over"), b"\0".to_vec()].concat();
@@ -438,18 +440,18 @@ mod tests {
         }
         std::fs::write(folder.0.join("one/file"), [1; 64 * ALIGNED]).expect("written");
         let options = [b"lowerdir=", &path("one")[..], b":", &path("other"), b"\0"].concat();
-        // SAFETY: all are strings that end with a zero byte, and live as long as the call.
+        // SAFETY: zero-terminated strings that live through the call.
         let done = unsafe {
             let kind = c"overlay".as_ptr();
             libc::mount(kind, target.as_ptr().cast(), kind, libc::MS_RDONLY, options.as_ptr().cast())
         };
         if done != 0 {
-            return crate::test_support::print_skipped("skipped: no overlayfs may be mounted");
+            return crate::test_support::print_skipped("skipped: overlayfs: cannot be mounted");
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(folder.0.join("over/file"), flags, Mode::empty());
         let is_cached = opened.map(|file| is_cached(&file, 0, 64 * ALIGNED));
-        // SAFETY: a string that ends with a zero byte.
+        // SAFETY: a zero-terminated string.
         unsafe { libc::umount2(target.as_ptr().cast(), libc::MNT_DETACH) };
         assert_eq!(is_cached, Ok(true));
     }

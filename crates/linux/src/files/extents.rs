@@ -1,4 +1,4 @@
-//! Where files lie on their devices (`Documentation/filesystems/fiemap.rst`).
+//! Physical location of files on their devices (`Documentation/filesystems/fiemap.rst`).
 
 use super::Roots;
 use crate::io::device_number;
@@ -7,12 +7,13 @@ use numaio_machine::storage::{attachment, is_rotating};
 use numaio_machine::sysfs::Sysfs;
 use rustix::fd::{AsRawFd, OwnedFd};
 
-/// `FS_IOC_FIEMAP`, on x86-64 and aarch64 (include/uapi/linux/fs.h): `_IOWR('f', 11, struct fiemap)`.
+/// `FS_IOC_FIEMAP`, on x86-64 and aarch64: `_IOWR('f', 11, struct fiemap)`
+/// (include/uapi/linux/fs.h).
 const FS_IOC_FIEMAP: u32 = 0xc020_660b;
-/// `FIEMAP_EXTENT_UNKNOWN` (include/uapi/linux/fiemap.h): it has no place yet.
+/// `FIEMAP_EXTENT_UNKNOWN` (include/uapi/linux/fiemap.h): not yet allocated.
 const UNKNOWN: u32 = 2;
 
-/// `struct fiemap` with room for one `struct fiemap_extent` (include/uapi/linux/fiemap.h).
+/// `struct fiemap` with space for one `struct fiemap_extent` (include/uapi/linux/fiemap.h).
 #[repr(C)]
 #[derive(Default)]
 struct FirstExtent {
@@ -31,12 +32,12 @@ struct FirstExtent {
 }
 
 impl Roots {
-    /// Whether any root lies on a disk with a head, by what `sysfs` says of the device of its file system.
+    /// Returns whether the device of any root is a rotational disk, according to `sysfs`.
     pub fn is_rotating(&self, sysfs: &dyn Sysfs) -> bool {
         self.devices().any(|device| is_rotating(sysfs, device))
     }
 
-    /// Which attachments of disks the roots lie on, of those that tell.
+    /// Returns the attachments of the roots' disks, where known.
     pub fn attachments(&self, sysfs: &dyn Sysfs) -> Vec<u64> {
         self.devices().filter_map(|device| attachment(sysfs, device)).collect()
     }
@@ -47,11 +48,12 @@ impl Roots {
     }
 }
 
-/// Where the first extent of a file lies on its device, in bytes; none where the file system cannot tell, there is no data,
-/// or it was not written yet.
+/// Returns the offset of a file's first extent on its device, in bytes; none if unknown, empty or
+/// not yet written.
 pub fn address(file: &OwnedFd) -> Option<u64> {
     let mut map = FirstExtent { length: u64::MAX, count: 1, ..FirstExtent::default() };
-    // SAFETY: the kernel reads a struct fiemap, and writes it and as many extents as it says there is room for: one.
+    // SAFETY: the kernel reads a struct fiemap, and writes it and at most the one extent it has
+    // space for.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as libc::Ioctl, &raw mut map) };
     (done == 0 && map.mapped == 1 && map.extent_flags & UNKNOWN == 0).then_some(map.physical)
 }

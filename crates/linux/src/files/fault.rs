@@ -1,16 +1,16 @@
-//! The kernel's errors as faults.
+//! Conversion of kernel errors to faults.
 
 use numaio_machine::port::{Fault, Why};
 use rustix::io::Errno;
 
-/// What was tried, and the kernel's words.
-pub fn fault(tried: &str) -> impl Fn(Errno) -> Fault + '_ {
-    move |errno| Fault::new(why(errno), format_args!("{tried}: {}", words(errno)))
+/// Returns a converter from an errno to a fault: `cannot {action}: {error}`.
+pub fn fault(action: &str) -> impl Fn(Errno) -> Fault + '_ {
+    move |errno| Fault::new(why(errno), format_args!("cannot {action}: {}", words(errno)))
 }
 
 fn words(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
-    // The standard library adds the number of the error.
+    // The standard library appends the error number.
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 

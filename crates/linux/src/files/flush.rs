@@ -1,35 +1,36 @@
-//! What a file system says only when a file is closed (close(2)): NFS, SMB and FUSE may take what is written, send it then, and
-//! learn then that there is no room for it.
+//! Errors reported only by close(2): NFS, SMB and FUSE may accept writes, send them on close, and
+//! only then detect that space is exhausted.
 
 use super::filesystem::{is_filesystem, BTRFS, EXT, F2FS, RAMFS, TMPFS, XFS};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{retry_on_intr, Errno};
 use std::io;
 
-/// File systems that say nothing then. Small files come by the ten thousand, and for each the question takes as long as what is known
-/// of it (fstat(2)).
+/// File systems that report no errors on close. Flushing each of very many small files would cost
+/// as much as fstat(2).
 const NO_CLOSE_ERRORS: [u32; 6] = [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS];
 
-/// The volume of a directory, if nothing is said when a file of it is closed.
+/// Returns the volume of a directory if its file system reports no errors on close.
 pub fn volume_without_close_errors(directory: &OwnedFd) -> Option<u64> {
     let volume = rustix::fs::fstat(directory).ok()?.st_dev;
     is_filesystem(directory, &NO_CLOSE_ERRORS).then_some(volume)
 }
 
-/// Waits until the file system took what was written to a file, as far as close(2) does: it is not on disk then, but no error of
-/// a quota or of a server is left that nobody would hear of.
+/// Flushes written data as close(2) does: not to disk, but so that errors of a quota or a server
+/// are reported.
 ///
 /// # Errors
-/// The kernel's.
+/// I/O errors.
 pub fn flush(file: impl AsFd) -> io::Result<()> {
     Ok(flush_errno(file.as_fd())?)
 }
 
-/// By a second descriptor, as the file system is asked whenever one of a file is closed.
+/// Closes a duplicate descriptor, since the file system flushes on every close.
 pub(super) fn flush_errno(file: BorrowedFd<'_>) -> Result<(), Errno> {
     retry_on_intr(|| {
         let other = rustix::io::fcntl_dupfd_cloexec(file, 0)?.into_raw_fd();
-        // SAFETY: nobody else has the descriptor, and it is used no more. It is closed even if that fails.
+        // SAFETY: the descriptor is exclusively owned and not used afterwards. It is closed even on
+        // error.
         match unsafe { libc::close(other) } {
             0 => Ok(()),
             _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
@@ -51,7 +52,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn volumes_that_say_nothing_are_known_by_their_kind() {
+    fn file_systems_without_close_errors_are_recognized() {
         let open = |path: &Path| OwnedFd::from(File::open(path).expect("a directory"));
         assert_eq!(volume_without_close_errors(&open(Path::new("/proc"))), None);
         let here = std::env::temp_dir();
@@ -59,7 +60,7 @@ mod tests {
             assert_eq!(volume, fs::metadata(&here).expect("a directory").dev());
         }
         let file = tempfile();
-        flush(&file).expect("nothing is said");
+        flush(&file).expect("flushed");
         assert!(file.metadata().is_ok(), "it is still open");
     }
 
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_lost_when_it_is_closed_does_not_get_its_name() {
+    fn close_error_prevents_the_final_rename() {
         let Some(full) = Volume::mount("full", |asked, _| if asked == FLUSH { libc::ENOSPC } else { 0 })
         else {
             return;

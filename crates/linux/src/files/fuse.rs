@@ -1,4 +1,5 @@
-//! A file system of one directory that does as a test says (Documentation/filesystems/fuse, include/uapi/linux/fuse.h).
+//! A FUSE file system of one directory with scripted errors (Documentation/filesystems/fuse,
+//! include/uapi/linux/fuse.h).
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,42 +11,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
+/// Set attributes (`FUSE_SETATTR`).
 pub const SETATTR: u32 = 4;
 const UNLINK: u32 = 10;
+/// Write (`FUSE_WRITE`).
 pub const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
+/// Sync (`FUSE_FSYNC`).
 pub const FSYNC: u32 = 20;
+/// Flush on close (`FUSE_FLUSH`).
 pub const FLUSH: u32 = 25;
 const INIT: u32 = 26;
+/// Open a directory (`FUSE_OPENDIR`).
 pub const OPENDIR: u32 = 27;
 const RELEASEDIR: u32 = 29;
 const CREATE: u32 = 35;
 
-/// What [`SETATTR`] sets (`FATTR_MODE`, `FATTR_MTIME`).
+/// Mode, among the attributes that [`SETATTR`] sets (`FATTR_MODE`).
 pub const MODE: u32 = 1;
+/// Modification time (`FATTR_MTIME`).
 pub const TIME: u32 = 1 << 5;
 
-/// The error with which something ends, of which this is asked; 0 if there is none.
+/// Returns the error of a request; 0 for success.
 type Errors = fn(requests: u32, sets: u32) -> i32;
 
-/// What was asked for, and what was to be set by it.
+/// Requests received, and the attributes that they set.
 type RequestLog = Arc<Mutex<Vec<(u32, u32)>>>;
 
-/// Takes whatever is written. Unmounted when dropped.
+/// A file system that accepts all writes; unmounted on drop.
 pub struct Volume {
     path: PathBuf,
     requests: RequestLog,
 }
 
 impl Volume {
-    /// None where it may not be mounted, which is told.
+    /// Mounts the file system; none, with a message, where mounting is not permitted.
     pub fn mount(name: &str, errors: Errors) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
         fs::create_dir(&path).expect("a folder");
         let (mounted, requests) = (mount(&path), RequestLog::default());
         let Some(device) = mounted else {
             fs::remove_dir(&path).expect("removed");
-            crate::test_support::print_skipped("skipped: no file system of our own may be mounted");
+            crate::test_support::print_skipped("skipped: FUSE: cannot be mounted");
             return None;
         };
         let log = requests.clone();
@@ -53,11 +60,12 @@ impl Volume {
         Some(Self { path, requests })
     }
 
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was asked for of these, in its order, with what was to be set.
+    /// Returns requests of the given kinds in order, with the attributes that they set.
     pub fn requests(&self, of: &[u32]) -> Vec<(u32, u32)> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.iter().copied().filter(|(requests, _)| of.contains(requests)).collect()
@@ -67,7 +75,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         let target = [self.path.as_os_str().as_bytes(), b"\0"].concat();
-        // SAFETY: a string that ends with a zero byte.
+        // SAFETY: a zero-terminated string.
         unsafe { libc::umount2(target.as_ptr().cast(), libc::MNT_DETACH) };
         fs::remove_dir(&self.path).expect("removed");
     }
@@ -77,7 +85,7 @@ fn mount(path: &Path) -> Option<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_raw_fd());
     let target = [path.as_os_str().as_bytes(), b"\0"].concat();
-    // SAFETY: all are strings that end with a zero byte, and live as long as the call.
+    // SAFETY: zero-terminated strings that live through the call.
     let done = unsafe {
         libc::mount(
             c"numaio".as_ptr(),
@@ -90,7 +98,7 @@ fn mount(path: &Path) -> Option<File> {
     (done == 0).then_some(device)
 }
 
-/// Answers the kernel until the file system is gone.
+/// Answers requests until the file system is unmounted.
 fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
     let mut buffer = vec![0; 1 << 20];
     while let Ok(length) = device.read(&mut buffer) {
@@ -100,7 +108,7 @@ fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
         let sets = if opcode == SETATTR { number(40) } else { 0 };
         requests.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, sets));
         let body = match opcode {
-            // Version 7.12, of which little more than that has to be said.
+            // Version 7.12, the minimal reply.
             INIT => Ok([7u32, 12, 0, 0, 0, 1 << 16].map(u32::to_ne_bytes).concat()),
             FORGET => continue,
             GETATTR | SETATTR => Ok([vec![0; 16], attributes(node)].concat()),
@@ -124,7 +132,7 @@ fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
     }
 }
 
-/// `struct fuse_attr`: the directory, which is node 1, or a file.
+/// Returns `struct fuse_attr` of the directory (node 1) or a file.
 fn attributes(node: u32) -> Vec<u8> {
     let mut words = [0u32; 22];
     words[0] = node;
@@ -161,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_place_is_durable_before_its_time_says_that_it_is_whole() {
+    fn in_place_data_is_durable_before_its_time_is_set() {
         let Some(volume) = Volume::mount("in-place", |_, _| 0) else { return };
         write_in_place(&volume, true, true).expect("a file");
         let requests = volume.requests(&[WRITE, FSYNC, SETATTR]);
@@ -175,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_of_something_new_is_left_to_file_systems_that_have_none() {
+    fn default_mode_is_optional_on_file_systems_without_modes() {
         let refuse: [Errors; 3] = [
             |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },
             |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EOPNOTSUPP } else { 0 },
@@ -189,9 +197,9 @@ mod tests {
         }
     }
 
-    /// Of those that another process heard of meanwhile, who opens it only then hears nothing (syncfs(2)).
+    /// Otherwise errors already reported to another process are missed (syncfs(2)).
     #[test]
-    fn errors_of_disks_are_heeded_from_the_beginning() {
+    fn write_errors_are_tracked_from_the_start() {
         let Some(volume) = Volume::mount("heeded", |_, _| 0) else { return };
         let mut roots = Roots::open(&[volume.path()]).expect("a root");
         roots.track_write_errors();

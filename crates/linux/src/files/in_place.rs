@@ -1,4 +1,5 @@
-//! Files that are written to where they are, by many operations, each of which opens the file by its name: it may be another's by then.
+//! Files written in place by several operations, each of which opens the file by its name and must
+//! verify that it is still the same file.
 
 use super::attributes::OWNER_WRITES;
 use super::fault::fault;
@@ -13,20 +14,20 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Files that may be begun and not whole, more than a mover awaits: those that failed, or of which the source sends no more, are never
-/// ended.
+/// Maximum number of partial files, more than a mover has outstanding. Failed files, and those that
+/// the source stops sending, are never removed.
 const MAX_FILES: usize = 1 << 18;
 
-/// What tells a file from others.
+/// Identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileIdentity {
     volume: u64,
     inode: u64,
-    /// When it was made, where the file system tells: the number of one that was removed is given to the next one.
+    /// Creation time, if reported: inode numbers of removed files are reused.
     born: Option<(i64, u32)>,
 }
 
-/// Files that were begun, by hashes of their names, and what each was then.
+/// Identities of partial files, by hash of their names.
 #[derive(Debug, Default)]
 pub struct InPlace {
     started: Mutex<HashMap<u64, FileIdentity>>,
@@ -34,18 +35,18 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// Notes what has a name and is written to from now on.
+    /// Records the file that is written under a name from now on.
     pub fn begin(&self, at: &FilePath, file: &OwnedFd) -> Result<(), Fault> {
         let identity_of = identity_of(file)?;
         let mut started = self.started();
         if started.len() >= MAX_FILES {
-            return Err(Fault::new(Why::Other, "too many files were begun and are not whole"));
+            return Err(Fault::new(Why::Other, "too many partial files"));
         }
         started.insert(self.keys.hash_one(at), identity_of);
         Ok(())
     }
 
-    /// A fault if what has a name now is not what was begun, or has another name, too.
+    /// Fails if the name refers to another file than recorded, or the file has a further hard link.
     pub fn check(&self, at: &FilePath, file: &OwnedFd) -> Result<(), Fault> {
         let (started, there) = (self.started().get(&self.keys.hash_one(at)).copied(), identity_of(file)?);
         let same =
@@ -56,7 +57,7 @@ impl InPlace {
         }
     }
 
-    /// It is whole.
+    /// Forgets a complete file.
     pub fn end(&self, at: &FilePath) {
         self.started().remove(&self.keys.hash_one(at));
     }
@@ -66,14 +67,14 @@ impl InPlace {
     }
 }
 
-/// A file that is open to be written to where it is.
+/// A file opened for writing in place.
 pub struct Opened {
     pub file: OwnedFd,
-    /// The bits of its mode if it could not be written to before; it can be from then on, until it gets its mode in the end.
+    /// Mode bits of a previously read-only file, which stays writable until its final mode is set.
     pub restore_mode: Option<u32>,
 }
 
-/// The file that is there, else a new one; one of our own also where it may not be written to.
+/// Opens the existing file or creates one, making an own read-only file writable.
 pub fn open(place: ResolvedName<'_>, mode: Mode) -> Result<Opened, Errno> {
     match open_existing_or_new(place, mode) {
         Err(Errno::ACCESS) => open_read_only(place)?.ok_or(Errno::ACCESS),
@@ -81,9 +82,10 @@ pub fn open(place: ResolvedName<'_>, mode: Mode) -> Result<Opened, Errno> {
     }
 }
 
-/// The file that is there, else a new one. By a call that could make it the kernel does not open somebody else's file in a directory
-/// such as /tmp, not to root either (`fs.protected_regular`, proc_sys_fs(5)): so that is called only where there is none, and what gets
-/// the name between both calls is protected so. Neither follows a link.
+/// Opens the existing file or creates one. With O_CREAT the kernel refuses to open other users'
+/// files in directories such as /tmp, even for root (`fs.protected_regular`, proc_sys_fs(5)), so it
+/// is only used if the file is missing; a file appearing meanwhile is protected. Links are not
+/// followed.
 fn open_existing_or_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     match place.open(OFlags::WRONLY, Mode::empty()) {
         Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
@@ -91,8 +93,8 @@ fn open_existing_or_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, 
     }
 }
 
-/// A file of our own that may not be written to; none if it is no such file. It is held, so that it is no other one that gets the
-/// right, whatever gets its name meanwhile.
+/// Makes an own read-only file writable and opens it; none if it is another kind of file. An O_PATH
+/// descriptor ensures that no other file gets the permission.
 fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
     let Ok(held) = place.open(OFlags::PATH, Mode::empty()) else { return Ok(None) };
     let Ok(stat) = rustix::fs::fstat(&held) else { return Ok(None) };
@@ -113,17 +115,17 @@ fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
 }
 
 fn identity_of(file: &OwnedFd) -> Result<FileIdentity, Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
-    // What is written to one with several names is written to all of them.
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+    // Writing to a hard link would change all of its names.
     if seen.kind != FileKind::File || seen.links > 1 {
         return Err(changed());
     }
-    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
-    let told = told.filter(|told| told.stx_mask & StatxFlags::BTIME.bits() != 0);
-    let born = told.map(|told| (told.stx_btime.tv_sec, told.stx_btime.tv_nsec));
+    let statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
+    let statx = statx.filter(|statx| statx.stx_mask & StatxFlags::BTIME.bits() != 0);
+    let born = statx.map(|statx| (statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec));
     Ok(FileIdentity { volume: seen.volume, inode: seen.inode, born })
 }
 
 fn changed() -> Fault {
-    Fault::new(Why::Changed, "another file got its name while it was written, or it got another name")
+    Fault::new(Why::Changed, "file was replaced or hard-linked while it was written")
 }

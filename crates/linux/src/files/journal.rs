@@ -1,4 +1,4 @@
-//! The journal of a transfer: locked, so that two transfers never write to one.
+//! Journal of a transfer, locked so that two transfers never write to the same one.
 
 use super::fault::fault;
 use super::owner::replace_atomically;
@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 
-/// The mode of a journal.
+/// Mode of a journal.
 const JOURNAL_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Roots {
@@ -25,7 +25,7 @@ impl Roots {
         let place = resolver.resolve(at)?;
         let file = match place.open(OFlags::RDWR, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(Journal::Absent),
-            file => file.map_err(fault("open the journal"))?,
+            file => file.map_err(fault("open journal"))?,
         };
         let Some(found) = self.lock(place, &file)? else { return Ok(Journal::Taken) };
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
@@ -33,20 +33,20 @@ impl Roots {
         while used < content.len() {
             let rest = &mut content[used..];
             match retry_on_intr(|| rustix::io::pread(&file, &mut *rest, used as u64))
-                .map_err(fault("read"))?
+                .map_err(fault("read journal"))?
             {
                 0 => break,
                 count => used += count,
             }
         }
         content.truncate(used);
-        // A backup by hard links has it, too, and is not to have what we write.
+        // A backup by hard links shares the file and must not see our writes.
         let file = if found.links > 1 { recreate(place, &content)? } else { file };
         *self.journal() = Some(file);
         Ok(Journal::Ours(content))
     }
 
-    /// What was written is made durable before it is noted; the results of both.
+    /// Syncs the data that a record refers to before writing the record; returns both results.
     pub(super) fn record(&self, resolver: &mut Resolver<'_>, record: &Record) -> Vec<Result<(), Fault>> {
         let mut results: Vec<_> = record.after.iter().map(|names| sync_one_of(resolver, names)).collect();
         let failed = results.iter().find_map(|result| result.as_ref().err()).cloned();
@@ -62,38 +62,38 @@ impl Roots {
         let Some(file) = journal.as_ref() else { return Ok(()) };
         write_all(file, &record.bytes, record.offset)?;
         let end = record.offset + record.bytes.len() as u64;
-        rustix::fs::ftruncate(file, end).map_err(fault("cut the journal"))?;
+        rustix::fs::ftruncate(file, end).map_err(fault("truncate journal"))?;
         match record.sync {
-            true => rustix::fs::fsync(file).map_err(fault("make the journal durable")),
+            true => rustix::fs::fsync(file).map_err(fault("sync journal")),
             false => Ok(()),
         }
     }
 
     fn create_journal(&self, place: ResolvedName<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let file = place.open(flags, JOURNAL_MODE).map_err(fault("create the journal"))?;
+        let file = place.open(flags, JOURNAL_MODE).map_err(fault("create journal"))?;
         match self.lock(place, &file)?.is_some_and(|found| found.links < 2) {
             true => {
                 ensure_mode_bits(file.as_fd(), JOURNAL_MODE);
                 Ok(file)
             }
-            false => Err(Fault::new(Why::Exists, "another transfer has the journal")),
+            false => Err(Fault::new(Why::Exists, "journal is in use by another transfer")),
         }
     }
 
-    /// Locks a journal of ours; none if another transfer has it. Fails with [`Why::Exists`] if it is somebody else's, who may keep it for
-    /// ever.
+    /// Locks an own journal; none if another transfer holds it. Fails with [`Why::Exists`] for
+    /// another user's journal, which may be locked forever.
     fn lock(&self, place: ResolvedName<'_>, file: &OwnedFd) -> Result<Option<Seen>, Fault> {
-        let look =
-            || rustix::fs::fstat(file).map(|stat| file_stat(&stat)).map_err(fault("look at the journal"));
+        let look = || rustix::fs::fstat(file).map(|stat| file_stat(&stat)).map_err(fault("stat journal"));
         let found = look()?;
         if found.kind != FileKind::File || !self.is_ours(place.directory, &found)? {
-            return Err(Fault::new(Why::Exists, "the journal is somebody else's"));
+            return Err(Fault::new(Why::Exists, "journal belongs to another user"));
         }
         if !locked(file)? {
             return Ok(None);
         }
-        // Whoever had it until now may have removed it, and another one may have begun the next.
+        // The previous holder may have removed it, and another transfer may have created the next
+        // one.
         let named = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         let is_it = |named: Seen| (named.volume, named.inode) == (found.volume, found.inode);
         Ok(if named.is_ok_and(|stat| is_it(file_stat(&stat))) { Some(look()?) } else { None })
@@ -104,13 +104,13 @@ fn locked(file: &OwnedFd) -> Result<bool, Fault> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(errno) => Err(fault("lock the journal")(errno)),
+        Err(errno) => Err(fault("lock journal")(errno)),
     }
 }
 
-/// Gives a journal that is locked a file of its own.
+/// Replaces a locked journal by a copy that is not hard-linked.
 fn recreate(place: ResolvedName<'_>, content: &[u8]) -> Result<OwnedFd, Fault> {
-    let tried = fault("create the journal");
+    let tried = fault("create journal");
     replace_atomically(place, &tried, |beside| {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let file = beside.open(flags, JOURNAL_MODE).map_err(&tried)?;
@@ -121,8 +121,8 @@ fn recreate(place: ResolvedName<'_>, content: &[u8]) -> Result<OwnedFd, Fault> {
     })
 }
 
-/// Makes the data of a file durable that may be given its last name meanwhile. It counts under that one, too: a crash may take
-/// the name back, and would leave what is noted without what it is about.
+/// Syncs the data of a file that may be renamed to its final name meanwhile, trying both names. A
+/// crash may undo the rename, and the record must not refer to missing data.
 fn sync_one_of(resolver: &mut Resolver<'_>, names: &[FilePath]) -> Result<(), Fault> {
     let mut last = Errno::NOENT;
     for name in names {
@@ -139,5 +139,5 @@ fn sync_one_of(resolver: &mut Resolver<'_>, names: &[FilePath]) -> Result<(), Fa
             Ok(()) => return Ok(()),
         }
     }
-    Err(fault("make it durable")(last))
+    Err(fault("sync")(last))
 }

@@ -1,4 +1,4 @@
-//! Listing directories, a part after the other.
+//! Listing directories in parts.
 
 use super::fault::fault;
 use super::name_matching::names_in;
@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Directories of which a part was listed.
+/// Partially listed directories.
 #[derive(Debug, Default)]
 pub struct Listings(Mutex<(u64, HashMap<u64, OpenListing>)>);
 
-/// One of them, and which names are one in it.
+/// An open directory and how it matches names.
 type OpenListing = (Dir, Names);
 
 impl Listings {
@@ -42,16 +42,16 @@ impl Roots {
     ) -> Result<Listing, Fault> {
         let place = resolver.resolve(at)?;
         let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
-        let opened = opened.map_err(fault("list the directory"))?;
+        let opened = opened.map_err(fault("list directory"))?;
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
         let names = root.map_or(Names::Apart, |root| names_in(&opened, root));
-        let directory = Dir::new(opened).map_err(fault("list the directory"))?;
+        let directory = Dir::new(opened).map_err(fault("list directory"))?;
         self.part((directory, names), most, details)
     }
 
     pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
         let directory = self.listings.take(listing);
-        let absent = || Fault::new(Why::Other, "there is no such listing");
+        let absent = || Fault::new(Why::Other, "unknown listing");
         self.part(directory.ok_or_else(absent)?, most, details)
     }
 
@@ -68,22 +68,22 @@ impl Roots {
                 more = false;
                 break;
             };
-            let entry = entry.map_err(fault("list the directory"))?;
+            let entry = entry.map_err(fault("list directory"))?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push((entry.ino(), name.into()));
             }
         }
-        // Inodes that follow each other lie beside each other on most file systems.
+        // On most file systems, consecutive inodes are adjacent on disk.
         names.sort_unstable();
-        let parent = directory.fd().map_err(fault("list the directory"))?;
+        let parent = directory.fd().map_err(fault("list directory"))?;
         let (mut found, mut budget) = (Vec::with_capacity(names.len()), RunBudget::default());
         for (_, name) in names {
             let place = ResolvedName { directory: parent, name: &name };
             match self.found(place, details, &mut budget) {
-                // It went away since.
+                // It was removed meanwhile.
                 Err(Errno::NOENT) => {}
-                Err(errno) => found.push((name, Err(fault("look at it")(errno)))),
+                Err(errno) => found.push((name, Err(fault("stat")(errno)))),
                 Ok(one) => found.push((name, Ok(one))),
             }
         }

@@ -1,8 +1,8 @@
-//! Files below opened directories: what a port does to them, one operation at a time.
+//! File operations of a port below opened directories.
 //!
-//! Every name is resolved below its root without following a symbolic link (openat2(2): `RESOLVE_BENEATH`,
-//! `RESOLVE_NO_SYMLINKS`; component by component where the kernel has no such call). What is done to the last
-//! component never follows one either.
+//! Every name is resolved below its root without following symbolic links (openat2(2):
+//! `RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`; component by component on older kernels). The last
+//! component is never followed either.
 
 mod attributes;
 mod base;
@@ -48,15 +48,15 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Directories below which files are read and written.
+/// Root directories below which files are read and written.
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<OwnedFd>,
-    /// Those of which errors are heard from when they were opened (syncfs(2)).
+    /// Descriptors that report all write errors since they were opened (syncfs(2)).
     synced: Vec<Option<OwnedFd>>,
-    /// Which of them lie in memory.
+    /// Whether each root is on a memory file system.
     in_memory: Vec<bool>,
-    /// The volume of each, where nothing is said when a file is closed.
+    /// Volume of each root whose file system reports no errors on close.
     no_close_errors: Vec<Option<u64>>,
     cache: CachePolicy,
     in_place: InPlace,
@@ -64,31 +64,31 @@ pub struct Roots {
     journal: Mutex<Option<OwnedFd>>,
     super_user: bool,
     user: u32,
-    /// Whom new files belong to on the volume where that was found out last.
+    /// Owner of new files on the volume where it was last determined.
     owner: Mutex<Option<(u64, u32)>>,
-    /// Bits of a mode that new files of this process do not have (umask(2)).
+    /// Mode bits that new files of this process lack (umask(2)).
     umask: u32,
 }
 
-/// How far an operation is.
+/// State of an operation after its start.
 #[derive(Debug)]
 pub(crate) enum Started<B> {
-    /// To its end.
+    /// Finished.
     Done(Outcome<B>),
-    /// A device is to move this block; then [`Roots::finish`] ends it.
+    /// The device must still move a block, which [`Roots::finish`] completes.
     Pending(Block<B>),
 }
 
 impl Roots {
-    /// Opens directories; symbolic links on the way to them are followed.
+    /// Opens directories, following symbolic links to them.
     ///
     /// # Errors
-    /// The kernel's, and which path.
+    /// The failing path and its I/O error.
     pub fn open(paths: &[&Path]) -> Result<Self, (PathBuf, io::Error)> {
         Base::Host.roots(paths)
     }
 
-    /// Directories that are open.
+    /// Creates roots from open directories.
     fn of(roots: Vec<OwnedFd>) -> Self {
         Self {
             in_memory: roots.iter().map(direct::is_in_memory).collect(),
@@ -106,25 +106,26 @@ impl Roots {
         }
     }
 
-    /// Whether this process may do all that root may.
+    /// Returns whether this process runs as root.
     pub fn is_super_user(&self) -> bool {
         self.super_user
     }
 
-    /// Errors of disks from now on are told when all is made durable. Else those are not of which another process heard before.
+    /// Starts tracking write errors, which the final sync reports. Otherwise errors already
+    /// reported to another process are missed.
     pub fn track_write_errors(&mut self) {
         self.synced = self.roots.iter().map(|root| write::open_for_sync(root).ok()).collect();
     }
 
-    /// Where they are, as the kernel tells (proc_pid_fd(5)).
+    /// Returns the paths of the roots (proc_pid_fd(5)).
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
         self.roots.iter().map(path_of_fd).collect()
     }
 
-    /// Carries an operation out. `buffer` gives a buffer for what is read; nothing is read without.
+    /// Executes an operation. `buffer` provides the buffer for reads.
     pub(crate) fn run<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
@@ -136,7 +137,7 @@ impl Roots {
         }
     }
 
-    /// Carries an operation out, but for a block that a device is to move.
+    /// Executes an operation except for a block that the device must move.
     pub(crate) fn start<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         operation: Operation<B>,
@@ -145,7 +146,7 @@ impl Roots {
         let read_only = matches!(operation, Operation::Look { .. });
         let mut resolver = Resolver::new(&self.roots, read_only);
         Started::Done(match operation {
-            // Packing is no matter of files: see `port::compression`.
+            // Compression is done by `port::compression`.
             Operation::Read { pieces, hash, .. } => match buffer() {
                 Some(buffer) => return self.read(resolver, pieces, hash, buffer),
                 None => Outcome::Each(pieces.iter().map(|_| Err(no_buffer())).collect()),
@@ -186,9 +187,9 @@ impl Roots {
         })
     }
 
-    /// The file that an operation is better alone in: one that is written to through the page cache, as the kernel lets one
-    /// thread do that at a time, and others would wait for it turning in circles. `is_behind` tells whether more waits to be written
-    /// than the storage takes.
+    /// Returns the file that an operation should use exclusively: one written through the page
+    /// cache, since the kernel serializes such writes and other threads would spin. `is_behind`
+    /// states whether more writes are queued than the storage handles.
     pub(crate) fn exclusive_file<'a, B>(
         &self,
         operation: &'a Operation<B>,
@@ -203,7 +204,7 @@ impl Roots {
         is_cached.then_some(&put.at)
     }
 
-    /// What is written of a file, if a device could take all of it at once.
+    /// Returns the part of a file to write, if the device could take it as one block.
     fn part_for_device<'a>(&self, put: &'a Put) -> Option<&'a Part> {
         let [part] = &put.parts[..] else { return None };
         let in_memory = self.in_memory.get(put.at.root as usize).is_some_and(|in_memory| *in_memory);
@@ -216,34 +217,37 @@ impl Roots {
 }
 
 pub(crate) fn no_buffer() -> Fault {
-    Fault::new(Why::Other, "there is no buffer")
+    Fault::new(Why::Other, "no buffer available")
 }
 
-/// Gives a file another name, if nothing has that one yet.
+/// Renames a file unless the target exists.
 ///
 /// # Errors
-/// The kernel's: [`AlreadyExists`](io::ErrorKind::AlreadyExists), or that the file system cannot do it at once.
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists); other I/O errors, for example if the file
+/// system lacks the operation.
 pub fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
-/// Whether files are reached by their open descriptors (proc_pid_fd(5)): without, modes and extended attributes of what cannot be
-/// opened are neither read nor set.
+/// Returns whether /proc/self/fd is available (proc_pid_fd(5)). Without it, modes and extended
+/// attributes of files that cannot be opened are neither read nor set.
 pub fn has_proc() -> bool {
     Path::new("/proc/self/fd").is_dir()
 }
 
-/// Where something lies that is open, without links on its way (proc_pid_fd(5)).
+/// Returns the path of an open file, without symbolic links (proc_pid_fd(5)).
 fn path_of_fd(file: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Whether a path names what one process has open (proc_pid_fd(5)): another one has something else there, or nothing.
+/// Returns whether a path refers to an open file of this process (proc_pid_fd(5)), which another
+/// process would not find there.
 pub fn is_process_private(path: &Path) -> bool {
     ["/dev/stdin", "/dev/fd", "/proc"].iter().any(|of| path.starts_with(of))
 }
 
-/// The umask of this process, which can only be asked for by setting it: before threads make files.
+/// Returns the umask. The kernel reports it only when setting it, so call this before threads
+/// create files.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);

@@ -1,4 +1,5 @@
-//! Which names a file system takes for one: those that differ in case alone, in dots at their ends, or in how accents are written.
+//! Which names a file system treats as equal: by case, trailing dots, or the composition of
+//! accents.
 
 use super::attributes::{set_time, Target};
 use super::filesystem::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, RAMFS, TMPFS, XFS};
@@ -11,21 +12,22 @@ use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 
-/// File systems that tell names apart unless a directory is marked otherwise.
+/// File systems that are case-sensitive unless a directory is marked otherwise.
 const MARKED_PER_DIRECTORY: [u32; 3] = [EXT, F2FS, TMPFS];
-/// Those that always do, as they are used here. NFS and overlayfs do what is below them does.
+/// Case-sensitive file systems. NFS and overlayfs depend on the underlying one.
 const CASE_SENSITIVE: [u32; 6] = [BTRFS, LUSTRE, GPFS, CEPH, BEEGFS, RAMFS];
-/// Those that never do, and leave out dots at the ends of names (`vfat_striptail_len` in fs/fat/namei_vfat.c, `exfat_striptail_len` in
-/// fs/exfat/namei.c).
+/// Case-insensitive file systems, which also ignore trailing dots (`vfat_striptail_len` in
+/// fs/fat/namei_vfat.c, `exfat_striptail_len` in fs/exfat/namei.c).
 const CASE_INSENSITIVE: [u32; 2] = [FAT, EXFAT];
 /// `FS_CASEFOLD_FL` (include/uapi/linux/fs.h).
 const CASEFOLD: u32 = 0x4000_0000;
-/// Most entries that are tried where nothing may be written.
+/// Maximum number of existing entries examined if nothing may be written.
 const MAX_TRIED: usize = 100;
 
 impl Roots {
-    /// Which names are one in the first root. Where the kind of the file system does not tell, files are made there, and removed; without
-    /// `may_write` names that are there are tried, and where there are none they are taken for apart.
+    /// Returns how the first root matches names. If the file system type does not determine it,
+    /// temporary files are created; without `may_write`, existing names are examined, and without
+    /// suitable names they are assumed distinct.
     pub fn names(&self, may_write: bool) -> Names {
         self.roots.first().and_then(|root| names_of(root, may_write).ok()).unwrap_or_default()
     }
@@ -41,12 +43,12 @@ fn names_of(root: &OwnedFd, may_write: bool) -> Result<Names, Errno> {
     }
 }
 
-/// Which names are one in a directory below a root, if more is known of it than of the root.
+/// Returns how a directory below a root matches names, if known to differ from the root.
 pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> Names {
     let volume = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| file_stat(&stat).volume).ok();
     match by_kind(directory) {
         Ok(Some(names)) => names,
-        // It is another file system. Whether it leaves out dots is not known: the most is taken to be one.
+        // Another file system, which may ignore trailing dots, too: assume that it does.
         Ok(None) if volume(directory) != volume(root) && is_case_insensitive(directory).unwrap_or(false) => {
             Names::FoldedAndCut
         }
@@ -54,7 +56,7 @@ pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> Names {
     }
 }
 
-/// As the kind of the file system tells, if it does.
+/// Determines matching from the file system type, if possible.
 fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
     let kind = kind(directory)?;
     if MARKED_PER_DIRECTORY.contains(&kind) {
@@ -68,14 +70,15 @@ fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
     Ok(cut.or_else(|| CASE_SENSITIVE.contains(&kind).then_some(Names::Apart)))
 }
 
-/// Whether an XFS was made with `version=ci`: it takes names for one that differ in the case of letters of ASCII
+/// Returns whether an XFS was created with `version=ci`, which ignores the case of ASCII letters
 /// (fs/xfs/libxfs/xfs_fs.h, `XFS_IOC_FSGEOMETRY_V1` and `XFS_FSOP_GEOM_FLAGS_DIRV2CI`).
 fn is_ascii_ci(directory: &OwnedFd) -> bool {
     const GEOMETRY: u32 = 0x8070_5864;
     const FLAGS: usize = 92 / 4;
     const FOLDS: u32 = 1 << 12;
     let mut geometry = [0u32; 112 / 4];
-    // SAFETY: the kernel writes 112 bytes, as the number of the request says, which the array has.
+    // SAFETY: the kernel writes 112 bytes, as encoded in the request, which is the size of the
+    // array.
     let done = unsafe {
         libc::ioctl(
             directory.as_raw_fd(),
@@ -86,12 +89,13 @@ fn is_ascii_ci(directory: &OwnedFd) -> bool {
     done == 0 && geometry[FLAGS] & FOLDS != 0
 }
 
-/// By files that are made and removed. The directory keeps its time, by which it is compared.
+/// Determines matching with temporary files, and restores the directory's time, which is compared
+/// later.
 fn probe_with_new_files(directory: &OwnedFd) -> Result<Names, Errno> {
     let stat = rustix::fs::fstat(directory)?;
     let result = create_probe_files(directory);
     let before = file_stat(&stat).mtime;
-    // It is another one's: then its time differs anyway, or is not for us to set.
+    // Fails for another user's directory, whose time is not compared or cannot be set anyway.
     let _ = set_time(Target::Open(directory.as_fd()), before.seconds, before.nanoseconds);
     result
 }
@@ -101,7 +105,7 @@ fn create_probe_files(directory: &OwnedFd) -> Result<Names, Errno> {
     let (is_case_insensitive, cuts) = with_probe_file(directory.as_fd(), &temporary_name()?, |_, name| {
         Ok((is_there(&name.to_ascii_uppercase()), is_there(&format!("{name}."))))
     })?;
-    // One letter with an accent, and a letter and an accent: a file system may refuse both.
+    // A composed and a decomposed accent; a file system may reject both names.
     let beside = temporary_name()?;
     let joined = format!("{beside}\u{e9}");
     let apart =
@@ -109,13 +113,14 @@ fn create_probe_files(directory: &OwnedFd) -> Result<Names, Errno> {
     Ok(match (is_case_insensitive, apart) {
         _ if cuts => Names::FoldedAndCut,
         (true, _) => Names::Folded,
-        // As ZFS with its property `normalization`.
+        // For example ZFS with its property `normalization`.
         (false, Ok(true)) => Names::Normalized,
         _ => Names::Apart,
     })
 }
 
-/// Whether names are one that differ in case, by names that are there: one that is found under another name, which is not there itself.
+/// Determines case sensitivity from existing names: one found by another case that is not listed
+/// itself.
 fn is_case_insensitive(directory: &OwnedFd) -> Result<bool, Errno> {
     for entry in Dir::read_from(directory)?.take(MAX_TRIED) {
         let entry = entry?;
@@ -132,7 +137,7 @@ fn is_case_insensitive(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// With small letters for large ones, and large ones for small ones.
+/// Swaps the case of ASCII letters.
 fn swap_case(name: &[u8]) -> Vec<u8> {
     let one = |byte: &u8| if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { *byte };
     name.iter().map(one).collect()

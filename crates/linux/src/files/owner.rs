@@ -1,4 +1,4 @@
-//! Whom files belong to that this process makes: on some file systems not to its user.
+//! Ownership of files created by this process, which on some file systems is not its user.
 
 use super::fault::fault;
 use super::resolve::ResolvedName;
@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use std::sync::PoisonError;
 
 impl Roots {
-    /// Whether a file may be one that we made in a directory. Mounts with `uid=` give all files one owner, and NFS gives those
-    /// of root another one: where a file is not our user's, one is made to see, once for a volume.
+    /// Returns whether this process may have created a file. Mounts with `uid=` assign one owner to
+    /// all files, and NFS maps root to another user: for a file of another user, a probe file
+    /// determines the owner of new files, once per volume.
     pub(super) fn is_ours(&self, directory: BorrowedFd<'_>, file: &Seen) -> Result<bool, Fault> {
         if file.user == self.user {
             return Ok(true);
@@ -20,17 +21,19 @@ impl Roots {
         let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = match *known {
             Some((volume, owner)) if volume == file.volume => owner,
-            _ => with_probe_file(directory, &temporary_name().map_err(fault("name a file"))?, |new, _| {
-                Ok(file_stat(&rustix::fs::fstat(new)?).user)
-            })
-            .map_err(fault("make a file beside it"))?,
+            _ => with_probe_file(
+                directory,
+                &temporary_name().map_err(fault("generate file name"))?,
+                |new, _| Ok(file_stat(&rustix::fs::fstat(new)?).user),
+            )
+            .map_err(fault("create probe file"))?,
         };
         *known = Some((file.volume, owner));
         Ok(owner == file.user)
     }
 }
 
-/// Looks at an empty file that is made for it under a name that nobody has, and removed.
+/// Examines an empty temporary file, which is then removed.
 pub fn with_probe_file<T>(
     directory: BorrowedFd<'_>,
     name: &str,
@@ -38,15 +41,15 @@ pub fn with_probe_file<T>(
 ) -> Result<T, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
-    let told = look(&file, name);
-    // NFS keeps what is removed while it is open, under another name, until it is closed.
+    let result = look(&file, name);
+    // NFS keeps an open removed file under another name until it is closed.
     drop(file);
     rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
-    told
+    result
 }
 
-/// Makes something under a name that nobody has, and gives it the one of `place`, where something else may be till then. Nothing of it
-/// is left if that fails, of which the kernel's errors go through `fault`.
+/// Creates an object under a temporary name and renames it to `place`, replacing an existing one.
+/// Removes it on failure; `fault` converts errors.
 pub fn replace_atomically<T, E>(
     place: ResolvedName<'_>,
     fault: impl Fn(Errno) -> E,
@@ -56,7 +59,8 @@ pub fn replace_atomically<T, E>(
     let beside = ResolvedName { name: name.as_bytes(), ..place };
     let named = make(beside).and_then(|made| {
         rustix::fs::renameat(beside.directory, &name, place.directory, place.name).map_err(&fault)?;
-        // Of two names of one file both stay (rename(2)), as may be unknown where each has an inode number of its own.
+        // Renaming between hard links of one file keeps both (rename(2)), and file systems may hide
+        // that they are the same file.
         let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
         Ok(made)
     });
@@ -65,7 +69,7 @@ pub fn replace_atomically<T, E>(
     })
 }
 
-/// A name that nobody has, such as a sink gives files itself.
+/// Returns a random unused name, like those of a sink's temporary files.
 pub fn temporary_name() -> Result<String, Errno> {
     let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
     Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))

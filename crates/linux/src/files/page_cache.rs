@@ -1,18 +1,18 @@
-//! Whether large files are written through the page cache or past it.
+//! Decision whether large files are written through the page cache or directly.
 //!
-//! Past it is better where the storage keeps up: the CPU copies nothing, and memory stays with who needs it. Where more
-//! comes than the storage takes, the cache takes it at memory's speed and has it written later, until as much waits there
-//! that the kernel would slow us down.
+//! Direct I/O is better while the storage keeps up: no CPU copy and no memory use. When more
+//! arrives than the storage takes, the cache absorbs it at memory speed, until so much is dirty
+//! that the kernel would throttle writers.
 
 use numaio_machine::writeback::{parse_vmstat, Writeback, PATH};
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Offset from which on a file may be written past the cache. What is before it goes through it: file systems take that at
-/// memory's speed, and have it written later.
+/// Offset from which on a file may be written directly. File systems absorb the data before it at
+/// memory speed.
 const DIRECT_FROM: u64 = 256 << 20;
-/// How long what the kernel told holds: at memory's speed some 50 MB are written meanwhile.
+/// Validity of a decision; about 50 MB are written meanwhile at memory speed.
 const DECISION_LIFETIME: Duration = Duration::from_millis(10);
 
 /// Whether the cache is used, and when that was decided.
@@ -20,13 +20,13 @@ const DECISION_LIFETIME: Duration = Duration::from_millis(10);
 pub struct CachePolicy(Mutex<(bool, Option<Instant>)>);
 
 impl CachePolicy {
-    /// Whether what is handed out now, to be written at an offset, is to go through the cache; `is_behind` tells whether more
-    /// waits for the storage than it takes.
+    /// Decides whether a write at an offset uses the cache; `is_behind` states whether more writes
+    /// are queued than the storage handles.
     pub fn decide_for(&self, offset: u64, is_behind: impl FnOnce() -> bool) -> bool {
         offset < DIRECT_FROM || self.decide(is_behind)
     }
 
-    /// Whether what is written at an offset goes through the cache, as was decided last.
+    /// Returns whether a write at an offset uses the cache, by the last decision.
     pub fn is_used_at(&self, offset: u64) -> bool {
         offset < DIRECT_FROM || self.is_used()
     }
@@ -47,7 +47,8 @@ impl CachePolicy {
     }
 }
 
-/// A cache that is used is so until it is full, and not again before the kernel has written a good part.
+/// Returns whether the cache may take more. Once full, it is not used until the kernel has written
+/// a good part.
 fn has_room(is_used: bool, writeback: &Writeback) -> bool {
     writeback.waiting < if is_used { writeback.slows() } else { writeback.begins }
 }
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_is_used_from_when_the_storage_is_behind_until_it_is_full() {
+    fn cache_is_used_while_storage_is_behind() {
         let cache = CachePolicy::default();
         assert!(!cache.decide(|| false), "the storage keeps up");
         assert!(!cache.is_used());
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_is_left_until_a_good_part_is_written() {
+    fn full_cache_is_avoided_until_written_back() {
         let of = |waiting| Writeback { waiting, begins: 100, most: 200 };
         let rooms = |is_used| [99, 100, 149, 150].map(|waiting| has_room(is_used, &of(waiting)));
         assert_eq!(rooms(false), [true, false, false, false]);

@@ -1,11 +1,13 @@
-//! What is our own and closed to us: who is not root needs rights also there.
+//! Access to own files and directories whose mode denies it to the owner; root needs no such
+//! access.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-/// Does something in a directory. If it is refused there, and the directory is one of ours that is closed to its owner, as Go closes
-/// those of its modules, that is opened, and it is done again, once.
+/// Runs an action in a directory. If it fails for lack of permission and the directory belongs to
+/// this user, grants the owner access and retries once. Read-only directories occur, for example,
+/// in Go's module cache.
 pub fn retry_with_permission<T>(
     directory: BorrowedFd<'_>,
     act: impl Fn() -> Result<T, Errno>,
@@ -16,8 +18,8 @@ pub fn retry_with_permission<T>(
     }
 }
 
-/// Lets the owner of a directory do all in it if we are its owner; tells whether he could not before. It is reached by its descriptor
-/// alone, by way of which (proc_pid_fd(5)) where that is but a path.
+/// Grants the owner all permissions on a directory if it belongs to this user; returns whether they
+/// were missing. For an O_PATH descriptor, uses its path (proc_pid_fd(5)).
 pub fn grant_owner_access(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(directory)?;
     let mode = Mode::from_raw_mode(stat.st_mode);
@@ -32,8 +34,8 @@ pub fn grant_owner_access(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Leaves rights on a file to its owner that a umask or a default ACL took from him when it was made: it is opened again by its name.
-/// Where there are no modes it stays as it is, and who opens it again is told what is wrong.
+/// Restores permissions that the umask or a default ACL removed from a new file, which will be
+/// opened again by name. Without modes this fails silently, and the next open reports the error.
 pub fn ensure_mode_bits(file: BorrowedFd<'_>, rights: Mode) {
     let made = rustix::fs::fstat(file).map(|stat| Mode::from_raw_mode(stat.st_mode));
     if let Some(made) = made.ok().filter(|made| !made.contains(rights)) {

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 
 impl Roots {
-    /// Reads pieces one behind the other into a buffer; what cannot be read takes no room.
+    /// Reads pieces consecutively into a buffer; a failed piece takes no space.
     pub(super) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
@@ -60,30 +60,30 @@ impl Roots {
 }
 
 fn too_large() -> Fault {
-    Fault::new(Why::Other, "a piece is larger than the buffer")
+    Fault::new(Why::Other, "piece exceeds the buffer")
 }
 
-/// Reads a piece of a file through the page cache.
+/// Reads a piece through the page cache.
 pub fn read_cached(file: &OwnedFd, piece: &ReadPiece, target: &mut [u8]) -> Result<(), Fault> {
-    // Whether it is what was found is asked once, at the end: that holds for the time before, too.
+    // Verified once, after reading, which covers the time before as well.
     let read = fill(file, target, piece.offset);
     same(file, &piece.identity)?;
     read
 }
 
-/// Opens what was found to be a file.
+/// Opens a regular file for reading.
 pub fn open(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
     match resolver.resolve(at)?.open(OFlags::RDONLY, Mode::empty()) {
-        // A link or a device is in its place now.
+        // A link or device has replaced the file.
         Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
-        file => file.map_err(fault("open it to read")),
+        file => file.map_err(fault("open for reading")),
     }
 }
 
 fn fill(file: &OwnedFd, target: &mut [u8], mut offset: u64) -> Result<(), Fault> {
     let mut rest = target;
     while !rest.is_empty() {
-        match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read it"))? {
+        match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read"))? {
             0 => return Err(changed()),
             count => {
                 offset += count as u64;
@@ -94,12 +94,12 @@ fn fill(file: &OwnedFd, target: &mut [u8], mut offset: u64) -> Result<(), Fault>
     Ok(())
 }
 
-/// File systems that have no inode numbers of their own.
+/// File systems without persistent inode numbers.
 const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
 
-/// Whether a file is still what was found.
+/// Verifies that a file is unchanged.
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
     let renumbered = Identity { inode: seen.inode, ..*identity };
     let is_same = seen.identity() == renumbered && (seen.inode == identity.inode || is_renumbered(file));
     match seen.kind == FileKind::File && is_same {
@@ -108,11 +108,12 @@ pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     }
 }
 
-/// Whether files of this file system get new inode numbers when the kernel forgets them.
+/// Returns whether the file system assigns new inode numbers after dropping its cache.
 pub fn is_renumbered(file: &OwnedFd) -> bool {
     is_filesystem(file, &RENUMBERED)
 }
 
+/// Returns the fault of a file that changed since it was found.
 pub fn changed() -> Fault {
-    Fault::new(Why::Changed, "it changed while it was moved")
+    Fault::new(Why::Changed, "file changed during the transfer")
 }

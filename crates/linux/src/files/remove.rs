@@ -1,4 +1,4 @@
-//! Removing.
+//! Removal of files and directory trees.
 
 use super::fault::fault;
 use super::permissions::retry_with_permission;
@@ -9,29 +9,30 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Most names of directories of one directory that are kept at a time. Others are found when it is listed again.
+/// Maximum number of subdirectory names kept per directory; further ones are found by listing
+/// again.
 const BATCH: usize = 1_024;
-/// Most that are kept in all, but for one a level.
+/// Maximum number kept in total, plus one per level.
 const MAX_NAMES: usize = 65_536;
 
-/// Removes something with all that it holds.
+/// Removes a file or a directory tree.
 pub fn remove(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<(), Fault> {
     let place = match resolver.resolve_or_errno(at) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        place => place.map_err(fault("open the directory"))?,
+        place => place.map_err(fault("open directory"))?,
     };
     place.not_the_root()?;
     reject_short_name(place)?;
-    match unlink(place.directory, place.name).map_err(fault("remove it"))? {
+    match unlink(place.directory, place.name).map_err(fault("remove"))? {
         Unlinked::Removed => Ok(()),
         Unlinked::Directory => remove_tree(place.directory, place.name),
     }
 }
 
-/// What became of a name.
+/// Result of removing a name.
 enum Unlinked {
     Removed,
-    /// Nothing: it is a directory.
+    /// Not removed, since it is a directory.
     Directory,
 }
 
@@ -43,20 +44,20 @@ fn unlink(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Unlinked, Errno> {
     }
 }
 
-/// A directory on the way down to the one that is emptied, and that one.
+/// A directory on the path to the one being emptied.
 struct Level {
     name: Box<[u8]>,
-    /// Its volume and its inode.
+    /// Its volume and inode.
     identity: (u64, u64),
-    /// Directories in it that are to be removed.
+    /// Subdirectories to remove.
     below: Vec<Box<[u8]>>,
-    /// Whether there may be others.
+    /// Whether there may be more.
     more: bool,
 }
 
-/// Removes a directory with all that it holds. Only the one at hand is open, so trees may be as deep as they like.
+/// Removes a directory tree. Only the current directory is open, so the depth is unlimited.
 fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
-    let failed = fault("remove it");
+    let failed = fault("remove");
     let Some((mut open, first)) = open_level(above, name).map_err(&failed)? else { return Ok(()) };
     let (mut levels, mut pending_names) = (vec![first], 0);
     while let Some(level) = levels.last_mut() {
@@ -90,7 +91,7 @@ fn remove_tree(above: BorrowedFd<'_>, name: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Opens a directory to empty it; none if it is gone.
+/// Opens a directory to empty it; none if it no longer exists.
 fn open_level(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>, Errno> {
     let directory = match open(above, name) {
         Err(Errno::NOENT) => return Ok(None),
@@ -102,22 +103,22 @@ fn open_level(above: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Dir, Level)>
     Ok(Some((Dir::new(directory)?, level)))
 }
 
-/// Opens one that may not be read.
+/// Opens an unreadable directory of this user.
 fn open_closed(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(above, name, flags, Mode::empty())?;
     retry_with_permission(held.as_fd(), || open(held.as_fd(), b"."))
 }
 
-/// Goes back up. The directory above may be another one if somebody moved this one.
+/// Reopens the parent directory, and fails if the current one was moved elsewhere.
 fn reopen_parent(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
-    let failed = fault("remove it");
+    let failed = fault("remove");
     let above =
         directory.fd().and_then(|directory| retry_with_permission(directory, || open(directory, b"..")));
     let above = above.map_err(&failed)?;
     match identity(&above).map_err(&failed)? == parent.identity {
         true => Dir::new(above).map_err(failed),
-        false => Err(Fault::new(Why::Changed, "a directory was moved while it was removed")),
+        false => Err(Fault::new(Why::Changed, "directory was moved during its removal")),
     }
 }
 
@@ -131,7 +132,7 @@ fn identity(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Removes what is no directory, and notes as many directories.
+/// Removes all files, and collects at most `most` subdirectories.
 fn empty_directory(directory: &mut Dir, level: &mut Level, most: usize) -> Result<(), Errno> {
     directory.rewind();
     level.more = false;
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_may_be_deeper_than_descriptors_and_stacks_reach() {
+    fn removes_trees_deeper_than_descriptor_and_stack_limits() {
         let folder = folder("deep");
         let depth = 3_000;
         let mut at = opened(&folder);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_may_have_more_than_are_kept_at_a_time() {
+    fn removes_directories_with_more_entries_than_a_batch() {
         let folder = folder("wide");
         let outside = folder.join("outside");
         fs::create_dir(&outside).expect("a directory");
@@ -222,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_moved_away_does_not_lead_elsewhere() {
+    fn directory_moved_during_removal_is_detected() {
         let folder = folder("moved");
         fs::create_dir_all(folder.join("a/b")).expect("directories");
         let root = opened(&folder);
-        let (a, level) = open_level(root.as_fd(), b"a").expect("opened").expect("it is there");
-        let (b, _) = open_level(a.fd().expect("open"), b"b").expect("opened").expect("it is there");
+        let (a, level) = open_level(root.as_fd(), b"a").expect("opened").expect("an entry");
+        let (b, _) = open_level(a.fd().expect("open"), b"b").expect("opened").expect("an entry");
         assert!(reopen_parent(&b, &level).is_ok());
         fs::rename(folder.join("a/b"), folder.join("b")).expect("moved");
         assert_eq!(reopen_parent(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(Why::Changed));

@@ -1,4 +1,4 @@
-//! Resolving names below a root.
+//! Resolution of names below a root.
 
 use super::attributes::default_bits;
 use super::fault::fault;
@@ -8,43 +8,45 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Resolves the names of one operation, of which many lie in the same directory.
+/// Resolves the names of one operation, many of which share a directory.
 pub struct Resolver<'a> {
     roots: &'a [OwnedFd],
-    /// The directory that was used last.
+    /// Most recently used directory.
     last: Option<Last>,
-    /// Whether nobody but us gets into it, if that was asked.
+    /// Whether no other user can enter it; cached.
     is_private: Option<bool>,
-    /// The directory of which the default ACL was asked for last, and what it leaves.
+    /// Most recently used directory with a default ACL query, and the mode bits that the ACL
+    /// leaves.
     default_bits: Option<(u32, Box<[u8]>, Option<u32>)>,
-    /// Whether the operation only looks: a directory that is not there will not be there later in it.
+    /// Whether the operation only reads, so that a missing directory stays missing.
     read_only: bool,
 }
 
-/// A root, the name of a directory below it, and the directory or why there is none.
+/// A root, a directory name below it, and the open directory or the error.
 type Last = (u32, Box<[u8]>, Result<OwnedFd, Errno>);
 
-/// What a name below its root comes to.
+/// A name resolved to its open directory.
 #[derive(Clone, Copy)]
 pub struct ResolvedName<'a> {
-    /// The directory.
+    /// Open directory.
     pub directory: BorrowedFd<'a>,
-    /// The name in it; `.` for a root itself.
+    /// Name in the directory; `.` for a root itself.
     pub name: &'a [u8],
 }
 
 impl<'a> Resolver<'a> {
+    /// Creates a resolver for the names of one operation.
     pub fn new(roots: &'a [OwnedFd], read_only: bool) -> Self {
         Self { roots, last: None, is_private: None, default_bits: None, read_only }
     }
 
-    /// The directory that holds a file, and its name there.
+    /// Resolves a file to its directory and name.
     pub fn resolve<'b>(&'b mut self, at: &'b FilePath) -> Result<ResolvedName<'b>, Fault> {
-        self.resolve_or_errno(at).map_err(fault("open the directory"))
+        self.resolve_or_errno(at).map_err(fault("open directory"))
     }
 
-    /// Whether a file lies in a directory, below the root, into which no other user but root gets: as one is that was made in this
-    /// transfer, until its end.
+    /// Returns whether only this user and root can enter the file's directory, below the root: true
+    /// for directories created by this transfer until it ends.
     pub fn is_private(&mut self, at: &FilePath, user: u32) -> bool {
         if !at.name.contains(&b'/') || self.resolve_or_errno(at).is_err() {
             return false;
@@ -55,7 +57,8 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// What the default ACL of the directory that holds a file leaves of the mode of something new, if it has one.
+    /// Returns the mode bits that the default ACL of the file's directory leaves to new entries, if
+    /// any.
     pub fn default_bits(&mut self, at: &FilePath) -> Option<u32> {
         let parent =
             at.name.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |slash| &at.name[..slash]);
@@ -69,9 +72,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// As [`Resolver::resolve`], with the kernel's error.
+    /// As [`Resolver::resolve`], with the errno.
     pub fn resolve_or_errno<'b>(&'b mut self, at: &'b FilePath) -> Result<ResolvedName<'b>, Errno> {
-        // A root that is not there yet, in a rehearsal: nothing is below it.
+        // The root does not exist yet, in a dry run: it has no entries.
         let root = self.roots.get(at.root as usize).ok_or(Errno::NOENT)?.as_fd();
         if at.name.is_empty() {
             return Ok(ResolvedName { directory: root, name: b"." });
@@ -96,7 +99,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Opens a directory below a root, without following any symbolic link.
+/// Opens a directory below a root without following symbolic links.
 pub fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -106,7 +109,7 @@ pub fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The same for kernels before 5.6 and sandboxes without openat2(2). Names have no `..`.
+/// Fallback for kernels before 5.6 and sandboxes without openat2(2). Rejects `..`.
 pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut at: Option<OwnedFd> = None;
     for component in name.split(|&byte| byte == b'/') {
@@ -120,8 +123,8 @@ pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd,
 }
 
 impl ResolvedName<'_> {
-    /// Opens the file itself; a symbolic link is not followed. Nobody is waited for who should open the other end of a FIFO, but who
-    /// gives up a lease (fcntl(2), `F_SETLEASE`), as file servers do.
+    /// Opens the file without following a symbolic link. Does not wait for the other end of a FIFO,
+    /// but for the holder of a lease (fcntl(2), `F_SETLEASE`), such as a file server.
     pub fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         match rustix::fs::openat(self.directory, self.name, flags | OFlags::NONBLOCK, mode) {
@@ -130,7 +133,8 @@ impl ResolvedName<'_> {
         }
     }
 
-    /// Waits for what is held already and is a regular file: nothing else gets into its place.
+    /// Opens a leased regular file through an O_PATH descriptor, so that nothing can replace it
+    /// while waiting.
     fn open_leased(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self.directory, self.name, path, Mode::empty())?;
@@ -141,10 +145,10 @@ impl ResolvedName<'_> {
         rustix::fs::open(format!("/proc/self/fd/{}", held.as_raw_fd()), flags, Mode::empty())
     }
 
-    /// A fault if this is a root, which stays what it is.
+    /// Rejects the root itself, which stays a directory.
     pub fn not_the_root(&self) -> Result<(), Fault> {
         match self.name {
-            b"." => Err(Fault::new(Why::Exists, "the root of the transfer is a directory")),
+            b"." => Err(Fault::new(Why::Exists, "the root of the transfer must remain a directory")),
             _ => Ok(()),
         }
     }
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_and_dots_lead_nowhere_with_and_without_openat2() {
+    fn rejects_links_and_dot_dot_with_and_without_openat2() {
         let dir = std::env::temp_dir().join(format!("numaio-beneath-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("a/b")).expect("directories");
         std::os::unix::fs::symlink("/", dir.join("a/out")).expect("a link");

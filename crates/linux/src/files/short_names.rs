@@ -1,5 +1,5 @@
-//! Short names (8.3), by which FAT finds files that have long ones. It lists them nowhere: to a transfer they are names of something
-//! else (fs/fat/namei_vfat.c, `vfat_create_shortname`).
+//! Short (8.3) names, by which FAT also finds files with long names but does not list them: a
+//! transfer would mistake them for other files (fs/fat/namei_vfat.c, `vfat_create_shortname`).
 
 use super::fault::fault;
 use super::filesystem::{is_filesystem, FAT};
@@ -9,16 +9,18 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
+/// Rejects a name that is the short name of a file with a long one.
+///
 /// # Errors
-/// [`Why::Exists`] if a name leads to a file that has another one; or the kernel's, if that cannot be told.
+/// [`Why::Exists`] for such a name; other faults if it cannot be determined.
 pub fn reject_short_name(place: ResolvedName<'_>) -> Result<(), Fault> {
-    match is_short(place).map_err(fault("look for it"))? {
+    match is_short(place).map_err(fault("look up"))? {
         false => Ok(()),
-        true => Err(Fault::new(Why::Exists, "here it is the short name of another file")),
+        true => Err(Fault::new(Why::Exists, "name is the short name of another file")),
     }
 }
 
-/// A directory below a root that was `found` by a name: it is another one than is meant if a part of the name is a short one.
+/// Rejects a directory that was `found` by a path with a short name, since another one is meant.
 pub fn reject_short_path(root: BorrowedFd<'_>, name: &[u8], found: OwnedFd) -> Result<OwnedFd, Errno> {
     let mut start = 0;
     for part in name.split(|&byte| byte == b'/') {
@@ -36,13 +38,14 @@ pub fn reject_short_path(root: BorrowedFd<'_>, name: &[u8], found: OwnedFd) -> R
     Ok(found)
 }
 
-/// Whether a name leads to a file that has another one.
+/// Returns whether a name is the short name of a file with a long one.
 fn is_short(place: ResolvedName<'_>) -> Result<bool, Errno> {
     Ok(may_be_short(place.name) && is_filesystem(place.directory, &[FAT]) && !is_listed(place)?)
 }
 
-/// Up to eight characters of which the last are a tilde and a number, and an extension of up to three. A file whose long name has a short
-/// one without that differs from it in case alone, or in what FAT does not list at all.
+/// Returns whether a name has the form of a short one: up to eight characters ending with a tilde
+/// and a number, and an extension of up to three. Short names without these differ from the long
+/// name only in case, or in characters that FAT does not list.
 fn may_be_short(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(without_dots(name));
     let (base, extension) = name.split_once('.').unwrap_or((&name, ""));
@@ -51,12 +54,12 @@ fn may_be_short(name: &[u8]) -> bool {
     is_counted && base.chars().count() <= 8 && extension.chars().count() <= 3 && !extension.contains('.')
 }
 
-/// FAT finds names without the dots at their end.
+/// Removes trailing dots, which FAT ignores.
 fn without_dots(name: &[u8]) -> &[u8] {
     &name[..name.iter().rposition(|&byte| byte != b'.').map_or(0, |last| last + 1)]
 }
 
-/// Whether a directory lists a name, in whatever case, or has nothing of it.
+/// Returns whether a directory lists a name, ignoring case, or the name does not exist.
 fn is_listed(place: ResolvedName<'_>) -> Result<bool, Errno> {
     match rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(true),
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_fat_makes_are_known() {
+    fn short_names_are_recognized_by_form() {
         for short in [
             "LONGFI~1.TXT",
             "longd~12",

@@ -1,4 +1,4 @@
-//! What objects are.
+//! Attributes of files and other objects.
 
 use super::attributes::{is_preserved, xattrs_of};
 use super::extents::address;
@@ -15,12 +15,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How many runs of data are told of the files of one operation.
+/// Limit on data runs reported for the files of one operation.
 #[derive(Debug)]
 pub struct RunBudget {
-    /// Together, as long as there are any left.
+    /// Runs left for all files together.
     left: usize,
-    /// Of each file all the same: as many as its entry has room for.
+    /// Runs allowed for each file regardless, as many as an entry can hold.
     least: usize,
 }
 
@@ -40,21 +40,21 @@ impl Roots {
         budget: &mut RunBudget,
     ) -> Result<Option<Found>, Fault> {
         let place = match resolver.resolve_or_errno(at) {
-            // A link or a file where a directory should be: nothing is below it.
+            // A link or file in place of a directory has no entries.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            place => place.map_err(fault("open the directory"))?,
+            place => place.map_err(fault("open directory"))?,
         };
         match self.found(place, details, budget) {
             Err(Errno::NOENT) => Ok(None),
             found => {
-                let found = found.map_err(fault("look at it"))?;
+                let found = found.map_err(fault("stat"))?;
                 let led_to = link.is_some_and(|target| is_link_target(place, target, &found.seen));
                 reject_short_name(place).map(|()| Some(Found { led_to, ..found }))
             }
         }
     }
 
-    /// All that is asked for of one object.
+    /// Collects the requested details of an object.
     pub(super) fn found(
         &self,
         place: ResolvedName<'_>,
@@ -75,12 +75,13 @@ impl Roots {
             true => xattrs_of(place, |name| is_preserved(name, self.super_user))?,
             false => Default::default(),
         };
-        // Blocks may also lie behind the end of a file, or be allocated and hold no data: of large ones it is looked up.
+        // Allocated blocks may lie beyond the end of a file or hold no data, so large files are
+        // always checked.
         let few = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
         let may_have_holes = few || seen.size > BLOCK as u64;
         let wants_data = details.holes && may_have_holes;
         let file = match seen.kind == FileKind::File && (wants_data || details.address) {
-            // Who may not read it learns so when it is read.
+            // An unreadable file is reported when it is read.
             true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
             false => None,
         };
@@ -92,7 +93,8 @@ impl Roots {
     }
 }
 
-/// Whether a link to a target, in the place of something, would lead to that or into it. A link to another name of the same file does not.
+/// Returns whether a symbolic link to `target`, in place of an object, would resolve to that object
+/// or into it. A target that is another hard link of the same file does not count.
 fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool {
     let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
     let look = |path: &Path| {
@@ -101,7 +103,7 @@ fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool 
     let Ok(led_to) = look(Path::new(OsStr::from_bytes(target))) else { return false };
     match there.kind {
         FileKind::Symlink => false,
-        // It may be mounted in several places, and be below what may not be searched.
+        // The directory may be mounted in several places, or lie below unsearchable ones.
         FileKind::Directory => {
             let to = real_path(place.directory, target);
             let at = real_path(place.directory, place.name);
@@ -116,13 +118,13 @@ fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool 
     }
 }
 
-/// Where something lies, without links on its way; none if that cannot be told.
+/// Returns a path without symbolic links; none if unknown.
 fn real_path(directory: BorrowedFd<'_>, path: &[u8]) -> Option<PathBuf> {
     let file = rustix::fs::openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     path_of_fd(&file).ok()
 }
 
-/// The attributes of an object.
+/// Converts the attributes of an object.
 pub fn file_stat(stat: &Stat) -> Seen {
     let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -150,8 +152,9 @@ pub fn file_stat(stat: &Stat) -> Seen {
     }
 }
 
-/// Where a file that was seen has data (lseek(2), `SEEK_DATA`), in `most` runs at the most; none if the file system cannot tell, or the
-/// file is another one by then: one that was cut would be all holes, and whoever reads none of it would not notice.
+/// Returns the data runs of a file (lseek(2), `SEEK_DATA`), at most `most`. None if the file system
+/// does not report them, or the file changed since: a truncated file would be all holes, which a
+/// reader would not notice.
 fn data_runs(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)>> {
     let size = found.size;
     let mut data = Vec::new();
@@ -159,16 +162,16 @@ fn data_runs(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)
     while at < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // No data behind this.
+            // No further data.
             Err(Errno::NXIO) => break,
             Err(_) => return None,
         };
         let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
-        // FUSE passes on whatever it is told.
+        // FUSE passes on arbitrary values of its server.
         if start < at || end < start || end <= at {
             return None;
         }
-        // A file may have millions. Joined at twice as many as are told they are sorted a few times alone.
+        // A file may have millions. Joining at twice the limit keeps the number of sorts small.
         if data.len() >= 2 * most {
             join(&mut data, most);
         }
@@ -180,8 +183,8 @@ fn data_runs(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)
     ((now.size, now.mtime) == (size, found.mtime)).then_some(data)
 }
 
-/// Joins runs over the smallest holes between them until they are few enough. Of equal holes the first ones stay, so that those are left
-/// in the end that would be if all were joined at once.
+/// Joins runs across the smallest holes until they are few enough. Of equal holes the first ones
+/// are kept, so that joining repeatedly has the same result as joining once.
 fn join(runs: &mut Vec<(u64, u64)>, most: usize) {
     if runs.len() <= most {
         return;
@@ -201,7 +204,8 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
-    /// A file of 300 runs, between which there are holes of 1 to 7 steps, and the root it lies in; none if the file system makes none.
+    /// Creates a file of 300 runs separated by holes of 1 to 7 steps, and returns its directory;
+    /// none if the file system does not support holes.
     fn with_holes(name: &str) -> Option<(std::path::PathBuf, OwnedFd, Seen)> {
         const STEP: u64 = 65_536;
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
@@ -217,7 +221,7 @@ mod tests {
         match data_runs(&file, &seen, 1_000).is_some_and(|data| data.len() == 300) {
             true => Some((folder, file, seen)),
             false => {
-                crate::test_support::print_skipped("skipped: the file system does not tell all holes");
+                crate::test_support::print_skipped("skipped: holes: the file system does not report all of them");
                 fs::remove_dir_all(&folder).expect("removed");
                 None
             }
@@ -225,39 +229,40 @@ mod tests {
     }
 
     #[test]
-    fn of_many_runs_those_are_told_that_the_largest_holes_part() {
+    fn reported_runs_are_separated_by_the_largest_holes() {
         let Some((folder, file, seen)) = with_holes("numaio-runs") else { return };
         let all = data_runs(&file, &seen, 1_000).expect("data");
         for most in [1, 2, 7, 50, 149, 150, 299, 300] {
-            let told = data_runs(&file, &seen, most).expect("data");
-            assert_eq!(told.len(), most);
+            let reported = data_runs(&file, &seen, most).expect("data");
+            assert_eq!(reported.len(), most);
             let mut at_once = all.clone();
             join(&mut at_once, most);
-            assert_eq!(told, at_once, "{most}");
-            let covered = |run: &(u64, u64)| told.iter().any(|told| told.0 <= run.0 && run.1 <= told.1);
+            assert_eq!(reported, at_once, "{most}");
+            let covered =
+                |run: &(u64, u64)| reported.iter().any(|reported| reported.0 <= run.0 && run.1 <= reported.1);
             assert!(all.iter().all(covered), "{most}");
             let hole = |pair: &[(u64, u64)]| pair[1].0 - pair[0].1;
             let mut holes: Vec<u64> = all.windows(2).map(hole).collect();
             holes.sort_unstable_by_key(|&hole| Reverse(hole));
-            let least = told.windows(2).map(hole).min();
+            let least = reported.windows(2).map(hole).min();
             assert_eq!(least, (most > 1).then(|| holes[most - 2]), "{most}");
         }
         fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]
-    fn the_files_of_one_operation_share_what_is_told_of_them() {
+    fn files_of_one_operation_share_the_run_budget() {
         let Some((folder, ..)) = with_holes("numaio-room") else { return };
         let roots = Roots::open(&[&folder]).expect("a root");
         let (at, mut resolver) = (FilePath::new(0, *b"file"), Resolver::new(&roots.roots, true));
         let mut budget = RunBudget { left: 500, least: 20 };
         let details = Details { holes: true, ..Details::default() };
-        let told = [(); 4].map(|()| {
+        let reported = [(); 4].map(|()| {
             let found =
                 roots.stat(&mut resolver, &at, details, None, &mut budget).expect("a look").expect("a file");
             found.data.expect("data").len()
         });
-        assert_eq!(told, [300, 200, 20, 20]);
+        assert_eq!(reported, [300, 200, 20, 20]);
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 #[test]
-fn this_kernel_does_to_files_what_a_port_does() {
+fn files_conform_to_the_port() {
     let folder = std::env::temp_dir().join(format!("numaio-files-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
     let roots = Roots::open(&[&folder]).expect("a root");
@@ -23,7 +23,7 @@ fn this_kernel_does_to_files_what_a_port_does() {
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
-/// An empty file and a pipe as new things with this mode, below a root of that name; what became of their modes.
+/// Creates an empty file and a pipe with a mode below a root, and returns their resulting modes.
 fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
     let roots = Roots::open(&[folder]).expect("a root");
     let attributes = Attributes { mode: Some(mode), masked: true, ..Attributes::default() };
@@ -47,11 +47,11 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
         };
         done.into_iter().for_each(|done| done.expect("done"));
     }
-    ["file", "pipe"].map(|name| fs::metadata(folder.join(name)).expect("it is there").mode() & 0o7777)
+    ["file", "pipe"].map(|name| fs::metadata(folder.join(name)).expect("an entry").mode() & 0o7777)
 }
 
 #[test]
-fn new_things_get_what_a_default_acl_or_the_umask_leaves() {
+fn default_acl_or_umask_limits_new_modes() {
     let folder = std::env::temp_dir().join(format!("numaio-masked-{}", std::process::id()));
     for name in ["plain", "shared", "masked"] {
         fs::create_dir_all(folder.join(name)).expect("a folder");
@@ -63,27 +63,27 @@ fn new_things_get_what_a_default_acl_or_the_umask_leaves() {
         let acl = [vec![2, 0, 0, 0], entries.concat()].concat();
         rustix::fs::setxattr(folder.join(name), "system.posix_acl_default", &acl, XattrFlags::empty())
     };
-    let nobody = u32::MAX;
-    let shared = [entry(1, 7, nobody), entry(4, 7, nobody), entry(0x20, 0, nobody)];
+    let no_id = u32::MAX;
+    let shared = [entry(1, 7, no_id), entry(4, 7, no_id), entry(0x20, 0, no_id)];
     let masked = [
-        entry(1, 7, nobody),
+        entry(1, 7, no_id),
         entry(2, 7, 12_345),
-        entry(4, 7, nobody),
-        entry(0x10, 5, nobody),
-        entry(0x20, 4, nobody),
+        entry(4, 7, no_id),
+        entry(0x10, 5, no_id),
+        entry(0x20, 4, no_id),
     ];
     match set("shared", &shared).and_then(|()| set("masked", &masked)) {
         Ok(()) => {
             assert_eq!(new_ones(&folder.join("shared"), 0o667), [0o660; 2]);
             assert_eq!(new_ones(&folder.join("masked"), 0o677), [0o654; 2]);
         }
-        Err(Errno::NOTSUP) => crate::test_support::print_skipped("skipped: the file system has no ACLs"),
+        Err(Errno::NOTSUP) => crate::test_support::print_skipped("skipped: ACLs: not supported by the file system"),
         Err(errno) => panic!("{errno}"),
     }
     fs::remove_dir_all(&folder).expect("removed");
 }
 
-/// The extended attributes that a file has after some were to be set, and why they were not.
+/// Sets extended attributes of a file, and returns the resulting ones and the fault.
 fn set_xattrs(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
     let roots = Roots::open(&[folder]).expect("a root");
     let xattrs = names.iter().map(|name| (name.as_bytes().into(), (*b"x").into())).collect();
@@ -100,12 +100,12 @@ fn set_xattrs(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
 }
 
 #[test]
-fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
+fn unpreserved_xattrs_are_never_set() {
     let folder = std::env::temp_dir().join(format!("numaio-xattrs-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("file"), "").expect("a file");
     if rustix::fs::setxattr(folder.join("file"), "user.y", b"y", XattrFlags::empty()) == Err(Errno::NOTSUP) {
-        crate::test_support::print_skipped("skipped: the file system has no extended attributes");
+        crate::test_support::print_skipped("skipped: extended attributes: not supported by the file system");
     } else {
         let own = vec!["user.y".to_owned()];
         for name in [
@@ -126,9 +126,10 @@ fn extended_attributes_that_are_not_kept_are_not_set_whoever_asks() {
     fs::remove_dir_all(&folder).expect("removed");
 }
 
-/// A file server has one on what its clients use, and gives it up when it is asked to (fcntl(2), `F_SETLEASE`).
+/// A file server holds a lease on files of its clients and releases it on request (fcntl(2),
+/// `F_SETLEASE`).
 #[test]
-fn who_holds_a_lease_is_waited_for() {
+fn open_waits_for_a_lease() {
     // include/uapi/asm-generic/fcntl.h
     const F_SETSIG: libc::c_int = 10;
     let folder = std::env::temp_dir().join(format!("numaio-lease-{}", std::process::id()));
@@ -136,7 +137,7 @@ fn who_holds_a_lease_is_waited_for() {
     fs::write(folder.join("file"), "content").expect("a file");
     let held = fs::File::options().read(true).write(true).open(folder.join("file")).expect("a file");
     let lease = |kind: libc::c_int| {
-        // SAFETY: these calls take numbers, and no memory; SIGCHLD does nothing unless somebody waits for it.
+        // SAFETY: these calls take numbers only; SIGCHLD has no effect unless waited for.
         unsafe {
             libc::fcntl(held.as_raw_fd(), F_SETSIG, libc::SIGCHLD);
             libc::fcntl(held.as_raw_fd(), libc::F_SETLEASE, kind)
@@ -144,7 +145,7 @@ fn who_holds_a_lease_is_waited_for() {
     };
     if lease(libc::F_WRLCK) != 0 {
         fs::remove_dir_all(&folder).expect("removed");
-        return crate::test_support::print_skipped("skipped: the file system has no leases");
+        return crate::test_support::print_skipped("skipped: leases: not supported by the file system");
     }
     let roots = Roots::open(&[&folder]).expect("a root");
     let at = FilePath::new(0, *b"file");
@@ -154,7 +155,8 @@ fn who_holds_a_lease_is_waited_for() {
             let place = resolver.resolve(&at).expect("a place");
             place.open(OFlags::RDONLY, Mode::empty())
         });
-        // It has asked by then; else it does not have to wait, and the test tells nothing.
+        // By then the open has requested the lease; otherwise it need not wait and the test checks
+        // nothing.
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(lease(libc::F_UNLCK), 0);
         opening.join().expect("it ended")
@@ -163,26 +165,28 @@ fn who_holds_a_lease_is_waited_for() {
     opened.expect("open");
 }
 
-/// Who is not root sets those of files that may be written to (xattr(7)).
+/// Only root may set attributes of read-only files (xattr(7)).
 #[test]
-fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
-    const NOBODY: u32 = 65_534;
+fn xattrs_of_read_only_files_are_set_without_root() {
+    const OTHER_USER: u32 = 65_534;
     let folder = std::env::temp_dir().join(format!("numaio-read-only-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("file");
     fs::write(&file, "content").expect("a file");
     let is_set = rustix::fs::setxattr(&file, "user.k", b"old", XattrFlags::empty()).is_ok();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode");
-    let is_given = [&folder, &file].iter().all(|path| chown(path, Some(NOBODY), Some(NOBODY)).is_ok());
+    let is_given =
+        [&folder, &file].iter().all(|path| chown(path, Some(OTHER_USER), Some(OTHER_USER)).is_ok());
     if !is_set || !is_given {
         fs::remove_dir_all(&folder).expect("removed");
         return crate::test_support::print_skipped(
-            "skipped: extended attributes of somebody else, as it needs root and such a file system",
+            "skipped: extended attributes of another user: needs root and a file system with extended attributes",
         );
     }
     let set_attributes = || {
-        // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
+        // SAFETY: a system call that takes numbers; only this thread, which exits afterwards,
+        // changes its user.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, OTHER_USER, OTHER_USER, OTHER_USER) }, 0);
         let roots = Roots::open(&[&folder]).expect("a root");
         let xattrs = Some(vec![(b"user.k".as_slice().into(), b"new".as_slice().into())]);
         let attributes = Attributes { mode: Some(0o444), xattrs, ..Attributes::default() };
@@ -200,24 +204,25 @@ fn extended_attributes_of_what_is_read_only_are_set_by_who_is_not_root() {
     assert_eq!((&value[..length], mode), (&b"new"[..], 0o444));
 }
 
-/// Whoever runs such a program is of its group, which is to be the one that it was made for.
+/// A set-group-id program runs with its group, which must be the intended one.
 #[test]
-fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
+fn set_group_id_is_dropped_if_the_group_cannot_be_set() {
     // SAFETY: a system call without arguments.
-    let (nobody, own) = (65_534, unsafe { libc::getegid() });
+    let (other_user, own) = (65_534, unsafe { libc::getegid() });
     let folder = std::env::temp_dir().join(format!("numaio-group-{}", std::process::id()));
     fs::create_dir_all(folder.join("folder")).expect("folders");
     fs::write(folder.join("file"), "").expect("a file");
     fs::write(folder.join("own"), "").expect("a file");
     let names = ["folder", "file", "own"];
-    let given = |name: &&str| chown(folder.join(name), Some(nobody), Some(own)).is_ok();
+    let given = |name: &&str| chown(folder.join(name), Some(other_user), Some(own)).is_ok();
     if own == 4_000_005 || !names.iter().all(given) {
         fs::remove_dir_all(&folder).expect("removed");
-        return crate::test_support::print_skipped("skipped: files of somebody else, as it needs root");
+        return crate::test_support::print_skipped("skipped: files of another user: needs root");
     }
     let set_attributes = || {
-        // SAFETY: a system call that takes numbers; only this thread, which ends at once, becomes somebody else.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) }, 0);
+        // SAFETY: a system call that takes numbers; only this thread, which exits afterwards,
+        // changes its user.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, other_user, other_user, other_user) }, 0);
         let roots = Roots::open(&[&folder]).expect("a root");
         let set_xattrs = names.map(|name| {
             let group = Some(if name == "own" { own } else { 4_000_005 });
@@ -228,7 +233,7 @@ fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
         else {
             panic!("results of each")
         };
-        done.into_iter().for_each(|done| done.expect("a group that cannot be set is no fault"));
+        done.into_iter().for_each(|done| done.expect("a group that cannot be set is ignored"));
     };
     std::thread::scope(|scope| scope.spawn(set_attributes).join().expect("they are set"));
     let modes = names.map(|name| fs::metadata(folder.join(name)).expect("a mode").mode() & 0o7777);
@@ -236,9 +241,9 @@ fn the_set_group_id_bit_of_a_file_goes_with_a_group_that_cannot_be_set() {
     assert_eq!(modes, [0o6755, 0o4755, 0o6755]);
 }
 
-/// Who is told that a journal is taken waits for it: one that nobody lets go of is another matter.
+/// A transfer waits for a journal in use, but another user may never release it.
 #[test]
-fn a_journal_of_somebody_else_is_not_one_that_another_transfer_has() {
+fn another_users_journal_is_not_a_journal_in_use() {
     let folder = std::env::temp_dir().join(format!("numaio-journal-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let open = |name: &str| {
@@ -251,7 +256,7 @@ fn a_journal_of_somebody_else_is_not_one_that_another_transfer_has() {
     };
     let ours = fs::File::create(folder.join("ours")).expect("a file");
     assert_eq!(open("ours"), Ok(Journal::Ours(Vec::new())));
-    rustix::fs::flock(&ours, FlockOperation::LockExclusive).expect("nobody has it any more");
+    rustix::fs::flock(&ours, FlockOperation::LockExclusive).expect("unlocked");
     assert_eq!(open("ours"), Ok(Journal::Taken));
     assert_eq!(open("absent"), Ok(Journal::Absent));
     std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("a socket");
@@ -261,7 +266,7 @@ fn a_journal_of_somebody_else_is_not_one_that_another_transfer_has() {
     fs::write(folder.join("theirs"), "").expect("a file");
     match chown(folder.join("theirs"), Some(65_534), None) {
         Ok(()) => assert_eq!(open("theirs"), Err(Why::Exists)),
-        Err(_) => crate::test_support::print_skipped("skipped: a journal of somebody else, as it needs root"),
+        Err(_) => crate::test_support::print_skipped("skipped: journal of another user: needs root"),
     }
     fs::remove_dir_all(&folder).expect("removed");
 }

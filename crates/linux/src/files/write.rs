@@ -1,4 +1,4 @@
-//! Writing files: beside their names until they are whole.
+//! Writing files under temporary names until they are complete.
 
 use super::attributes::{set_mode, Target};
 use super::direct::{self, Block, BlockOperation};
@@ -52,7 +52,7 @@ impl Roots {
         }
     }
 
-    /// What of a file is written past the page cache, if all of it is.
+    /// Returns the part to write directly, if it is the only one and suits direct I/O.
     fn direct_part<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
         let part = self.part_for_device(put)?;
         let fits = data.get(part.bytes.clone()).is_some_and(|bytes| direct::fits(bytes, part.offset));
@@ -78,7 +78,7 @@ impl Roots {
         self.finish_write(resolver, put, &file, done)
     }
 
-    /// The file to write to, if what came is right.
+    /// Verifies the received data and opens the file to write.
     fn open_checked(
         &self,
         resolver: &mut Resolver<'_>,
@@ -88,14 +88,14 @@ impl Roots {
     ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
             if hash(bytes_in(data, range)?) != *digest {
-                return Err(Fault::new(Why::Mismatch, "what came does not have the hash of what was sent"));
+                return Err(Fault::new(Why::Mismatch, "received data does not match its hash"));
             }
         }
         let mode = self.initial_mode(resolver, put);
         self.open_for_write(resolver.resolve(&put.at)?, put, mode)
     }
 
-    /// Ends what was begun with a file, whose parts are written or could not be.
+    /// Finishes a write: applies final attributes, or cleans up after a failure.
     pub(super) fn finish_write(
         &self,
         resolver: &mut Resolver<'_>,
@@ -107,20 +107,20 @@ impl Roots {
             Some(settle) => self.finalize(resolver, put, file, settle),
             None => self.check_flush(put, file, None),
         });
-        // Of one that failed other blocks may be under way, whose fault that is not.
+        // Other blocks of a failed file may still be in progress without being at fault.
         if done.is_ok() && put.settle.is_some() && put.begin == Begin::Further {
             self.in_place.end(&put.at);
         }
         if done.is_err() && put.begin == Begin::Fresh {
-            // Its room is needed; an error changes nothing in what is told.
+            // The space is needed; errors here do not change the result.
             let place = resolver.resolve(&put.at)?;
             let _ = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
         }
         done
     }
 
-    /// With which mode a new file begins: only its owner reads it until it is whole, and where nobody else gets in anyway it has
-    /// what it is to have at once.
+    /// Returns the initial mode of a new file: readable only by its owner until complete, or its
+    /// final mode at once in a directory that other users cannot enter.
     fn initial_mode(&self, resolver: &mut Resolver<'_>, put: &Put) -> Mode {
         let owner = Mode::RUSR | Mode::WUSR;
         let last = put.settle.as_ref().and_then(|settle| settle.attributes.mode);
@@ -134,7 +134,7 @@ impl Roots {
         place.not_the_root()?;
         match put.begin {
             Begin::Fresh => {
-                let file = create_new(place, mode).map_err(fault("create it"))?;
+                let file = create_new(place, mode).map_err(fault("create"))?;
                 if put.settle.is_none() && !self.super_user {
                     ensure_mode_bits(file.as_fd(), mode);
                 }
@@ -143,32 +143,32 @@ impl Roots {
             Begin::InPlace => {
                 reject_short_name(place)?;
                 let Opened { file, restore_mode } =
-                    in_place::open(place, mode).map_err(fault("open it to write"))?;
-                let begun = self.begin_in_place(put, &file);
-                if let (Err(_), Some(bits)) = (&begun, restore_mode) {
+                    in_place::open(place, mode).map_err(fault("open for writing"))?;
+                let prepared = self.begin_in_place(put, &file);
+                if let (Err(_), Some(bits)) = (&prepared, restore_mode) {
                     let _ = set_mode(Target::Open(file.as_fd()), bits);
                 }
-                begun.map(|()| file)
+                prepared.map(|()| file)
             }
             Begin::Further => {
-                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
+                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
                 self.in_place.check(&put.at, &file)?;
                 Ok(file)
             }
             Begin::Continue => {
-                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open it to write"))?;
-                // Somebody else may have put another name of a file there that only we can write to.
+                let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
+                // Another user may have put a hard link to a file there that only we can write to.
                 verify_file(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
-                match has_data(&file, &put.held).map_err(fault("look at it"))? {
+                match has_data(&file, &put.held).map_err(fault("check data"))? {
                     true => Ok(file),
-                    false => Err(Fault::new(Why::Changed, "data is gone that was there")),
+                    false => Err(Fault::new(Why::Changed, "previously written data is missing")),
                 }
             }
         }
     }
 
     fn begin_in_place(&self, put: &Put, file: &OwnedFd) -> Result<(), Fault> {
-        // A further name that it got meanwhile would be written to, too.
+        // A hard link created meanwhile would be written to as well.
         verify_file(file, |seen| Ok(seen.links < 2))?;
         if put.settle.is_none() {
             self.in_place.begin(&put.at, file)?;
@@ -176,7 +176,7 @@ impl Roots {
                 ensure_mode_bits(file.as_fd(), Mode::WUSR);
             }
         }
-        rustix::fs::ftruncate(file, 0).map_err(fault("empty it"))
+        rustix::fs::ftruncate(file, 0).map_err(fault("truncate"))
     }
 
     fn finalize(
@@ -186,44 +186,45 @@ impl Roots {
         file: &OwnedFd,
         settle: &Settle,
     ) -> Result<(), Fault> {
-        let (at, mut seen) = (&put.at, file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?));
+        let (at, mut seen) = (&put.at, file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?));
         self.check_flush(put, file, Some(seen.volume))?;
         if seen.size != settle.size {
-            rustix::fs::ftruncate(file, settle.size).map_err(fault("give it its size"))?;
+            rustix::fs::ftruncate(file, settle.size).map_err(fault("set size"))?;
         }
         if settle.size > BLOCK as u64 {
             release_preallocation(file, settle.size);
         }
         if settle.sync && (*at == settle.name || settle.size > BLOCK as u64) {
-            // With its time one that has its name is taken for whole, and another one for old, which what removes others' may find.
-            rustix::fs::fsync(file).map_err(fault("make it durable"))?;
+            // The time marks a file under its final name as complete, and other transfers may
+            // remove temporary files that look old.
+            rustix::fs::fsync(file).map_err(fault("sync"))?;
         }
         let mut mode_mask = self.mode_mask(resolver, at, &settle.attributes);
         let keeps = settle.attributes.xattrs.is_none() && !settle.attributes.masked;
         if keeps && *at != settle.name {
             let is_given = resolver.default_bits(at).is_some();
             mode_mask &= Self::inherit_acl(resolver.resolve(&settle.name)?, file.as_fd(), is_given);
-            seen = self::file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+            seen = self::file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
         }
         let attributes_set = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, mode_mask);
         if settle.sync {
-            rustix::fs::fsync(file).map_err(fault("make it durable"))?;
+            rustix::fs::fsync(file).map_err(fault("sync"))?;
         }
         if *at != settle.name {
             rename(resolver, at, &settle.name)?;
         }
-        // The content is right, and has its name: what is missing of its attributes is told all the same.
+        // The content is correct and has its name; missing attributes are reported.
         attributes_set
     }
 
-    /// Whether the file system has room for what was written, if it is one that says so when a file is closed. A volume that
-    /// is not that of the root lies below it, and may be such a one.
+    /// Flushes written data if the file system reports errors on close. A volume other than the
+    /// root's is mounted below it and may be of that kind.
     fn check_flush(&self, put: &Put, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
         let no_close_errors = self.no_close_errors.get(put.at.root as usize).copied().flatten();
         let is_silent = volume.is_some() && volume == no_close_errors;
         match put.parts.is_empty() || is_silent {
             true => Ok(()),
-            false => flush_errno(file.as_fd()).map_err(fault("write to it")),
+            false => flush_errno(file.as_fd()).map_err(fault("write")),
         }
     }
 
@@ -234,23 +235,24 @@ impl Roots {
             Some(opened) => rustix::fs::syncfs(opened),
             None => open_for_sync(root).and_then(rustix::fs::syncfs),
         };
-        synced.map_err(fault("make all durable"))
+        synced.map_err(fault("sync file system"))
     }
 }
 
-/// XFS keeps what it allocated behind the end of a file that was opened for each block, for minutes. (Setting its size again would give it back,
-/// too, but first wait for the disk: `xfs_setattr_size`.)
+/// Releases preallocated space. XFS keeps preallocations beyond the end of a file for minutes if it
+/// was opened for each block. (Setting the size again would release them, too, but waits for the
+/// disk: `xfs_setattr_size`.)
 fn release_preallocation(file: &OwnedFd, size: u64) {
     const LARGEST_PAGE: u64 = 64 << 10;
     const FAR: u64 = 1 << 40;
     if is_filesystem(file, &[XFS]) {
-        // What is not given back now is so by the kernel, later.
+        // Otherwise the kernel releases the space later.
         let _ = punch_hole(file, size.next_multiple_of(LARGEST_PAGE), FAR);
     }
 }
 
-/// Whether a file has data in all of these places. Others than these file systems may make holes of zeros, or know of none: there only its
-/// size tells.
+/// Returns whether a file has data in all of these ranges. File systems other than the listed ones
+/// may store zeros as holes or report no holes; for these only the size is checked.
 fn has_data(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
     const REPORTING: [u32; 4] = [EXT, XFS, BTRFS, F2FS];
     let Some(last) = held.last() else { return Ok(true) };
@@ -268,30 +270,30 @@ fn has_data(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// A root for syncfs(2), which takes no `O_PATH` descriptor.
+/// Opens a root for syncfs(2), which rejects `O_PATH` descriptors.
 pub fn open_for_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(root, ".", flags, Mode::empty())
 }
 
-/// Both names are in one directory, or in two that are resolved one after the other.
+/// Renames within a directory, or between two that are resolved one after the other.
 fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let source = resolver.resolve(from)?;
     if let Some(last) = in_same_directory(from, to) {
         source.not_the_root()?;
         let ResolvedName { directory, name } = source;
         reject_short_name(ResolvedName { name: last, ..source })?;
-        return rustix::fs::renameat(directory, name, directory, last).map_err(fault("give it its name"));
+        return rustix::fs::renameat(directory, name, directory, last).map_err(fault("rename"));
     }
     let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
     let place = resolver.resolve(to)?;
     place.not_the_root()?;
     reject_short_name(place)?;
     let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("give it its name"))
+    rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("rename"))
 }
 
-/// The last component of `other` if it lies in the directory of `one`.
+/// Returns the last component of `other` if it is in the directory of `one`.
 fn in_same_directory<'a>(one: &FilePath, other: &'a FilePath) -> Option<&'a [u8]> {
     let split = |name: &[u8]| name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let (a, b) = (split(&one.name), split(&other.name));
@@ -299,7 +301,7 @@ fn in_same_directory<'a>(one: &FilePath, other: &'a FilePath) -> Option<&'a [u8]
         .then(|| &other.name[b..])
 }
 
-/// A new file instead of whatever is there.
+/// Creates a new file, removing an existing one.
 fn create_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     let open = || place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode);
     match open() {
@@ -312,20 +314,20 @@ fn create_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
 }
 
 fn verify_file(file: &OwnedFd, ours: impl Fn(&Seen) -> Result<bool, Fault>) -> Result<(), Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("look at it"))?);
+    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
     match seen.kind == FileKind::File && ours(&seen)? {
         true => Ok(()),
-        false => Err(Fault::new(Why::Exists, "something else is in its place")),
+        false => Err(Fault::new(Why::Exists, "another file has replaced it")),
     }
 }
 
-/// Writes at an offset until all is written.
+/// Writes all bytes at an offset.
 pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
     let (mut rest, mut at) = (bytes, offset);
     while !rest.is_empty() {
-        let count = retry_on_intr(|| rustix::io::pwrite(file, rest, at)).map_err(fault("write to it"))?;
+        let count = retry_on_intr(|| rustix::io::pwrite(file, rest, at)).map_err(fault("write"))?;
         if count == 0 {
-            return Err(Fault::new(Why::NoSpace, "write to it: nothing was taken"));
+            return Err(Fault::new(Why::NoSpace, "cannot write: no bytes accepted"));
         }
         rest = &rest[count..];
         at += count as u64;
@@ -333,14 +335,15 @@ pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault>
     Ok(())
 }
 
-/// The same, but that whole pages of zeros become holes (fallocate(2), `FALLOC_FL_PUNCH_HOLE`) where the file system has them.
+/// As [`write_all`], but punches holes for complete pages of zeros (fallocate(2),
+/// `FALLOC_FL_PUNCH_HOLE`) where supported.
 fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
     const PAGE: usize = 4_096;
     let to_page = offset.next_multiple_of(PAGE as u64) - offset;
     let (first, pages) = bytes.split_at(bytes.len().min(to_page as usize));
     write_all(file, first, offset)?;
     let mut at = offset + first.len() as u64;
-    // One loop of 16 bytes and more at a time; memcmp of musl takes one.
+    // Vectorizes to 16 bytes or more per step; musl's memcmp compares single bytes.
     let is_hole = |page: &[u8]| page.len() == PAGE && page.iter().fold(0, |all, byte| all | byte) == 0;
     let holes: Vec<bool> = pages.chunks(PAGE).map(is_hole).collect();
     let mut rest = pages;
@@ -355,13 +358,13 @@ fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Whether a part of a file is a hole now; false where the file system makes none.
+/// Punches a hole; false where the file system does not support it.
 fn punch_hole(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, length)) {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-        Err(errno) => Err(fault("make a hole in it")(errno)),
+        Err(errno) => Err(fault("punch hole")(errno)),
     }
 }
 
@@ -370,7 +373,7 @@ fn bytes_in<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault>
 }
 
 fn too_short() -> Fault {
-    Fault::new(Why::Other, "there is no such data")
+    Fault::new(Why::Other, "part exceeds the data")
 }
 
 #[cfg(test)]
@@ -381,7 +384,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_the_owner_reads_a_file_that_is_not_whole() {
+    fn partial_file_is_readable_only_by_its_owner() {
         let dir = std::env::temp_dir().join(format!("numaio-first-mode-{}", std::process::id()));
         for (name, mode) in [("closed", 0o700), ("open", 0o711)] {
             fs::create_dir_all(dir.join(name)).expect("a directory");

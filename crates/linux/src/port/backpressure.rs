@@ -1,27 +1,30 @@
-//! How much may have come that nobody took yet, and how much may wait to go out before more is read. Data has buffers, of which there
-//! are so many; frames have not.
+//! Limits on received frames that were not yet taken, and on unsent frames before reading pauses.
+//! Data needs no limit, since it is bounded by the buffers of the pool.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of frames that may wait to be taken, each reader may add one packet; and that may wait to go out before readers wait.
+/// Maximum bytes of untaken frames (each reader may exceed it by one packet), and of unsent frames
+/// before reading pauses.
 const MAX_BYTES: usize = 64 << 20;
-/// What a packet takes besides its frames, in bytes: more than its place in a channel.
+/// Bytes charged per packet in addition to its frames; more than its channel entry.
 const PACKET_OVERHEAD: usize = 256;
 
-/// Room for what comes. Who reads a link waits while it is full; who takes what came never waits, nor does who sends.
+/// Accounting of frames on a link. Readers of the link wait while it is full; receivers and senders
+/// never wait.
 #[derive(Debug, Default)]
 pub struct Backpressure {
     used: Mutex<Used>,
     changed: Condvar,
-    /// Whether it is full, too, while much waits to go out: else who sends what is answered, and reads no answers, has them pile up.
+    /// Whether unsent frames count as well. Otherwise a peer that sends requests but reads no
+    /// answers would let them accumulate.
     may_pause: bool,
 }
 
 #[derive(Debug, Default)]
 struct Used {
-    /// Of what came and was not taken.
+    /// Bytes received and not yet taken.
     bytes: usize,
-    /// Of what was sent and did not go out.
+    /// Bytes sent and not yet written.
     unsent: usize,
     closed: bool,
 }
@@ -32,7 +35,7 @@ impl Used {
     }
 }
 
-/// A packet that is to go out; when this is dropped it did, or never will.
+/// A packet to be written; dropping it marks the packet as written or discarded.
 #[derive(Debug)]
 pub struct Unsent {
     backpressure: Arc<Backpressure>,
@@ -46,36 +49,36 @@ impl Drop for Unsent {
 }
 
 impl Backpressure {
-    /// One whose readers also wait for what is to go out, if they may.
+    /// Creates the accounting; `may_pause` makes readers wait for unsent frames, too.
     pub fn new(may_pause: bool) -> Arc<Self> {
         Arc::new(Self { may_pause, ..Self::default() })
     }
 
-    /// Waits until more may come. False if nobody will take it any more.
+    /// Waits until more may be read. False if the link is closed.
     pub fn wait_for_capacity(&self) -> bool {
         let full = |used: &mut Used| used.is_full() && !used.closed;
         let used = self.changed.wait_while(self.used(), full);
         !used.unwrap_or_else(PoisonError::into_inner).closed
     }
 
-    /// A packet with so many bytes of frames is handed over.
+    /// Counts a delivered packet.
     pub fn add_received(&self, frames: usize) {
         self.used().bytes += frames + PACKET_OVERHEAD;
     }
 
-    /// Packets with so many bytes of frames in all were taken.
+    /// Counts packets that the receiver took.
     pub fn mark_taken(&self, packets: usize, frames: usize) {
         self.free(|used| used.bytes = used.bytes.saturating_sub(frames + packets * PACKET_OVERHEAD));
     }
 
-    /// A packet with so many bytes of frames is to go out.
+    /// Counts a packet to be written.
     pub fn track_unsent(self: &Arc<Self>, frames: usize) -> Unsent {
         let bytes = if self.may_pause { frames + PACKET_OVERHEAD } else { 0 };
         self.used().unsent += bytes;
         Unsent { backpressure: self.clone(), bytes }
     }
 
-    /// Makes room, and wakes who waits for it.
+    /// Releases bytes and wakes waiting readers.
     fn free(&self, free: impl FnOnce(&mut Used)) {
         let mut used = self.used();
         let was_full = used.is_full();
@@ -86,7 +89,7 @@ impl Backpressure {
         }
     }
 
-    /// Nothing is taken any more: whoever waits ends.
+    /// Closes the link: waiting readers stop.
     pub fn close(&self) {
         self.used().closed = true;
         self.changed.notify_all();
@@ -108,7 +111,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
-    /// A peer that sends packets of frames without an end, and counts their bytes.
+    /// A peer that sends packets endlessly and counts their bytes.
     struct Endless(Arc<AtomicUsize>);
 
     impl Read for Endless {
@@ -128,7 +131,7 @@ mod tests {
         }
     }
 
-    /// A peer that reads nothing until this is unlocked.
+    /// A peer that reads nothing until unlocked.
     struct Shut(Arc<Mutex<()>>);
 
     impl Write for Shut {
@@ -142,7 +145,7 @@ mod tests {
         }
     }
 
-    /// A port without files.
+    /// Creates a port without files.
     fn port(ends: StreamPair, may_pause: bool) -> FilePort {
         let pool = Pool::new(2);
         let setting = Setting {
@@ -159,7 +162,7 @@ mod tests {
         FilePort::over(setting, ends).expect("threads")
     }
 
-    /// What was read when nothing more was for a while.
+    /// Waits until the number of bytes read no longer changes.
     fn settled(read: &AtomicUsize) -> usize {
         let mut before = 0;
         loop {
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_more_than_is_taken_waits_until_it_is_taken() {
+    fn sender_waits_until_packets_are_taken() {
         let read = Arc::new(AtomicUsize::new(0));
         let ends = StreamPair { from: Box::new(Endless(read.clone())), to: Box::new(io::sink()) };
         let mut port = port(ends, false);
@@ -189,30 +192,30 @@ mod tests {
         assert!((MAX_BYTES..most).contains(&events.iter().map(bytes).sum()));
         let second = settled(&read) - first;
         assert!((MAX_BYTES..most).contains(&second), "{second} bytes more");
-        // A reader that waits ends with its port.
+        // A waiting reader stops with its port.
         let began = Instant::now();
         drop(port);
         while Arc::strong_count(&read) > 1 {
-            assert!(began.elapsed() < Duration::from_secs(20), "a thread is left");
+            assert!(began.elapsed() < Duration::from_secs(20), "a thread is still running");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     #[test]
-    fn who_reads_no_answers_is_read_no_more_unless_it_is_answers_that_come() {
+    fn reading_pauses_while_peer_reads_no_answers_only_if_allowed() {
         for may_pause in [true, false] {
             let (read, lock) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(())));
             let shut = lock.lock().expect("a lock");
             let ends = StreamPair { from: Box::new(Endless(read.clone())), to: Box::new(Shut(lock.clone())) };
             let mut port = port(ends, may_pause);
-            // It reads: what is asked next may already be on its way.
+            // The reader is active: the next packet may already be in transit.
             while read.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
             for _ in 0..=MAX_BYTES / MOST_FRAMES {
                 port.send(Packet { frames: vec![7; MOST_FRAMES], data: None });
             }
-            // All of what came is taken: nothing but what did not go out can be in the way.
+            // Everything received is taken, so that only unsent frames can pause the reader.
             let mut all_taken = |before: usize| {
                 let now = settled(&read);
                 port.wait(Duration::from_secs(5), &mut Vec::new());
@@ -223,7 +226,7 @@ mod tests {
             assert_eq!(more == 0, may_pause, "{more} bytes");
             drop(shut);
             let (more, _) = all_taken(second);
-            assert!(more >= MAX_BYTES, "{more} bytes when all had gone out");
+            assert!(more >= MAX_BYTES, "{more} bytes after everything was written");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a thread does to data between files and the link: it packs what it read, and unpacks what it is to write.
+//! Compression of data between files and the link: after reads and before writes.
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
@@ -8,19 +8,19 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A buffer of a thread's own, beside those of its pool: who waits for one of those while it has another one could wait for
-/// ever. It is made when the thread first needs it, and so lies near the thread: the kernel puts a page where it is
-/// first written from.
+/// A private buffer of a thread, in addition to those of its pool: a thread that waits for a pool
+/// buffer while holding one could deadlock. It is allocated at first use, and so lies on the
+/// thread's node (first touch).
 #[derive(Debug, Default)]
 pub(super) struct ScratchBuffer(OnceCell<Arc<Pool>>);
 
 impl ScratchBuffer {
-    /// Whether there is something to pack or to unpack.
+    /// Returns whether an operation compresses or decompresses data.
     pub fn is_needed_for(operation: &Operation<Slab>) -> bool {
         matches!(operation, Operation::Read { pack: Some(_), .. } | Operation::Write { packed: Some(_), .. })
     }
 
-    /// Carries an operation out by `files`, which knows nothing of packing.
+    /// Executes an operation by `files`, which does not compress.
     pub fn run(
         &self,
         operation: Operation<Slab>,
@@ -52,7 +52,7 @@ impl ScratchBuffer {
         self.0.get_or_init(|| Pool::new(1)).take()
     }
 
-    /// Packs the first bytes of a buffer.
+    /// Compresses the first bytes of a buffer in place.
     fn pack(&self, pack: Pack, data: &mut Slab, length: usize) -> Packed {
         let (began, busy) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
         let bytes = self.buffer().and_then(|mut own| {
@@ -64,14 +64,14 @@ impl ScratchBuffer {
         Packed { bytes, took: began.elapsed(), worked }
     }
 
-    /// What the data was; the buffer that it came in is given back.
+    /// Decompresses data into the private buffer, and returns the received buffer to its pool.
     fn unpack(&self, packed: &Unpacking, data: Slab) -> Result<Slab, Fault> {
         let mut own = self.buffer().ok_or_else(no_buffer)?;
         packed.run(data.as_ref(), own.as_mut()).map(|()| own)
     }
 }
 
-/// CPU time that this thread or this process has used (clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID` and
+/// Returns the CPU time of this thread or process (clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID` and
 /// `CLOCK_PROCESS_CPUTIME_ID`).
 pub(super) fn cpu_time(of: ClockId) -> Duration {
     let time = clock_gettime(of);
@@ -86,7 +86,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn threads_pack_and_unpack_as_a_port_does() {
+    fn compression_conforms_to_the_port() {
         let folder = std::env::temp_dir().join(format!("numaio-packing-{}", std::process::id()));
         fs::create_dir(&folder).expect("a folder");
         let (roots, pool, own) =

@@ -1,7 +1,7 @@
-//! How packets get to the other side.
+//! Transport of packets to the peer.
 //!
-//! On a stream a packet is two numbers of four bytes, the highest first: bytes of frames, and bytes of data. Then come
-//! the frames, then the data.
+//! On a stream, a packet is two big-endian 4-byte lengths (frames, then data), followed by the
+//! frames and the data.
 
 use super::backpressure::{Backpressure, Unsent};
 use super::pool::{Pool, Slab};
@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// How long a side waits at its end for the next packet of what was sent to go out; one that was interrupted, for all of them.
+/// Time to wait at the end for the next sent packet to be written; after an interrupt, for all of
+/// them.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Waits until all that was sent went out, or nothing does any more. Who writes says so of each packet, and drops its end at last.
+/// Waits until all sent packets are written or progress stops. The writer reports each packet and
+/// drops its sender when done.
 pub fn await_drained(finished: &Receiver<()>) {
     await_progress(finished, DRAIN_TIMEOUT, interrupted);
 }
@@ -28,11 +30,11 @@ fn await_progress(finished: &Receiver<()>, last: Duration, is_interrupted: impl 
     while finished.recv_timeout(last).is_ok() && !(is_interrupted() && began.elapsed() >= last) {}
 }
 
-/// Two streams to the other side.
+/// A pair of byte streams to the peer.
 pub struct StreamPair {
-    /// What comes from there.
+    /// Incoming stream.
     pub from: Box<dyn Read + Send>,
-    /// What goes there.
+    /// Outgoing stream.
     pub to: Box<dyn Write + Send>,
 }
 
@@ -42,37 +44,38 @@ impl fmt::Debug for StreamPair {
     }
 }
 
-/// What is wrong with what comes from a stream.
+/// Error in data received from the link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It ended.
-    #[error("it was closed by the other side")]
+    /// The stream ended.
+    #[error("connection closed by the peer")]
     Closed,
-    /// It ended in the midst of a packet.
-    #[error("it was cut")]
+    /// The stream ended within a packet.
+    #[error("connection lost within a packet")]
     Truncated,
-    /// A packet is larger than any may be.
-    #[error("a packet of {frames} bytes of frames and {data} bytes of data came, more than there may be")]
+    /// A packet exceeds the size limit.
+    #[error("packet too large: {frames} bytes of frames and {data} bytes of data")]
     TooLong {
         /// Bytes of frames.
         frames: u32,
         /// Bytes of data.
         data: u32,
     },
-    /// Packets are numbered, and this number came twice or not at all.
-    #[error("packet {0} came twice, or not at all")]
+    /// A packet number was received twice or is missing.
+    #[error("packet {0} received twice or missing")]
     OutOfOrder(u64),
-    /// The kernel's.
+    /// I/O error.
     #[error("{0}")]
     Failed(io::Error),
 }
 
-/// A packet that waits until it is written, and counts until then.
+/// A packet waiting to be written, and its accounting.
 pub type Queued = (Packet<Slab>, Unsent);
 
+/// A link to the peer.
 #[derive(Debug)]
 pub enum Link {
-    /// What is sent is there: nothing waits to go out.
+    /// In-memory link: packets are delivered immediately.
     Memory(Sender<Event<Slab>>),
     Streams {
         packets: Option<Sender<Queued>>,
@@ -83,18 +86,20 @@ pub enum Link {
 }
 
 impl Link {
+    /// Creates a link to a port of this process.
     pub fn memory(peer: Sender<Event<Slab>>) -> Self {
         Self::Memory(peer)
     }
 
-    /// What comes and what goes is counted in `backpressure`; what comes waits while there is none.
+    /// Starts the threads of a stream link. Packets are counted in `backpressure`, and reading
+    /// pauses while it is full.
     pub fn streams(
         ends: StreamPair,
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
         backpressure: &Arc<Backpressure>,
     ) -> io::Result<Self> {
-        // Of several packets one word is enough.
+        // A capacity of one suffices: several pending reports mean the same as one.
         let ((packets, queue), (progress, finished)) = (channel(), sync_channel(1));
         let writer_events = events.clone();
         let write = move || {
@@ -114,7 +119,7 @@ impl Link {
         Ok(Self::Streams { packets: Some(packets), finished, backpressure: backpressure.clone() })
     }
 
-    /// Hands a packet over. Who hears of it no more is told otherwise that the link is gone.
+    /// Sends a packet. Write errors are reported by [`Event::Closed`].
     pub fn send(&self, packet: Packet<Slab>) {
         match self {
             Self::Memory(peer) => drop(peer.send(Event::Received(packet))),
@@ -131,12 +136,12 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         match self {
-            Self::Memory(peer) => drop(peer.send(Event::Closed("the other side ended".to_owned()))),
+            Self::Memory(peer) => drop(peer.send(Event::Closed("peer exited".to_owned()))),
             Self::Streams { packets, finished, .. } => {
                 packets.take();
                 await_drained(finished);
             }
-            // It ends by itself.
+            // The set drains itself when dropped.
             Self::StreamSet(_) => {}
         }
     }
@@ -155,7 +160,7 @@ fn write_packets(
     Ok(())
 }
 
-/// Why no more comes; none if nobody takes it.
+/// Returns why reading stopped; none if the receiver was dropped.
 fn read_packets(
     mut from: Box<dyn Read + Send>,
     pool: &Arc<Pool>,
@@ -173,10 +178,10 @@ fn read_packets(
     None
 }
 
-/// Writes a packet, with something in front of it, and tells when its data is on its way.
+/// Writes a packet after a `prefix`, and reports when its data is written.
 ///
 /// # Errors
-/// Those of the stream.
+/// I/O errors of the stream.
 pub fn write_packet<W: Write + ?Sized>(
     to: &mut W,
     prefix: &[u8],
@@ -190,17 +195,17 @@ pub fn write_packet<W: Write + ?Sized>(
     to.write_all(data)?;
     to.flush()?;
     if let Some((slab, length)) = packet.data {
-        // First, so that who hears of it finds the buffer free.
+        // Dropped first, so that the receiver of the event finds the buffer free.
         drop(slab);
         drop(events.send(Event::Sent(length)));
     }
     Ok(())
 }
 
-/// Reads a packet; an end before its first byte is `on_eof`.
+/// Reads a packet; an end of file before its first byte is the error `on_eof`.
 ///
 /// # Errors
-/// [`LinkError`]: those of the stream; it ended, or announces more than a packet may have.
+/// [`LinkError`]: an I/O error, a truncated packet, or lengths beyond the limits.
 pub fn read_packet<R: Read + ?Sized>(
     from: &mut R,
     pool: &Arc<Pool>,
@@ -218,7 +223,7 @@ pub fn read_packet<R: Read + ?Sized>(
     let data = match data {
         0 => None,
         length => {
-            // None if the port is closed: nobody hears why.
+            // No buffer if the port is closed, where the error is not reported.
             let mut slab = pool.take().ok_or(LinkError::Closed)?;
             read_exact_or(from, &mut slab.as_mut()[..length as usize], LinkError::Truncated)?;
             Some((slab, length as usize))
@@ -227,7 +232,7 @@ pub fn read_packet<R: Read + ?Sized>(
     Ok(Packet { frames: bytes, data })
 }
 
-/// Fills a buffer; an end before its first byte is `on_eof`.
+/// Fills a buffer; an end of file before its first byte is the error `on_eof`.
 pub fn read_exact_or<R: Read + ?Sized>(
     from: &mut R,
     buffer: &mut [u8],
@@ -247,7 +252,7 @@ pub fn read_exact_or<R: Read + ?Sized>(
 }
 
 impl LinkError {
-    /// What reading failed with.
+    /// Converts an I/O error of a stream.
     pub fn from_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Truncated,
@@ -260,9 +265,9 @@ impl LinkError {
 mod tests {
     use super::*;
 
-    /// However long it takes, as long as something goes out; unless somebody waits for the end.
+    /// Draining has no deadline while packets are written, unless the user interrupts.
     #[test]
-    fn the_last_packets_are_waited_for() {
+    fn drain_waits_while_packets_are_written() {
         const LONG: Duration = Duration::from_secs(60);
         let (progress, finished) = sync_channel(1);
         let is_out = std::sync::atomic::AtomicBool::new(false);
@@ -284,11 +289,11 @@ mod tests {
         let endless = std::thread::spawn(move || while progress.send(()).is_ok() {});
         await_progress(&finished, Duration::from_millis(1), || true);
         drop(finished);
-        endless.join().expect("it ends when nobody waits");
+        endless.join().expect("the writer stops without a receiver");
     }
 
     #[test]
-    fn packets_come_as_they_were_sent_and_lies_are_refused() {
+    fn packets_round_trip_and_invalid_lengths_are_rejected() {
         let (pool, out) = (Pool::new(2), std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
         struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
         impl Write for Shared {
@@ -307,11 +312,11 @@ mod tests {
         send(Packet { frames: b"frames".to_vec(), data: Some((slab, 3)) });
         send(Packet { frames: b"x".to_vec(), data: None });
         drop(to);
-        let (events, heard) = channel();
+        let (events, reported) = channel();
         let (progress, _over) = sync_channel(1);
         write_packets(Box::new(Shared(out.clone())), &queue, &events, &progress).expect("written");
         drop(events);
-        assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
+        assert!(matches!(reported.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
         let bytes = out.lock().expect("a lock").clone();
         let mut from = &bytes[..];
         let first = read_packet(&mut from, &pool, LinkError::Closed).expect("a packet");

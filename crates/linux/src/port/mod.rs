@@ -1,4 +1,5 @@
-//! The port of this kernel: threads near a device that read and write files, and a link to the other side.
+//! Transfer port of the Linux kernel: pinned worker threads that read and write files, and a link
+//! to the peer.
 
 mod backpressure;
 mod compression;
@@ -33,49 +34,52 @@ use stream_set::StreamSetLink;
 use work_queue::WorkQueue;
 use worker::Worker;
 
-/// What a port is made of.
+/// Configuration of a port.
 #[derive(Debug)]
 pub struct Setting {
-    /// Where files are.
+    /// Directories below which files are read and written.
     pub roots: Roots,
-    /// Threads that read and write: at least one crew.
+    /// Groups of worker threads, at least one.
     pub worker_groups: Vec<WorkerGroup>,
-    /// How many threads there may be in all where they wait for storage; as many as there are if it is fewer.
+    /// Maximum number of threads while threads wait for storage; the configured number if that is
+    /// larger.
     pub most_threads: usize,
-    /// Whether threads leave blocks of large files to io_uring(7), where they may.
+    /// Whether threads may submit blocks of large files to io_uring(7).
     pub rings: bool,
-    /// Where data from a stream is put; one of a crew's as a rule.
+    /// Buffers for data received from the link; usually the pool of a worker group.
     pub pool: Arc<Pool>,
-    /// Which crew helps which.
+    /// Decides which group an idle thread helps.
     pub share: WorkSharing,
-    /// Whether fewer connections are written to than there are, where that is better.
+    /// Whether to write to fewer connections than available on a path where that is faster.
     pub sparing: bool,
-    /// Whether nothing more is read from a link while much of what was sent there waits to go out. A sink's side may, which answers
-    /// all that comes; a source's may not, which never stops reading answers: else each could wait for the other one.
+    /// Whether reading from the link pauses while much sent data is still unsent. A sink may pause,
+    /// since it answers everything it receives. A source may not, since it must always read
+    /// answers: otherwise both sides could wait for each other.
     pub may_pause: bool,
-    /// CPUs on which the threads of connections run, which take them in turn; anywhere if there are none.
+    /// CPU sets assigned to the connections' threads in turn; threads are unpinned if empty.
     pub network: Vec<CpuSet>,
 }
 
-/// Threads in one place.
+/// Worker threads on the same CPUs.
 #[derive(Debug, Clone)]
 pub struct WorkerGroup {
-    /// How many, at least one.
+    /// Number of threads, at least one.
     pub threads: usize,
-    /// Where they run; anywhere if there is none.
+    /// CPUs of the threads; unpinned if none.
     pub cpus: Option<CpuSet>,
-    /// Where they put what they read; closed with the port.
+    /// Buffers for data that the threads read; closed with the port.
     pub pool: Arc<Pool>,
 }
 
-/// A port over threads that block.
+/// Port whose worker threads use blocking I/O and io_uring.
 #[derive(Debug)]
 pub struct FilePort {
     roots: Arc<Roots>,
     work: Arc<WorkQueue>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
-    /// What came over the link and was not taken yet, and what did not go out yet.
+    /// Accounting of received packets that were not yet taken, and of sent packets that are not yet
+    /// written.
     backpressure: Arc<Backpressure>,
     worker_groups: Vec<WorkerGroup>,
     rings: bool,
@@ -85,37 +89,39 @@ pub struct FilePort {
 }
 
 impl FilePort {
-    /// Two ports whose links are each other: a transfer within one process. Data is handed over, not copied.
+    /// Creates two ports that are linked in memory, for a transfer within one process. Data is
+    /// passed without a copy.
     ///
     /// # Errors
-    /// The kernel's, if threads cannot be started.
+    /// I/O error if threads cannot be started.
     pub fn pair(one: Setting, other: Setting) -> io::Result<(Self, Self)> {
         let ((to_one, from_one), (to_other, from_other)) = (channel(), channel());
-        // Who sends is of this process, and does not fill it: nothing is counted.
+        // Both sides belong to this process, so unread packets are not limited.
         let one =
             Self::new(one, (to_one.clone(), from_one), (Link::memory(to_other.clone()), Arc::default()))?;
         let other = Self::new(other, (to_other, from_other), (Link::memory(to_one), Arc::default()))?;
         Ok((one, other))
     }
 
-    /// A port whose link is a pair of streams to another process.
+    /// Creates a port whose link is a pair of byte streams to another process.
     ///
     /// # Errors
-    /// The kernel's, if threads cannot be started.
+    /// I/O error if threads cannot be started.
     pub fn over(setting: Setting, ends: StreamPair) -> io::Result<Self> {
         let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
         let link = Link::streams(ends, to_us.clone(), &setting.pool, &backpressure)?;
         Self::new(setting, (to_us, from_us), (link, backpressure))
     }
 
-    /// A port whose link is several connections to another process.
+    /// Creates a port whose link is several connections to another process.
     ///
     /// # Errors
-    /// The kernel's, if threads cannot be started; or there are no connections of one direction, or more than buffers.
-    pub fn over_streams(setting: Setting, lanes: StreamSet) -> io::Result<Self> {
+    /// I/O error if threads cannot be started, a direction has no connection, or there are fewer
+    /// buffers than connections.
+    pub fn over_streams(setting: Setting, streams: StreamSet) -> io::Result<Self> {
         let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
-        let way = (setting.sparing, &setting.network[..]);
-        let link = StreamSetLink::new(lanes, way, to_us.clone(), &setting.pool, &backpressure)?;
+        let options = (setting.sparing, &setting.network[..]);
+        let link = StreamSetLink::new(streams, options, to_us.clone(), &setting.pool, &backpressure)?;
         Self::new(setting, (to_us, from_us), (Link::StreamSet(link), backpressure))
     }
 
@@ -142,7 +148,7 @@ impl FilePort {
         Ok(port)
     }
 
-    /// Starts a thread of a crew.
+    /// Starts a thread of a worker group.
     fn spawn_worker(&mut self, number: usize) -> io::Result<()> {
         let group = &self.worker_groups[number];
         let worker = Worker {
@@ -156,29 +162,29 @@ impl FilePort {
         };
         let name = format!("files {}", self.workers.len());
         let started = Builder::new().name(name).spawn(move || worker.run());
-        let refused = |error: io::Error| {
-            let words = format!("start a thread, after {}: {error}", self.workers.len());
-            io::Error::new(error.kind(), words)
+        let failed = |error: io::Error| {
+            let message = format!("cannot start thread {}: {error}", self.workers.len());
+            io::Error::new(error.kind(), message)
         };
-        let worker = started.map_err(refused)?;
+        let worker = started.map_err(failed)?;
         self.workers.push(worker);
         Ok(())
     }
 
-    /// Makes each crew twice as large if its threads wait for storage, and work for threads.
+    /// Doubles every worker group if its threads wait for storage while operations are queued.
     fn grow(&mut self) {
         let (threads, now) = (self.workers.len(), Instant::now());
         if !self.growth.is_due(threads, now) {
             return;
         }
-        // Buffers are short where the link is slow: more threads would wait for them, too.
+        // Buffers run short where the link is slow: more threads would wait for buffers, too.
         let is_short = self.work.was_short_of_buffers();
         if !self.growth.should_double(threads, now, busy_time(), self.work.has_backlog() && !is_short) {
             return;
         }
         for number in 0..self.worker_groups.len() {
             let threads = self.worker_groups[number].threads.max(1);
-            // Where there can be no more there are as many as there were.
+            // If no more threads can be started, the port keeps its current ones.
             if (0..threads).try_for_each(|_| self.spawn_worker(number)).is_err() {
                 return;
             }
@@ -188,17 +194,18 @@ impl FilePort {
     }
 }
 
-/// Tries whether a thread may be bound to CPUs, with one that ends at once.
+/// Tests whether a thread can be pinned to CPUs, with a thread that exits immediately.
 ///
 /// # Errors
-/// The kernel's, if none of them is there for this process, a sandbox forbids to bind, or no thread can be started.
+/// I/O error if this process may use none of the CPUs, a sandbox forbids pinning, or no thread can
+/// be started.
 pub fn can_pin(cpus: &CpuSet) -> io::Result<()> {
     let mask = Mask::of(cpus);
-    let tried = Builder::new().name("settle".to_owned()).spawn(move || mask.apply())?;
+    let tried = Builder::new().name("pin".to_owned()).spawn(move || mask.apply())?;
     tried.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-/// Binds the calling thread. One that may not run there runs elsewhere: slower, and not wrong.
+/// Pins the calling thread. On failure it runs unpinned, which is slower but correct.
 fn pin_thread(mask: Option<&Mask>) {
     mask.into_iter().for_each(|mask| drop(mask.apply()));
 }
@@ -222,11 +229,12 @@ impl Port for FilePort {
         let before = events.len();
         match self.events.recv_timeout(most) {
             Ok(event) => events.push(event),
-            // Our own workers hold the other end.
+            // Disconnection cannot happen: our own workers hold the sender.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
         }
         events.extend(self.events.try_iter());
-        // Not one by one: what comes meanwhile would be taken, too, without an end.
+        // Taken in one batch, since packets arriving meanwhile could keep an incremental loop
+        // running forever.
         let frames = events[before..].iter().filter_map(|event| match event {
             Event::Received(packet) => Some(packet.frames.len()),
             _ => None,
@@ -240,13 +248,13 @@ impl Port for FilePort {
 
 impl Drop for FilePort {
     fn drop(&mut self) {
-        // What was sent goes out before the link is closed.
+        // Sent packets are written before the link is closed.
         self.link.take();
         self.backpressure.close();
         self.work.close();
-        // What was not sent in time holds buffers for as long as the other side likes.
+        // Packets that were not sent in time hold buffers for as long as the peer likes.
         self.worker_groups.iter().for_each(|group| group.pool.close());
-        // Buffers that wait to be heard of may be what a worker waits for.
+        // A worker may wait for a buffer held by an event that was not received yet.
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));
         }

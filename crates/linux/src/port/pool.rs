@@ -1,4 +1,4 @@
-//! Buffers that are made once and used for ever.
+//! Preallocated, reusable I/O buffers.
 
 use crate::memory::{map_buffers, Buffer, BufferRequest, FreeMemory};
 use crate::Root;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes of a transparent huge page, on x86-64 and on aarch64 with base pages of 4 KiB.
 const HUGE: usize = 2 << 20;
 
-/// Some buffers of [`BLOCK`] bytes.
+/// A pool of buffers of [`BLOCK`] bytes.
 pub struct Pool {
     memory: Memory,
     node: Option<NodeId>,
@@ -22,48 +22,49 @@ pub struct Pool {
     given_back: Condvar,
 }
 
-/// Which buffers are nobody's.
+/// Unused buffers.
 #[derive(Debug)]
 struct Free {
     parts: Vec<usize>,
-    /// Whether nobody waits for one any more.
+    /// Whether waiting for a buffer is disabled.
     closed: bool,
 }
 
 enum Memory {
-    /// Bound to a node, on huge pages where there are some.
+    /// Bound to a node, on huge pages if available.
     Bound(Buffer),
-    /// Wherever the kernel puts it.
+    /// Placed by the kernel.
     Plain(Box<[UnsafeCell<u8>]>),
 }
 
-// SAFETY: bytes of the memory are reached only through slabs, each of which owns a part of its own; the list of free
-// parts is behind a mutex.
+// SAFETY: the memory is accessed only through slabs, each of which owns a distinct part; a mutex
+// guards the list of free parts.
 unsafe impl Sync for Pool {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Buffers, pages of which are taken when they are first used: huge ones where the kernel has them. With those direct
-    /// I/O took a third less CPU time than with base pages, which are pinned one by one.
+    /// Creates unbound buffers whose pages are allocated at first use, huge ones if available. With
+    /// huge pages direct I/O took a third less CPU time than with base pages, which are pinned one
+    /// by one.
     pub fn new(count: usize) -> Arc<Self> {
         Self::placed(count, None)
     }
 
-    /// Plain buffers that are taken for those of a node.
+    /// Creates unbound buffers that are treated as those of a node.
     pub(super) fn placed(count: usize, node: Option<NodeId>) -> Arc<Self> {
         let zeros = Box::into_raw(vec![0u8; count * BLOCK + HUGE].into_boxed_slice());
-        // SAFETY: a cell has the layout of what is in it, and the allocation is handed over as a whole. Cells that were
-        // made one by one would be written to, and their pages taken before they are needed.
+        // SAFETY: a cell has the layout of its content, and the complete allocation is passed on.
+        // Creating cells one by one would write to them and allocate their pages too early.
         let memory = unsafe { Box::from_raw(zeros as *mut [UnsafeCell<u8>]) };
         advise_huge(&memory);
         Self::of(Memory::Plain(memory), node, count)
     }
 
-    /// Buffers on a node.
+    /// Creates buffers on a node.
     ///
     /// # Errors
-    /// As of workloads: the node has no memory left, or a sandbox forbids to bind.
+    /// [`ProbeError`] if the node lacks memory or a sandbox forbids binding.
     pub fn on(
         root: &Root,
         limit_bytes: Option<u64>,
@@ -73,11 +74,14 @@ impl Pool {
         let room = FreeMemory::new(root, limit_bytes);
         let wanted = BufferRequest { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
         let mut made = map_buffers(&room, Pages::Transparent, &[wanted])?;
-        let refused = || ProbeError::Refused { what: "map buffers".to_owned(), why: "none came".to_owned() };
+        let refused = || ProbeError::Refused {
+            what: "map buffers".to_owned(),
+            why: "the kernel returned none".to_owned(),
+        };
         Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), count))
     }
 
-    /// The node that its memory is bound to; none if it is wherever the kernel puts it.
+    /// Returns the node that the memory is bound to; none if the kernel places it.
     pub fn node(&self) -> Option<NodeId> {
         self.node
     }
@@ -87,27 +91,27 @@ impl Pool {
         Arc::new(Self { memory, node, count, free: Mutex::new(free), given_back: Condvar::new() })
     }
 
-    /// How many buffers there are.
+    /// Returns the number of buffers.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// A buffer, if one is free.
+    /// Returns a buffer if one is free.
     pub fn take_free(self: &Arc<Self>) -> Option<Slab> {
         let index = self.free().parts.pop()?;
         Some(Slab { pool: self.clone(), index })
     }
 
-    /// A buffer; waits until one is free. None if none is and the pool is closed.
+    /// Returns a buffer; blocks until one is free. None if the pool is closed and empty.
     pub fn take(self: &Arc<Self>) -> Option<Slab> {
         let waits = |free: &mut Free| free.parts.is_empty() && !free.closed;
         let free = self.given_back.wait_while(self.free(), waits);
-        // The one that was given back last is in the cache most likely.
+        // The most recently returned buffer is most likely cached.
         let index = free.unwrap_or_else(PoisonError::into_inner).parts.pop()?;
         Some(Slab { pool: self.clone(), index })
     }
 
-    /// Nobody waits for a buffer any more: those that are out may never come back.
+    /// Disables waiting for buffers, since those in use may never return.
     pub fn close(&self) {
         self.free().closed = true;
         self.given_back.notify_all();
@@ -122,19 +126,19 @@ impl Pool {
             Memory::Bound(buffer) => buffer.start(),
             Memory::Plain(bytes) => {
                 let start = UnsafeCell::raw_get(bytes.as_ptr());
-                // There is a page more than buffers need.
+                // The allocation is one huge page larger than the buffers.
                 start.wrapping_add(start.align_offset(HUGE))
             }
         }
     }
 }
 
-/// Asks for huge pages (madvise(2)). A kernel without them says so, and gives base pages.
+/// Requests huge pages (madvise(2)). A kernel without them ignores this.
 fn advise_huge(memory: &[UnsafeCell<u8>]) {
     let start = UnsafeCell::raw_get(memory.as_ptr());
     let skipped = start.align_offset(HUGE);
     let length = memory.len().saturating_sub(skipped) / HUGE * HUGE;
-    // SAFETY: whole pages within an allocation of our own; the advice changes nothing of its content.
+    // SAFETY: complete pages of our own allocation; the advice does not change their content.
     unsafe { libc::madvise(start.wrapping_add(skipped).cast(), length, libc::MADV_HUGEPAGE) };
 }
 
@@ -144,7 +148,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A buffer of a pool; given back when dropped.
+/// A buffer of a pool; returned when dropped.
 #[derive(Debug)]
 pub struct Slab {
     pool: Arc<Pool>,
@@ -152,7 +156,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// The node that its memory is bound to, if it is to one.
+    /// Returns the node that the memory is bound to, if any.
     pub fn node(&self) -> Option<NodeId> {
         self.pool.node
     }
@@ -160,8 +164,9 @@ impl Slab {
 
 impl AsRef<[u8]> for Slab {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the part is within the pool's memory, which lives as long as the pool, is initialised by the kernel,
-        // and is this slab's alone: its index is in no list while the slab lives.
+        // SAFETY: the part lies within the pool's memory, which lives as long as the pool, is
+        // initialized by the kernel, and belongs to this slab alone: its index is not in the free
+        // list while the slab lives.
         unsafe { std::slice::from_raw_parts(self.pool.start().add(self.index * BLOCK), BLOCK) }
     }
 }
@@ -185,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slab_has_its_own_bytes_and_comes_back() {
+    fn slabs_are_disjoint_and_return_to_the_pool() {
         let pool = Pool::new(3);
         let mut slabs: Vec<Slab> = (0..3).filter_map(|_| pool.take()).collect();
         assert!(slabs.iter().all(|slab| slab.as_ref().as_ptr().addr().is_multiple_of(BLOCK)));

@@ -1,4 +1,4 @@
-//! Blocks that are on their way between files and a device, many at a time for one thread (io_uring(7)).
+//! Blocks in flight between files and a device, several per thread (io_uring(7)).
 
 use super::pool::Slab;
 use crate::affinity::Mask;
@@ -8,29 +8,30 @@ use io_uring::{opcode, squeue, types, IoUring};
 use rustix::io::Errno;
 use std::io;
 
-/// Blocks of one thread on their way at once. With its neighbours' this is what disks of today need to be busy.
+/// Blocks in flight per thread. Together with other threads, this saturates current disks.
 const DEPTH: usize = 8;
 
-/// A ring of one thread, with something to know again for each block.
+/// A ring of one thread; `T` identifies each block.
 pub(super) struct Ring<T> {
     ring: IoUring,
     slots: Vec<Option<(Block<Slab>, T)>>,
-    /// Places where nothing is.
+    /// Unused slots.
     free: Vec<usize>,
 }
 
 impl<T> Ring<T> {
-    /// A ring for the calling thread, on whose CPUs the kernel's own threads for it run, too.
+    /// Creates a ring for the calling thread. The kernel's worker threads for it run on the same
+    /// CPUs.
     ///
     /// # Errors
-    /// The kernel's: io_uring is not there, or forbidden.
+    /// I/O error if io_uring is unavailable or forbidden.
     pub fn new(mask: Option<&Mask>) -> io::Result<Self> {
         let mut ring = ring(DEPTH as u32)?;
         if let Some(cpus) = mask.and_then(Mask::as_cpu_set) {
-            // Kernels before 5.14 put them anywhere: slower, and not wrong.
+            // Kernels before 5.14 run their workers anywhere: slower, but correct.
             drop(ring.submitter().register_iowq_aff(&cpus));
         }
-        // A sandbox may allow rings, and forbid to use them.
+        // A sandbox may allow creating a ring and forbid using it.
         // SAFETY: a request without a buffer.
         let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
         pushed.map_err(io::Error::other)?;
@@ -39,22 +40,23 @@ impl<T> Ring<T> {
         Ok(Self { ring, slots: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH).rev().collect() })
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether no block is in flight.
     pub fn is_idle(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Whether one more can be added.
+    /// Returns whether another block can be added.
     pub fn has_capacity(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Adds a block; the kernel hears of it by [`Ring::submit`] or [`Ring::wait`]. Gives it back if there is no room.
+    /// Adds a block, submitted by [`Ring::submit`] or [`Ring::wait`]. Returns it if the ring is
+    /// full.
     pub fn add(&mut self, mut block: Block<Slab>, with: T) -> Option<(Block<Slab>, T)> {
         let Some(slot) = self.free.pop() else { return Some((block, with)) };
         let entry = entry(block.request()).user_data(slot as u64);
-        // SAFETY: the file and the buffer are the block's, which stays in its place until the kernel has answered: that
-        // takes it out, and a ring that is dropped waits for all answers.
+        // SAFETY: the block owns the file and the buffer, and stays in its slot until its
+        // completion removes it; dropping a ring waits for all completions.
         match unsafe { self.ring.submission().push(&entry) } {
             Ok(()) => {
                 self.slots[slot] = Some((block, with));
@@ -67,13 +69,13 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Tells the kernel of what was added.
+    /// Submits the added blocks.
     pub fn submit(&mut self) {
-        // What it cannot take now it is told of again.
+        // The next call submits what the kernel did not accept.
         drop(self.ring.submit());
     }
 
-    /// Waits until a block or more are there, and gives each with what was moved of it. None after a signal.
+    /// Waits for completed blocks and returns each with its result. Empty after a signal.
     pub fn wait(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         match self.ring.submit_and_wait(1) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => std::thread::yield_now(),
@@ -82,7 +84,8 @@ impl<T> Ring<T> {
         self.moved()
     }
 
-    /// Blocks that are there by now; the kernel puts none there before it is asked (`IORING_SETUP_DEFER_TASKRUN`).
+    /// Returns blocks that are already complete; the kernel reports none without this call
+    /// (`IORING_SETUP_DEFER_TASKRUN`).
     pub fn poll_moved(&mut self) -> Vec<(Block<Slab>, T, Result<usize, Errno>)> {
         const GETEVENTS: u32 = 1;
         // SAFETY: nothing is submitted, and there is no signal mask.
@@ -105,14 +108,14 @@ impl<T> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // The kernel may still read or write buffers.
+        // The kernel may still access the buffers.
         while !self.is_idle() {
             drop(self.wait());
         }
     }
 }
 
-/// Whether threads of this process may have rings.
+/// Returns whether threads of this process can use io_uring.
 pub fn has_io_uring() -> bool {
     Ring::<()>::new(None).is_ok()
 }
@@ -126,7 +129,7 @@ fn entry(request: Request) -> squeue::Entry {
     }
 }
 
-/// Bytes that were moved, or the kernel's error.
+/// Returns the number of bytes moved, or the error.
 fn result(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }

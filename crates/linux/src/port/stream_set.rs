@@ -1,13 +1,17 @@
-//! A link over several connections. Packets are numbered; each goes out on whichever connection is free, and is handed
-//! over in the order of the numbers.
+//! A link over several connections. Packets are numbered, sent on whichever connection is free, and
+//! delivered in order.
 //!
-//! In front of a packet stands its number, in eight bytes, the highest first. A thread for each connection takes packets
-//! from one queue, and a thread for each reads. A packet that is not in turn yet is put aside, so that its connection does not
-//! stand still for a slower one; for that up to half of the buffers are used that connections leave. If there is no room a reader
-//! waits with its packet: so the pool must have more buffers than there are connections, or the packet that is in turn
-//! might get none. What is handed over and not taken has a limit (`backpressure`), at which all readers wait. The queue of what goes out never
-//! holds up who sends: what has data is bounded by the buffers of the pool, entries by how many of them a source may have under way, and
-//! answers by `backpressure`, too: a sink that has many to send reads no more.
+//! Each packet is preceded by its number (8 bytes, big-endian). One thread per outgoing connection
+//! takes packets from a shared queue; one thread per incoming connection reads. Packets that arrive
+//! early are held, so that their connection need not wait for a slower one; they may use half of
+//! the buffers that connections leave. When that space is full, a reader blocks with its packet. So
+//! the pool needs more buffers than there are connections, or the next packet in order might get
+//! none.
+//!
+//! Delivered packets that were not taken are limited by `backpressure`, at which all readers pause.
+//! The outgoing queue never blocks the sender: data is bounded by the buffers of the pool, entries
+//! by the source's window, and answers by `backpressure`, since a sink with many unsent answers
+//! stops reading.
 
 use super::backpressure::Backpressure;
 use super::link::{await_drained, read_exact_or, read_packet, write_packet, LinkError, Queued};
@@ -26,24 +30,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Bytes of frames that are put aside at most.
+/// Maximum bytes of frames in packets that arrived early.
 const MAX_EARLY_FRAME_BYTES: usize = 4 * MOST_FRAMES;
 
-/// A round trip that is shorter is that of a machine room.
+/// Round-trip times below this belong to a local network.
 const SHORT_RTT: Duration = Duration::from_millis(1);
 
-/// Connections to the other side.
+/// Data connections to the peer.
 #[derive(Debug)]
 pub struct StreamSet {
-    /// What comes from there.
+    /// Incoming connections.
     pub from: Vec<Box<dyn DataStream>>,
-    /// What goes there.
+    /// Outgoing connections.
     pub to: Vec<Box<dyn DataStream>>,
 }
 
 impl StreamSet {
-    /// The address of the other side for each connection, those that go there first; none if it is gone, or its address holds on
-    /// one interface alone (RFC 4007), so that no route tells the way there.
+    /// Returns the peer's address of each connection, outgoing ones first; none for a lost
+    /// connection or an IPv6 address scoped to an interface (RFC 4007), which no route lookup can
+    /// resolve.
     pub fn peers(&self) -> Vec<Option<IpAddr>> {
         let peer = |socket: &TcpStream| match socket.peer_addr().ok()? {
             SocketAddr::V6(address) if address.scope_id() != 0 => None,
@@ -53,7 +58,7 @@ impl StreamSet {
     }
 }
 
-/// The end of the link that sends.
+/// Sending end of the link.
 pub struct StreamSetLink {
     packets: Option<Sender<Queued>>,
     finished: Receiver<()>,
@@ -62,7 +67,7 @@ pub struct StreamSetLink {
 
 impl fmt::Debug for StreamSetLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LanesLink").finish_non_exhaustive()
+        f.debug_struct("StreamSetLink").finish_non_exhaustive()
     }
 }
 
@@ -74,45 +79,47 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Whose turn it is.
+/// Order in which received packets are delivered.
 #[derive(Debug)]
 struct PacketOrder {
-    /// The number of the packet that is handed over next.
+    /// Number of the next packet to deliver.
     next: u64,
-    /// Packets that came before their turn, by number.
+    /// Packets that arrived early, by number.
     early: BTreeMap<u64, Packet<Slab>>,
-    /// How many of these there may be.
+    /// Maximum number of early packets.
     max_early: usize,
-    /// Numbers of packets that readers wait with, as there is no room for them.
+    /// Numbers of packets whose readers wait for space.
     blocked: Vec<u64>,
-    /// Connections that packets may still come from.
+    /// Incoming connections that are still open.
     open: usize,
-    /// Whether it was told that the link is gone.
+    /// Whether closing was already reported.
     closed: bool,
 }
 
 impl PacketOrder {
-    /// Whether the packet that is in turn can come no more, as all wait for it or have ended.
+    /// Returns whether the next packet can never arrive: every reader is blocked or its connection
+    /// has closed.
     fn is_stuck(&self) -> bool {
         let waits = !self.blocked.is_empty() || !self.early.is_empty();
         waits && self.blocked.len() == self.open && !self.blocked.contains(&self.next)
     }
 
-    /// Whether a packet can be put aside.
+    /// Returns whether an early packet can be held.
     fn can_hold(&self, packet: &Packet<Slab>) -> bool {
         let frames: usize = self.early.values().map(|packet| packet.frames.len()).sum();
         self.early.len() < self.max_early && frames + packet.frames.len() <= MAX_EARLY_FRAME_BYTES
     }
 
-    /// Whether a packet came before.
+    /// Returns whether a packet number was already received.
     fn is_duplicate(&self, number: u64) -> bool {
         number < self.next || self.early.contains_key(&number)
     }
 }
 
 impl StreamSetLink {
-    /// Connections of `streams`, of which fewer are written to where that is better, if it is to be `sparing`. Their threads
-    /// take `placements` in turn, or run anywhere if there are none. What comes and what goes is counted in `backpressure`.
+    /// Creates a link over `streams`. If `sparing`, fewer connections are written to where that is
+    /// faster. Threads are assigned `placements` in turn, or unpinned if empty. Packets are counted
+    /// in `backpressure`.
     pub fn new(
         streams: StreamSet,
         (sparing, placements): (bool, &[CpuSet]),
@@ -123,7 +130,7 @@ impl StreamSetLink {
         let StreamSet { from, mut to } = streams;
         if from.is_empty() || to.is_empty() || from.len() >= pool.count() {
             return Err(io::Error::other(
-                "there are too few buffers for so many connections, or no connections",
+                "expected at least one connection per direction and fewer connections than buffers",
             ));
         }
         let sockets = from.iter().chain(&to).map(|stream| stream.socket().try_clone());
@@ -138,7 +145,8 @@ impl StreamSetLink {
             changed: Condvar::new(),
         });
         let (packets, queue) = channel();
-        // Of both `progress` is dropped first where a thread cannot be started: the link waits at its end for who may still say something.
+        // If a thread cannot be started, `progress` must be dropped before the link, whose drop
+        // waits for all senders.
         let (link, progress) = {
             let (progress, finished) = sync_channel(1);
             (Self { packets: Some(packets), finished, shared }, progress)
@@ -153,7 +161,7 @@ impl StreamSetLink {
         for (index, stream) in to.into_iter().enumerate() {
             let (shared, queue, progress) = (link.shared.clone(), queue.clone(), progress.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), placements.next());
-            Builder::new().name(format!("lane out {index}")).spawn(move || {
+            Builder::new().name(format!("data out {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
                 let written = stream.into_one_way(StreamDirection::Outgoing).and_then(|mut stream| {
                     write_stream(&mut *stream, is_short, &queue, (&shared, &progress))
@@ -167,7 +175,7 @@ impl StreamSetLink {
         }
         for (index, stream) in from.into_iter().enumerate() {
             let (shared, pool, mask) = (link.shared.clone(), pool.clone(), placements.next());
-            Builder::new().name(format!("lane in {index}")).spawn(move || {
+            Builder::new().name(format!("data in {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
                 let stream = stream.into_one_way(StreamDirection::Incoming).map_err(LinkError::from_io);
                 if let Err(error) = stream.and_then(|mut stream| read_stream(&mut *stream, &pool, &shared)) {
@@ -178,6 +186,7 @@ impl StreamSetLink {
         Ok(link)
     }
 
+    /// Queues a packet to be sent on any connection.
     pub fn send(&self, packet: Packet<Slab>) {
         if let Some(packets) = &self.packets {
             let counted = self.shared.backpressure.track_unsent(packet.frames.len());
@@ -190,7 +199,7 @@ impl Drop for StreamSetLink {
     fn drop(&mut self) {
         self.packets.take();
         await_drained(&self.finished);
-        self.shared.end("it was closed here");
+        self.shared.end("connection closed locally");
     }
 }
 
@@ -199,20 +208,20 @@ impl Shared {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The link is gone: all threads end, and whoever listens is told why, once.
+    /// Closes the link: all threads stop, and the reason is reported once.
     fn end(&self, why: &str) {
         let was_over = std::mem::replace(&mut self.order().closed, true);
         self.changed.notify_all();
         self.backpressure.close();
-        // First, so that nothing more is sent by who hears of it: the other side is to see a lost connection, after
-        // which it tries again, and not to hear that we lost it.
+        // Sockets are shut down first, so that the peer sees a lost connection, after which it
+        // retries, rather than our report of one.
         self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
         if !was_over {
             drop(self.events.send(Event::Closed(why.to_owned())));
         }
     }
 
-    /// Hands a packet over when it is its turn. False if there is nobody any more to hand it to.
+    /// Delivers a packet in order. False if the receiver was dropped.
     fn hand_over(&self, number: u64, packet: Packet<Slab>) -> Result<bool, LinkError> {
         let mut order = self.order();
         while !order.closed && number != order.next {
@@ -231,27 +240,27 @@ impl Shared {
             order.blocked.retain(|held| *held != number);
         }
         let mut in_turn = (!order.closed).then_some(packet);
-        let mut heard = false;
+        let mut is_delivered = false;
         while let Some(packet) = in_turn {
-            // Within the lock, so that the next one comes behind it.
+            // Under the lock, so that the next packet follows this one.
             self.backpressure.add_received(packet.frames.len());
-            heard = self.events.send(Event::Received(packet)).is_ok();
+            is_delivered = self.events.send(Event::Received(packet)).is_ok();
             order.next += 1;
             let next = order.next;
             in_turn = order.early.remove(&next);
         }
         self.changed.notify_all();
-        Ok(heard)
+        Ok(is_delivered)
     }
 
-    /// A connection ended in order.
+    /// Handles the orderly end of a connection.
     fn closed(&self) {
         let mut order = self.order();
         order.open -= 1;
         let is_last = order.open == 0;
         let why = if order.is_stuck() { LinkError::OutOfOrder(order.next) } else { LinkError::Closed };
         drop(order);
-        // Others may wait for a packet that does not come any more.
+        // Other readers may wait for a packet that can no longer arrive.
         self.changed.notify_all();
         if is_last {
             self.end(&why.to_string());
@@ -259,22 +268,23 @@ impl Shared {
     }
 }
 
-/// How many of `most` connections are enough on the way of another one.
-pub fn streams_needed(way: &TcpStream, most: usize) -> usize {
-    match min_round_trip(way).is_some_and(|time| time < SHORT_RTT) {
+/// Returns how many of `most` connections are needed on the path of an existing connection.
+pub fn streams_needed(path: &TcpStream, most: usize) -> usize {
+    match min_round_trip(path).is_some_and(|time| time < SHORT_RTT) {
         true => enough_streams(most),
         false => most,
     }
 }
 
-/// Whether the way is short. On a long one each connection is needed: one that loses a packet stands still for a while.
+/// Returns whether the path is short. On a long path every connection is needed, since one that
+/// loses a packet stalls for a while.
 fn is_short(streams: &[Box<dyn DataStream>]) -> bool {
     let round_trip = streams.iter().filter_map(|stream| min_round_trip(stream.socket())).min();
     round_trip.is_some_and(|time| time < SHORT_RTT)
 }
 
-/// How many connections of some are enough on a short way: no more than there are CPUs for, at both ends of which each takes
-/// up most of one.
+/// Returns the number of connections that saturate a short path: each one nearly occupies a CPU at
+/// both ends.
 fn enough_streams(streams: usize) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     streams.min(cpus.div_ceil(2))
@@ -302,7 +312,7 @@ fn write_stream(
 }
 
 fn read_stream(stream: &mut dyn DataStream, pool: &Arc<Pool>, shared: &Shared) -> Result<(), LinkError> {
-    // Whoever waits here has nothing that others could wait for.
+    // A reader that pauses here holds no packet that others could wait for.
     while shared.backpressure.wait_for_capacity() {
         let mut number = [0; 8];
         match read_exact_or(stream, &mut number, LinkError::Closed) {

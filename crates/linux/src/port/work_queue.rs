@@ -1,8 +1,8 @@
-//! The queue of a port, and which of its crews does what.
+//! The operation queue of a port, and its distribution over worker groups.
 //!
-//! What needs no data is anybody's. What writes data is the crew's beside whose buffers it lies. Who has nothing of its own
-//! to do may take another's, if that makes the whole end sooner; whether it does is asked of who set the port up,
-//! with what was observed.
+//! Operations without data may run in any group. Writes belong to the group on the node of their
+//! buffer. An idle thread may take another group's operations if that shortens the transfer, as
+//! decided by [`WorkSharing`] from the observed rates.
 
 use super::{Slab, WorkerGroup};
 use numaio_machine::ids::NodeId;
@@ -12,37 +12,39 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How many operations a worker looks at to find one near it: more than a port has buffers as a rule.
+/// Number of queued operations searched for one that suits a worker; usually more than the port has
+/// buffers.
 const SEARCH_DEPTH: usize = 64;
-/// How often a worker that leaves work to others looks again.
+/// Interval at which a worker that left operations to other groups searches again.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A crew, as it stands.
+/// Load of a worker group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroupLoad {
-    /// Operations that wait and are its own.
+    /// Queued operations that belong to the group.
     pub waiting: u64,
-    /// Operations of its own that it does in a second; none if it has not ended one.
+    /// Own operations that the group finishes per second; none before the first.
     pub per_second: Option<f64>,
-    /// Operations of its own that one thread of the idle crew would do in a second; none if it never tried.
+    /// Operations of this group that a thread of the idle group finishes per second; none if it
+    /// never ran any.
     pub helped_per_second: Option<f64>,
 }
 
-/// Decides whose work a thread of the crew of this index takes, which has none of its own: of another one, or of nobody.
+/// Chooses the group that a thread of the idle group helps; none to leave the work to its owners.
 pub type WorkSharing = fn(loads: &[GroupLoad], idle: usize) -> Option<usize>;
 
-/// What waits for a thread.
+/// Queue of operations that wait for a thread.
 #[derive(Debug)]
 pub(super) struct WorkQueue {
     queue: Mutex<Queue>,
     ready: Condvar,
-    /// Threads that wait for a buffer.
+    /// Number of threads that wait for a buffer.
     waiting_for_buffer: AtomicUsize,
-    /// Whether some did since that was asked last.
+    /// Whether a thread waited for a buffer since the last query.
     was_short: AtomicBool,
 }
 
-/// Something to do.
+/// A queued operation.
 #[derive(Debug)]
 pub(super) struct Task {
     pub ticket: Ticket,
@@ -51,7 +53,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Whether it moves a part of one file.
+    /// Returns whether the operation moves one part of one file.
     fn is_block(&self) -> bool {
         match &self.operation {
             Operation::Read { pieces, .. } => pieces.len() == 1,
@@ -60,39 +62,39 @@ impl Task {
         }
     }
 
-    /// Whether it writes data.
+    /// Returns whether the operation writes data.
     fn is_write(&self) -> bool {
         matches!(self.operation, Operation::Write { data: Some(_), .. })
     }
 }
 
-/// What a task claims while it runs; to be given back when it is done.
+/// Resources that a task holds while it runs; returned by [`WorkQueue::complete`].
 #[derive(Debug)]
 pub(super) struct Claim {
-    /// The crew whose work it is; none if it is anybody's.
+    /// Group that the task belongs to; none if any group may run it.
     owner: Option<usize>,
-    /// The file in which nobody else is to be.
+    /// File that no other task may use at the same time.
     exclusive: Option<FilePath>,
 }
 
 #[derive(Debug)]
 struct Queue {
     waiting: VecDeque<Task>,
-    /// Files that somebody is alone in.
+    /// Files in exclusive use.
     locked: Vec<FilePath>,
-    /// Threads that wait for something to do.
+    /// Threads waiting for a task.
     idle: usize,
     closed: bool,
     worker_groups: Vec<GroupState>,
     share: WorkSharing,
 }
 
-/// A crew and what was seen of it.
+/// A worker group and its observed performance.
 #[derive(Debug)]
 struct GroupState {
     node: Option<NodeId>,
     threads: usize,
-    /// What a thread of it took for the work of each crew.
+    /// Time that its threads spent on the tasks of each group.
     times: Vec<TaskTimes>,
 }
 
@@ -109,6 +111,7 @@ impl TaskTimes {
 }
 
 impl WorkQueue {
+    /// Creates the queue of some worker groups.
     pub fn new(worker_groups: &[WorkerGroup], share: WorkSharing) -> Self {
         let state = |group: &WorkerGroup| GroupState {
             node: group.pool.node(),
@@ -132,33 +135,34 @@ impl WorkQueue {
         }
     }
 
-    /// Adds an operation, during which none other that is `exclusive` in the same file runs.
+    /// Adds an operation; two operations that are `exclusive` in the same file never run at the
+    /// same time.
     pub fn add(&self, ticket: Ticket, operation: Operation<Slab>, exclusive: Option<FilePath>) {
         let mut queue = self.queue();
         let owner = queue.owner(&operation);
         queue.waiting.push_back(Task { ticket, operation, claim: Claim { owner, exclusive } });
         drop(queue);
-        // Who wakes may leave it to the crew that it belongs to.
+        // The woken thread may belong to another group and leave the task to its owner.
         match owner {
             Some(_) => self.ready.notify_all(),
             None => self.ready.notify_one(),
         }
     }
 
-    /// Whether more data waits to be written than there are threads for it.
+    /// Returns whether more write operations are queued than there are threads.
     pub fn is_behind(&self) -> bool {
         let queue = self.queue();
         let is_data = |task: &&Task| matches!(task.operation, Operation::Write { data: Some(_), .. });
         queue.waiting.iter().filter(is_data).count() > queue.threads()
     }
 
-    /// Whether as much waits that could be done now as there are threads.
+    /// Returns whether at least as many runnable operations are queued as there are threads.
     pub fn has_backlog(&self) -> bool {
         let queue = self.queue();
         queue.waiting.iter().filter(|task| queue.is_free(task)).count() >= queue.threads()
     }
 
-    /// What a thread does that finds no buffer free.
+    /// Runs `wait`, which blocks for a buffer, and records that a thread was short of buffers.
     pub fn wait_for_buffer<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.waiting_for_buffer.fetch_add(1, Ordering::SeqCst);
         let waited = wait();
@@ -167,19 +171,20 @@ impl WorkQueue {
         waited
     }
 
-    /// Whether a thread waits for a buffer, or did since this was asked last.
+    /// Returns whether a thread waits for a buffer, or has waited since the last call.
     pub fn was_short_of_buffers(&self) -> bool {
         self.was_short.swap(false, Ordering::SeqCst) || self.waiting_for_buffer.load(Ordering::SeqCst) > 0
     }
 
-    /// A crew has so many threads now.
+    /// Sets the number of threads of a group.
     pub fn set_threads(&self, group: usize, threads: usize) {
         if let Some(state) = self.queue().worker_groups.get_mut(group) {
             state.threads = threads;
         }
     }
 
-    /// What a worker of a crew does next; waits until there is something, and is none at the end.
+    /// Returns the next task for a worker of a group; blocks until there is one. None once the
+    /// queue is closed.
     pub fn next(&self, group: usize) -> Option<Task> {
         let mut queue = self.queue();
         loop {
@@ -201,9 +206,12 @@ impl WorkQueue {
         }
     }
 
-    /// What a worker of a crew takes beside the blocks that it has on their way; none if idle workers will take all there is. While
-    /// there are idle ones it is a block; else it is the oldest that writes no data, since blocks may come without an end, and a journal is
-    /// not to wait for that.
+    /// Returns a further task for a worker that has blocks in flight; none if idle workers will
+    /// take all queued tasks.
+    ///
+    /// While other workers are idle, only a block is returned. Otherwise the oldest task that
+    /// writes no data comes first: blocks may arrive endlessly, and journal records must not wait
+    /// for them.
     pub fn next_while_busy(&self, group: usize) -> Option<Task> {
         let mut queue = self.queue();
         let idle = queue.idle;
@@ -213,7 +221,7 @@ impl WorkQueue {
             .flatten()
     }
 
-    /// Notes what a thread of a crew took for something.
+    /// Releases the claim of a finished task and records the time that it took.
     pub fn complete(&self, group: usize, claim: Claim, time: Duration) {
         if claim.owner.is_none() && claim.exclusive.is_none() {
             return;
@@ -225,7 +233,7 @@ impl WorkQueue {
         let Some(owner) = claim.owner else { return };
         let times = queue.worker_groups.get_mut(group).and_then(|state| state.times.get_mut(owner));
         if let Some(times) = times {
-            // The newer half counts, so that a device that turns slow is seen.
+            // Older samples are halved, so that a device that becomes slow is noticed.
             if times.operations >= 64 {
                 *times = TaskTimes { operations: times.operations / 2, time: times.time / 2 };
             }
@@ -233,7 +241,7 @@ impl WorkQueue {
         }
     }
 
-    /// What waits is forgotten, and workers end.
+    /// Drops queued operations and stops the workers.
     pub fn close(&self) {
         let mut queue = self.queue();
         queue.closed = true;
@@ -248,7 +256,7 @@ impl WorkQueue {
 }
 
 impl Queue {
-    /// The crew beside whose buffers the data lies.
+    /// Returns the group on the node of the operation's buffer.
     fn owner(&self, operation: &Operation<Slab>) -> Option<usize> {
         let Operation::Write { data: Some(slab), .. } = operation else { return None };
         let node = slab.node()?;
@@ -262,12 +270,13 @@ impl Queue {
         self.worker_groups.iter().map(|group| group.threads).sum()
     }
 
-    /// Whether nobody is in the file that it is to be alone in.
+    /// Returns whether the file that the task needs exclusively is unused.
     fn is_free(&self, task: &Task) -> bool {
         task.claim.exclusive.as_ref().is_none_or(|file| !self.locked.contains(file))
     }
 
-    /// The oldest that is the crew's own or anybody's, if it is among the first; else what it may take of others.
+    /// Returns the oldest suitable task among the first [`SEARCH_DEPTH`], else a task of a group
+    /// that may be helped.
     fn take(&mut self, group: usize) -> Option<Task> {
         self.take_own(group, |_| true).or_else(|| {
             let from = (self.share)(&self.loads(group), group)?;
@@ -329,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_what_is_its_own_or_anybodys_first() {
+    fn worker_prefers_own_and_unowned_tasks() {
         let worker_groups = worker_groups();
         let work = WorkQueue::new(&worker_groups, |_, idle| Some(1 - idle));
         [0, 1, 0]
@@ -341,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_others_is_taken_only_where_it_is_said() {
+    fn other_groups_tasks_are_taken_only_if_sharing_allows() {
         let worker_groups = worker_groups();
         let work = WorkQueue::new(&worker_groups, |_, _| None);
         work.add(0, write(&worker_groups[0].pool), None);
@@ -350,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_observed_is_told() {
+    fn sharing_decision_receives_observed_rates() {
         let worker_groups = worker_groups();
         let work = WorkQueue::new(&worker_groups, |loads, idle| {
             let rates = loads.iter().map(|load| (load.waiting, load.per_second, load.helped_per_second));
@@ -362,14 +371,14 @@ mod tests {
         work.complete(1, of(0), 2 * SECOND);
         work.complete(1, of(1), SECOND / 10);
         assert_eq!(tickets(&work, 1, 1), [0]);
-        // A device that turns slow is seen.
+        // A device that becomes slow is noticed.
         (0..1000).for_each(|_| work.complete(0, of(0), 10 * SECOND));
         let load = work.queue().loads(0)[0];
         assert!(load.per_second.is_some_and(|rate| (0.199..0.21).contains(&rate)), "{load:?}");
     }
 
     #[test]
-    fn one_worker_at_a_time_is_alone_in_a_file() {
+    fn exclusive_tasks_of_one_file_run_one_at_a_time() {
         let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         let files = ["a", "a", "b", "", "a"]
@@ -380,13 +389,13 @@ mod tests {
         assert!(work.has_backlog());
         let first = work.queue().take(0).expect("a task");
         assert_eq!((first.ticket, tickets(&work, 0, 5)), (0, vec![2, 3]));
-        assert!(!work.has_backlog(), "two wait, for one file");
+        assert!(!work.has_backlog(), "both waiting tasks need the same file");
         work.complete(0, first.claim, SECOND);
         assert_eq!(tickets(&work, 0, 5), [1]);
     }
 
     #[test]
-    fn who_has_more_to_write_than_threads_is_behind() {
+    fn queue_is_behind_when_writes_exceed_threads() {
         let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         (0..3).for_each(|ticket| work.add(ticket, Operation::Sync { root: 0 }, None));
@@ -397,11 +406,11 @@ mod tests {
         }
         assert_eq!(is_behind, [false, false, false, true]);
         tickets(&work, 0, 5);
-        assert!(!work.is_behind(), "two are left");
+        assert!(!work.is_behind(), "only two writes are queued");
     }
 
     #[test]
-    fn who_waits_for_blocks_takes_more_of_them_if_nobody_idle_does() {
+    fn busy_worker_takes_only_tasks_that_idle_workers_leave() {
         let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         let block = |put: Put| match write(&group.pool) {
@@ -419,11 +428,11 @@ mod tests {
             sparse: false,
             settle: None,
         };
-        assert!(work.next_while_busy(0).is_none(), "there is nothing");
+        assert!(work.next_while_busy(0).is_none(), "the queue is empty");
         work.add(1, write(&group.pool), None);
         work.add(0, Operation::Sync { root: 0 }, None);
         work.queue().idle = 1;
-        assert!(work.next_while_busy(0).is_none(), "no block");
+        assert!(work.next_while_busy(0).is_none(), "not a block");
         work.add(2, block(put()), None);
         work.add(3, block(put()), None);
         work.queue().idle = 4;
@@ -431,12 +440,12 @@ mod tests {
         work.queue().idle = 2;
         assert_eq!(work.next_while_busy(0).map(|task| task.ticket), Some(2));
         work.queue().idle = 0;
-        assert_eq!(work.next_while_busy(0).map(|task| task.ticket), Some(0), "nobody else would");
+        assert_eq!(work.next_while_busy(0).map(|task| task.ticket), Some(0), "no idle worker is left");
         assert_eq!(tickets(&work, 0, 3), [1, 3]);
     }
 
     #[test]
-    fn one_crew_has_all() {
+    fn single_group_owns_all_tasks() {
         let group = WorkerGroup { threads: 1, cpus: None, pool: Pool::placed(2, Some(NodeId(0))) };
         let other = Pool::placed(1, Some(NodeId(5)));
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);

@@ -1,7 +1,8 @@
-//! A thread of a port: it takes what waits, and does it.
+//! Worker thread of a port: takes operations from the queue and executes them.
 //!
-//! Blocks that go past the page cache it leaves to its ring (io_uring(7)), and takes more of them if more wait than idle threads
-//! will take. Where there is no ring it waits for each itself.
+//! Blocks that bypass the page cache are submitted to the worker's ring (io_uring(7)), and further
+//! ones are added while more are queued than idle threads will take. Without a ring, the worker
+//! waits for each block.
 
 use super::compression::ScratchBuffer;
 use super::pin_thread;
@@ -17,50 +18,51 @@ use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a thread is of, and works with.
+/// Worker thread and its shared state.
 pub(super) struct Worker {
     pub group: usize,
     pub work: Arc<WorkQueue>,
     pub roots: Arc<Roots>,
     pub pool: Arc<Pool>,
     pub done: Sender<Event<Slab>>,
-    /// Where it runs; anywhere if there is none.
+    /// CPUs of the thread; unpinned if none.
     pub mask: Option<Mask>,
-    /// Whether it may have a ring.
+    /// Whether the thread may use io_uring.
     pub may_use_ring: bool,
 }
 
-/// What a thread has in its hands.
+/// Mutable state of a worker thread.
 struct WorkerState {
     own: ScratchBuffer,
-    /// Made when it is first needed; none if it may have none, or cannot.
+    /// Created at first use; none if not permitted or not supported.
     ring: OnceCell<Option<Ring<RunningTask>>>,
-    /// For what is read next. Who waited for one while blocks are on their way could wait for those.
+    /// Buffer for the next read. Waiting for a buffer while blocks are in flight could deadlock on
+    /// those blocks.
     spare: Option<Slab>,
-    /// When something ended last.
+    /// Time at which the last operation finished.
     ended: Instant,
 }
 
-/// An operation that was begun.
+/// An operation that was started.
 struct RunningTask {
     ticket: Ticket,
     claim: Claim,
     began: Instant,
 }
 
-/// A block that was moved, what it is of, and how many bytes were.
+/// A block moved by the ring, its operation, and the number of bytes moved.
 type MovedBlock = (Block<Slab>, RunningTask, Result<usize, Errno>);
 
-/// What a thread does next.
+/// Next action of a worker.
 enum Next {
     Task(Task),
-    /// It waits for blocks that are on their way.
+    /// Wait for blocks in flight.
     Wait,
     End,
 }
 
 impl Worker {
-    /// Works until the port is closed.
+    /// Runs until the port is closed.
     pub fn run(self) {
         pin_thread(self.mask.as_ref());
         let (own, ring) = (ScratchBuffer::default(), OnceCell::new());
@@ -68,7 +70,7 @@ impl Worker {
         while self.step(&mut state) {}
     }
 
-    /// Whether it goes on.
+    /// Performs one action; false when the worker must stop.
     fn step(&self, state: &mut WorkerState) -> bool {
         match self.next(state) {
             Next::Task(task) => self.begin(state, task),
@@ -80,7 +82,7 @@ impl Worker {
     fn next(&self, state: &mut WorkerState) -> Next {
         let busy = state.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
         let Some(ring) = busy else {
-            // Who may sleep for long keeps no buffer from others.
+            // A worker that may sleep for long returns its buffer to the pool.
             state.spare = None;
             return self.work.next(self.group).map_or(Next::End, Next::Task);
         };
@@ -122,7 +124,8 @@ impl Worker {
         state.ring.get_mut().and_then(Option::as_mut)
     }
 
-    /// Ends an operation, and those of blocks that came meanwhile: more of the like may come without an end.
+    /// Finishes an operation, then those of completed blocks: further operations might arrive
+    /// endlessly.
     fn finish_and_poll(&self, state: &mut WorkerState, running: RunningTask, outcome: Outcome<Slab>) -> bool {
         let is_open = self.finish(state, running, outcome);
         let busy = state.ring.get_mut().and_then(Option::as_mut).filter(|ring| !ring.is_idle());
@@ -130,7 +133,7 @@ impl Worker {
         is_open && self.finish_all(state, moved)
     }
 
-    /// Waits for blocks, and ends their operations.
+    /// Waits for blocks in flight and finishes their operations.
     fn wait(&self, state: &mut WorkerState) -> bool {
         state.spare = None;
         let moved = self.ring(state).map(Ring::wait).unwrap_or_default();
@@ -142,10 +145,10 @@ impl Worker {
         moved.into_iter().all(&mut one)
     }
 
-    /// Tells how an operation ended; false if nobody listens.
+    /// Reports the outcome of an operation; false if the port was closed.
     fn finish(&self, state: &mut WorkerState, running: RunningTask, outcome: Outcome<Slab>) -> bool {
         let RunningTask { ticket, claim, began } = running;
-        // Of the time in which several were on their way each has its part.
+        // Operations that overlapped in time share it.
         let now = Instant::now();
         let took = now.saturating_duration_since(began.max(state.ended));
         state.ended = now;

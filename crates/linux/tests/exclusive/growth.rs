@@ -1,4 +1,4 @@
-//! Threads of a port that wait for storage become more.
+//! Growth of the number of threads that wait for storage.
 
 use super::run_alone;
 use numaio_linux::files::Roots;
@@ -25,7 +25,7 @@ fn setting(folder: &Path, most_threads: usize) -> Setting {
     }
 }
 
-/// Something that takes long and works for none of it, as a call to storage far away.
+/// Returns an operation that takes long without CPU time, like a call to remote storage.
 fn slow(number: u64) -> Operation<Slab> {
     let put = Put {
         at: FilePath::new(0, format!("file-{number}").as_bytes()),
@@ -43,7 +43,7 @@ fn slow(number: u64) -> Operation<Slab> {
     Operation::Write { puts: vec![put], data: None, hash, packed: None }
 }
 
-/// Threads of ports in this process.
+/// Counts threads of ports in this process.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
@@ -51,7 +51,7 @@ fn threads() -> usize {
 }
 
 #[test]
-fn threads_that_wait_for_storage_become_more() {
+fn threads_waiting_for_storage_multiply() {
     let _alone = run_alone();
     let folder = std::env::temp_dir().join(format!("numaio-growth-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
@@ -62,15 +62,15 @@ fn threads_that_wait_for_storage_become_more() {
         port.wait(Duration::from_millis(100), &mut events);
         most = most.max(threads());
     }
-    assert_eq!(most, 5, "four of a port that may have more than one, and one of the other");
+    assert_eq!(most, 5, "four threads of the growing port and one of the other");
     drop((port, other));
     assert_eq!(fs::read_dir(&folder).expect("the folder").count(), WRITES as usize);
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
-/// As they do where the link is slower than the storage.
+/// As happens where the link is slower than the storage.
 #[test]
-fn threads_that_wait_for_buffers_do_not() {
+fn threads_waiting_for_buffers_do_not_multiply() {
     let _alone = run_alone();
     let folder = std::env::temp_dir().join(format!("numaio-short-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
@@ -88,7 +88,7 @@ fn threads_that_wait_for_buffers_do_not() {
     }
     let mut events = Vec::new();
     (0..20).for_each(|_| port.wait(Duration::from_millis(100), &mut events));
-    assert_eq!((threads(), events.len()), (2, 0), "one of each port, and nothing is done");
+    assert_eq!((threads(), events.len()), (2, 0), "one thread per port and no event");
     drop((held, port, other));
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }

@@ -1,7 +1,7 @@
-//! Tests that count the threads and the open descriptors of their process.
+//! Tests that count the threads and open descriptors of their process.
 //!
-//! They have a test binary of their own, since ports and rings of other tests would be counted too, and run one after
-//! the other.
+//! They need a process of their own, since ports and rings of other tests would be counted as well,
+//! and run one after the other.
 
 mod growth;
 #[path = "../support/port_setup.rs"]

@@ -1,4 +1,4 @@
-//! Blocks of large files go through rings of a port's threads, and are the same without them.
+//! Blocks of large files with and without the rings of a port's threads.
 
 use super::run_alone;
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-/// From here on files are written past the page cache.
+/// Offset from which files may be written directly.
 const PAST_FROM: u64 = 256 << 20;
 const BLOCKS: usize = 40;
 
@@ -34,12 +34,12 @@ fn write(pool: &Arc<Pool>, number: u64) -> Operation<Slab> {
     Operation::Write { puts: vec![put], data: Some(data), hash: digest, packed: None }
 }
 
-/// Begins the file.
+/// Creates the file.
 fn begin(port: &mut FilePort) {
     let puts = vec![Put::begin(file(), Begin::InPlace)];
     port.submit(0, Operation::Write { puts, data: None, hash: digest, packed: None });
-    let begun = outcomes(port, 1).remove(0);
-    assert!(matches!(&begun, Outcome::Each(results) if results[..] == [Ok(())]), "{begun:?}");
+    let created = outcomes(port, 1).remove(0);
+    assert!(matches!(&created, Outcome::Each(results) if results[..] == [Ok(())]), "{created:?}");
 }
 
 fn read(identity: Identity, number: u64) -> Operation<Slab> {
@@ -48,7 +48,7 @@ fn read(identity: Identity, number: u64) -> Operation<Slab> {
     Operation::Read { pieces: vec![piece], hash: digest, pack: None }
 }
 
-/// Whether a folder's file system has files past the page cache.
+/// Returns whether a directory's file system supports direct I/O.
 fn has_direct(folder: &Folder) -> bool {
     let probe = folder.0.join("probe");
     let mut options = OpenOptions::new();
@@ -58,7 +58,7 @@ fn has_direct(folder: &Folder) -> bool {
     opened
 }
 
-/// Rings that this process has open (proc_pid_fd(5)).
+/// Counts the rings that this process has open (proc_pid_fd(5)).
 fn rings_open() -> usize {
     let links = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     links
@@ -96,14 +96,14 @@ fn moves(threads: usize, with_rings: bool) {
 }
 
 #[test]
-fn blocks_are_the_same_with_rings_and_without() {
+fn blocks_round_trip_with_and_without_rings() {
     moves(1, true);
     moves(3, true);
     moves(3, false);
 }
 
 #[test]
-fn a_port_that_is_closed_waits_for_what_is_on_its_way() {
+fn closing_a_port_waits_for_blocks_in_flight() {
     let _alone = run_alone();
     let folder = Folder::new("ring-closed");
     fs::write(folder.0.join("file"), "").expect("a file");
@@ -114,7 +114,7 @@ fn a_port_that_is_closed_waits_for_what_is_on_its_way() {
     (0..BLOCKS as u64).for_each(|number| port.submit(number, write(&pool, number)));
     drop((port, other));
     assert_eq!(rings_open(), 0);
-    // All buffers are given back: none is the kernel's any more.
+    // All buffers are back in the pool: the kernel uses none.
     let back: Vec<Slab> = (0..BLOCKS).filter_map(|_| pool.take()).collect();
     assert_eq!(back.len(), BLOCKS);
 }

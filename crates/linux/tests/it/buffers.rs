@@ -1,4 +1,4 @@
-//! Threads of a port that wait for buffers, which others have.
+//! Ports whose threads wait for buffers held elsewhere.
 
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::FilePort;
@@ -7,9 +7,9 @@ use std::fs;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// As those are that a link holds whose other side takes no more.
+/// For example by a link whose peer reads no more.
 #[test]
-fn a_port_that_is_closed_waits_for_no_buffer_that_does_not_come_back() {
+fn closing_a_port_does_not_wait_for_lost_buffers() {
     let folder = Folder::new("buffers");
     fs::write(folder.0.join("file"), "content").expect("a file");
     let pair = FilePort::pair(setting(&folder.0, 2, 1, false), setting(&folder.0, 1, 1, false));
@@ -23,13 +23,13 @@ fn a_port_that_is_closed_waits_for_no_buffer_that_does_not_come_back() {
         );
     }
     let held = outcomes(&mut port, 2);
-    // The thread begins with the third by then; else the test tells nothing.
+    // The thread has started the third read by then; otherwise the test checks nothing.
     std::thread::sleep(Duration::from_millis(100));
-    let (ended, told) = channel();
+    let (finished, result) = channel();
     std::thread::spawn(move || {
         drop(port);
-        let _ = ended.send(());
+        let _ = finished.send(());
     });
-    told.recv_timeout(Duration::from_secs(60)).expect("it ends");
+    result.recv_timeout(Duration::from_secs(60)).expect("the port closes");
     drop((held, other));
 }

@@ -1,4 +1,4 @@
-//! Copies on the machine the tests run on: whatever its shape, nothing is assumed but one node with memory.
+//! Copies on the test machine, which needs just one node with memory.
 
 use crate::allowed::{cpus, node};
 use numaio_linux::{copy, Kernel};
@@ -29,7 +29,7 @@ fn run(workload: &CopyWorkload) -> Result<CopyOutcome, ProbeError> {
     kernel.copy(workload)
 }
 
-/// All that holds of every outcome.
+/// Checks the invariants of every outcome.
 fn check(workload: &CopyWorkload, outcome: &CopyOutcome, wall_ns: u64) {
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     assert!(outcome.samples.iter().all(|sample| sample.ns > 0), "{outcome:?}");
@@ -41,7 +41,7 @@ fn check(workload: &CopyWorkload, outcome: &CopyOutcome, wall_ns: u64) {
     if workload.pages == Pages::Base && pages > 0 {
         let threads = workload.placement.cpus.len() as u64;
         let of_a_buffer = workload.bytes_per_thread.div_ceil(numaio_linux::page_bytes() as u64);
-        // Before and after, source and sink; the sink begins within a page and may touch one more.
+        // Before and after, source and sink; an unaligned sink may touch one more page.
         let looks = threads * 2;
         assert!((looks * 2 * of_a_buffer..=looks * (2 * of_a_buffer + 1)).contains(&pages), "{pages} pages");
     }
@@ -55,7 +55,7 @@ fn checked(workload: &CopyWorkload) -> CopyOutcome {
 }
 
 #[test]
-fn the_kernel_keeps_the_rules_of_the_seam() {
+fn kernel_conforms_to_the_probe_contract() {
     let kernel = Kernel::new().expect("a kernel");
     for copy_loop in CopyLoop::ALL.into_iter().filter(|copy_loop| copy::available(*copy_loop)) {
         conformance::probe(&kernel, &CopyWorkload { copy_loop, ..workload(WINDOW) });
@@ -63,7 +63,7 @@ fn the_kernel_keeps_the_rules_of_the_seam() {
 }
 
 #[test]
-fn a_window_gives_its_slices_with_every_loop() {
+fn every_loop_fills_all_slices_of_a_window() {
     for copy_loop in CopyLoop::ALL {
         let workload = CopyWorkload { copy_loop, ..workload(WINDOW) };
         if !copy::available(copy_loop) {
@@ -88,7 +88,7 @@ fn repetitions_are_counted_exactly() {
 }
 
 #[test]
-fn huge_pages_are_counted_and_never_claimed() {
+fn huge_pages_are_counted_but_not_overstated() {
     for bytes_per_thread in [1, 64, MIB, 3 * MIB] {
         for pages in [Pages::Base, Pages::Transparent] {
             let workload = CopyWorkload { pages, bytes_per_thread, ..workload(WINDOW) };
@@ -106,7 +106,7 @@ fn huge_pages_are_counted_and_never_claimed() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_asked_for() {
+fn missing_memory_is_reported_before_allocation() {
     for pages in [Pages::Base, Pages::Transparent] {
         for bytes_per_thread in [1 << 50, u64::MAX - 5, u64::MAX] {
             let error = run(&CopyWorkload { pages, bytes_per_thread, ..workload(WINDOW) });
@@ -120,11 +120,11 @@ fn memory_that_is_not_there_is_not_asked_for() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_refused() {
+fn rejects_unavailable_resources() {
     let good = workload(WINDOW);
     let absent = NodeId(987);
     let nowhere = [Flow { source: absent, sink: node() }, Flow { source: node(), sink: absent }];
-    let nobody = ["8190", "0,8190", "65536", ""].map(|list| CpuSet::parse_list(list).expect("a list"));
+    let unavailable = ["8190", "0,8190", "65536", ""].map(|list| CpuSet::parse_list(list).expect("a list"));
     let nothing = [
         Sampling::Window { milliseconds: 0, slices: 1 },
         Sampling::Window { milliseconds: 10, slices: 0 },
@@ -134,7 +134,7 @@ fn what_the_machine_does_not_have_is_refused() {
     ];
     let mut bad = vec![CopyWorkload { bytes_per_thread: 0, ..good.clone() }];
     bad.extend(nowhere.map(|flow| CopyWorkload { flow, ..good.clone() }));
-    bad.extend(nobody.map(|cpus| CopyWorkload { placement: Placement { cpus }, ..good.clone() }));
+    bad.extend(unavailable.map(|cpus| CopyWorkload { placement: Placement { cpus }, ..good.clone() }));
     bad.extend(nothing.map(|sampling| CopyWorkload { sampling, ..good.clone() }));
     for workload in bad {
         let result = run(&workload);
@@ -143,7 +143,7 @@ fn what_the_machine_does_not_have_is_refused() {
 }
 
 #[test]
-fn the_cpu_that_is_refused_is_named() {
+fn error_names_the_unavailable_cpu() {
     let placement = Placement { cpus: cpus().union(&CpuSet::one(CpuId(8190))) };
     let error = run(&CopyWorkload { placement, ..workload(WINDOW) }).expect_err("no such CPU").to_string();
     assert!(error.contains("CPU 8190"), "{error}");

@@ -1,5 +1,5 @@
-//! Streams to disks on the machine the tests run on: a file on its real disk, a file in memory, and loop devices over
-//! images, where they can be had.
+//! Disk streams on the test machine: a file on its disk, a file in memory, and loop devices over
+//! images, where available.
 
 use crate::allowed::{cpus, node};
 use numaio_linux::io::{best_method, disk_facts, Claim, ClaimError};
@@ -19,7 +19,7 @@ use Direction::{Read, Write};
 const MIB: u64 = 1 << 20;
 const SLICES: u32 = 4;
 
-/// A folder on the disk that holds the build, removed at the end.
+/// A directory on the disk of the build, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,11 +42,11 @@ impl Drop for Folder {
     }
 }
 
-/// A loop device over an image, detached at the end.
+/// A loop device over an image, detached on drop.
 struct Loop(String);
 
 impl Loop {
-    /// None, with the reason said, where there is none.
+    /// Creates a loop device; none, with a message, where not possible.
     fn over(image: &Path, options: &[&str]) -> Option<Self> {
         let image = image.to_str().expect("a name");
         let made = Command::new("losetup").args(options).args(["--find", "--show", image]).output();
@@ -55,7 +55,7 @@ impl Loop {
                 Some(Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
             }
             _ => {
-                skip("skipped: loop devices: they need losetup and root");
+                skip("skipped: loop devices: need losetup and root");
                 None
             }
         }
@@ -69,7 +69,7 @@ impl Drop for Loop {
 }
 
 fn skip(why: &str) {
-    // Past the capture of the test harness, so that it is seen and counted.
+    // Bypasses the capture of the test harness, so that skips are visible and counted.
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 
@@ -103,7 +103,7 @@ fn run(workload: &IoWorkload) -> Result<IoOutcome, ProbeError> {
     kernel().io(workload)
 }
 
-/// All that holds of every run that came to its end.
+/// Checks the invariants of every complete run.
 fn check(workload: &IoWorkload, outcome: &IoOutcome) {
     assert_eq!(outcome.cut, None);
     assert_eq!(outcome.groups.len(), workload.groups.len());
@@ -118,7 +118,7 @@ fn check(workload: &IoWorkload, outcome: &IoOutcome) {
     assert!(bytes > 0, "{outcome:?}");
 }
 
-/// The methods that this kernel has; the best one is among them.
+/// Returns the methods supported by this kernel, including the best one.
 fn methods() -> Vec<DiskMethod> {
     let best = best_method().0;
     let without_uring = DiskMethod::ALL.into_iter().filter(|method| *method != DiskMethod::Uring);
@@ -126,10 +126,10 @@ fn methods() -> Vec<DiskMethod> {
 }
 
 #[test]
-fn a_file_is_written_and_read_by_every_method_in_both_orders() {
+fn every_method_writes_and_reads_a_file_in_both_orders() {
     let folder = Folder::new("file");
     let claim = Claim::file(&folder.0, 8 * MIB).expect("a file");
-    assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0, "it has no name any more");
+    assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0, "the file is unlinked");
     for method in methods() {
         for order in [DiskOrder::Sequential, DiskOrder::Random] {
             for direction in [Write, Read] {
@@ -143,7 +143,7 @@ fn a_file_is_written_and_read_by_every_method_in_both_orders() {
 }
 
 #[test]
-fn what_is_written_are_the_bytes_of_the_buffers_and_only_where_it_may() {
+fn writes_buffer_contents_within_the_area_only() {
     let folder = Folder::new("where");
     for method in methods() {
         let claim = Claim::file(&folder.0, 4 * MIB).expect("a file");
@@ -164,7 +164,7 @@ fn what_is_written_are_the_bytes_of_the_buffers_and_only_where_it_may() {
 }
 
 #[test]
-fn streams_of_both_directions_run_at_once_in_parts_of_their_own() {
+fn concurrent_directions_use_separate_parts() {
     let folder = Folder::new("mix");
     let claim = Claim::file(&folder.0, 8 * MIB).expect("a file");
     let workload = workload(path(claim.name(), claim.bytes()), &[(1, Write), (3, Read)]);
@@ -174,25 +174,25 @@ fn streams_of_both_directions_run_at_once_in_parts_of_their_own() {
 }
 
 #[test]
-fn without_a_claim_nothing_is_written() {
+fn writes_require_a_claim() {
     let folder = Folder::new("unclaimed");
     let image = folder.image(4 * MIB);
     let name = image.to_str().expect("a name");
-    let error = run(&workload(path(name, 4 * MIB), &[(1, Read), (1, Write)])).expect_err("not ours");
+    let error = run(&workload(path(name, 4 * MIB), &[(1, Read), (1, Write)])).expect_err("unclaimed");
     assert!(matches!(&error, ProbeError::Refused { why, .. } if why.contains("only files")), "{error}");
     assert!(fs::read(&image).expect("the image").iter().all(|byte| *byte == 0));
-    run(&workload(path(name, 4 * MIB), &[(1, Read)])).expect("reading does no harm");
+    run(&workload(path(name, 4 * MIB), &[(1, Read)])).expect("reading needs no claim");
     assert!(matches!(Claim::file(&image, MIB), Err(ClaimError::Exists { .. })));
     assert_eq!(fs::metadata(&image).expect("the image").len(), 4 * MIB);
     let claim = Claim::file(&folder.0.join("other"), MIB).expect("a file");
     let claimed = workload(path(claim.name(), MIB), &[(1, Write)]);
-    run(&claimed).expect("it is ours");
+    run(&claimed).expect("claimed");
     drop(claim);
-    assert!(run(&claimed).is_err(), "the claim is given up");
+    assert!(run(&claimed).is_err(), "the claim is released");
 }
 
 #[test]
-fn a_run_ends_after_so_many_bytes() {
+fn run_stops_at_the_byte_limit() {
     let folder = Folder::new("most");
     let claim = Claim::file(&folder.0, 8 * MIB).expect("a file");
     let endless = Sampling::Window { milliseconds: 3_600_000, slices: 5 };
@@ -207,7 +207,7 @@ fn a_run_ends_after_so_many_bytes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_invalid_workloads() {
     let folder = Folder::new("sense");
     let claim = Claim::file(&folder.0, MIB).expect("a file");
     let good = || workload(path(claim.name(), MIB), &[(1, Read)]);
@@ -230,12 +230,12 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_file_in_memory_is_said_to_be_no_device() {
+fn file_in_memory_is_reported() {
     let memory = Path::new("/dev/shm");
     let on_tmpfs = disk_facts(&kernel(), "/dev/shm").is_ok_and(|facts| facts.in_memory);
     let claim = match Claim::file(memory, 4 * MIB) {
         Ok(claim) if on_tmpfs => claim,
-        _ => return skip("skipped: tmpfs: /dev/shm is none that can be written"),
+        _ => return skip("skipped: tmpfs: /dev/shm is not a writable tmpfs"),
     };
     let workload = workload(path(claim.name(), claim.bytes()), &[(1, Write), (1, Read)]);
     let outcome = run(&workload).expect("streams");
@@ -244,7 +244,7 @@ fn a_file_in_memory_is_said_to_be_no_device() {
 }
 
 #[test]
-fn a_device_with_large_sectors_takes_whole_ones_only() {
+fn device_with_large_sectors_rejects_partial_sectors() {
     let folder = Folder::new("sectors");
     let Some(device) = Loop::over(&folder.image(16 * MIB), &["--sector-size", "4096"]) else { return };
     let kernel = kernel();
@@ -260,11 +260,11 @@ fn a_device_with_large_sectors_takes_whole_ones_only() {
         check(&workload, &run(&workload).expect("streams"));
     }
     drop(claim);
-    assert!(run(&workload(path(&device.0, 16 * MIB), &[(1, Write)])).is_err(), "the claim is given up");
+    assert!(run(&workload(path(&device.0, 16 * MIB), &[(1, Write)])).is_err(), "the claim is released");
 }
 
 #[test]
-fn a_device_in_use_is_never_claimed() {
+fn device_in_use_is_never_claimed() {
     let kernel = kernel();
     let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
     let mounted = mounts.lines().filter_map(|line| line.split(' ').next()).find(|source| {
@@ -272,25 +272,25 @@ fn a_device_in_use_is_never_claimed() {
     });
     match mounted {
         Some(mounted) => {
-            let error = Claim::device(&kernel, mounted).expect_err("it is mounted");
+            let error = Claim::device(&kernel, mounted).expect_err("mounted");
             assert!(matches!(&error, ClaimError::InUse { how, .. } if how.contains("mounted at")), "{error}");
         }
-        None => skip("skipped: a mounted device: none that can be opened"),
+        None => skip("skipped: mounted device: none can be opened"),
     }
     let folder = Folder::new("held");
     let image = folder.image(MIB);
     let error = Claim::device(&kernel, image.to_str().expect("a name")).expect_err("no device");
     assert!(matches!(error, ClaimError::NotBlockDevice { .. }), "{error}");
     let Some(device) = Loop::over(&image, &[]) else { return };
-    let first = Claim::device(&kernel, &device.0).expect("nobody has it");
-    let error = Claim::device(&kernel, &device.0).expect_err("we have it");
+    let first = Claim::device(&kernel, &device.0).expect("unclaimed");
+    let error = Claim::device(&kernel, &device.0).expect_err("already claimed");
     assert!(matches!(error, ClaimError::InUse { .. }), "{error}");
     drop(first);
-    Claim::device(&kernel, &device.0).expect("it was given up");
+    Claim::device(&kernel, &device.0).expect("released");
 }
 
 #[test]
-fn a_device_that_fails_mid_run_keeps_what_was_measured() {
+fn failing_device_keeps_earlier_measurements() {
     let folder = Folder::new("vanish");
     let image = folder.image(64 * MIB);
     let Some(device) = Loop::over(&image, &[]) else { return };
@@ -301,7 +301,7 @@ fn a_device_that_fails_mid_run_keeps_what_was_measured() {
         let workload = IoWorkload { sampling: endless, ..workload(path, &[(2, Read)]) };
         let outcome = std::thread::scope(|scope| {
             let running = scope.spawn(|| run(&workload));
-            // Some slices of 25 ms pass before most of the disk goes away.
+            // Several slices of 25 ms pass before most of the disk is removed.
             std::thread::sleep(Duration::from_millis(400));
             File::options().write(true).open(&image).and_then(|file| file.set_len(4096)).expect("cut");
             running.join().expect("no panic")
@@ -315,7 +315,7 @@ fn a_device_that_fails_mid_run_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_file_system_that_is_too_full_is_said_before_anything_is_written() {
+fn full_file_system_is_reported_before_writing() {
     let folder = Folder::new("full");
     let error = Claim::file(&folder.0, 1 << 60).expect_err("an exbibyte");
     assert!(matches!(error, ClaimError::NoSpace { .. }), "{error}");
@@ -324,12 +324,12 @@ fn a_file_system_that_is_too_full_is_said_before_anything_is_written() {
     let image = folder.image(8 * MIB);
     let made = Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal"]).arg(&image).status();
     let Some(device) = Loop::over(&image, &[]).filter(|_| made.is_ok_and(|status| status.success())) else {
-        return skip("skipped: a small file system: it needs mkfs.ext4, losetup and root");
+        return skip("skipped: small file system: needs mkfs.ext4, losetup and root");
     };
     let point = folder.0.join("mount");
     fs::create_dir(&point).expect("a folder");
     if !Command::new("mount").arg(&device.0).arg(&point).status().is_ok_and(|status| status.success()) {
-        return skip("skipped: a small file system: it cannot be mounted");
+        return skip("skipped: small file system: cannot be mounted");
     }
     let error = Claim::file(&point, 32 * MIB).expect_err("it is small");
     let small = Claim::file(&point, MIB).map(|claim| claim.bytes());
@@ -340,21 +340,22 @@ fn a_file_system_that_is_too_full_is_said_before_anything_is_written() {
     assert!(matches!(in_use, Err(ClaimError::InUse { .. })), "{in_use:?}");
 }
 
-/// Rings and registered buffers count against the limit of locked memory, from which CAP_IPC_LOCK frees.
+/// Rings and registered buffers count against RLIMIT_MEMLOCK, unless the process has CAP_IPC_LOCK.
 #[test]
-fn without_locked_memory_io_uring_does_with_less_or_linux_aio_takes_its_place() {
+fn io_uring_degrades_without_locked_memory() {
     if best_method().0 != DiskMethod::Uring {
-        return skip("skipped: io_uring: it is not allowed here");
+        return skip("skipped: io_uring: not permitted");
     }
     let folder = Folder::new("memlock");
     let claim = Claim::file(&folder.0, 4 * MIB).expect("a file");
     let workload = workload(path(claim.name(), claim.bytes()), &[(1, Read)]);
-    // On a thread of its own, that gives its capabilities to those it starts; other tests keep theirs.
+    // On a separate thread, which drops its capabilities; other tests keep theirs.
     let confined = |lockable: u64| {
-        // _LINUX_CAPABILITY_VERSION_3 with two words of each set, all empty (capset(2)).
+        // _LINUX_CAPABILITY_VERSION_3 with two words per set, all empty (capset(2)).
         let (head, sets) = ([0x2008_0522u32, 0], [0u32; 6]);
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the kernel reads both arrays, and reads and writes the limit, that live through the calls.
+        // SAFETY: the kernel reads both arrays, and reads and writes the limit; all live through
+        // the calls.
         let set = unsafe {
             libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit);
             limit.rlim_cur = lockable;
@@ -375,7 +376,7 @@ fn without_locked_memory_io_uring_does_with_less_or_linux_aio_takes_its_place() 
 }
 
 #[test]
-fn the_null_engine_moves_nothing_and_counts_everything() {
+fn null_engine_counts_without_moving() {
     let mut workload = workload(path("", 0), &[(2, Read), (1, Write)]);
     workload.through = IoPath::Null;
     let outcome = run(&workload).expect("streams");

@@ -1,4 +1,4 @@
-//! Chases on the machine the tests run on: whatever its shape, nothing is assumed but one node with memory.
+//! Pointer chases on the test machine, which needs just one node with memory.
 
 use crate::allowed::{cpus, node};
 use numaio_linux::Kernel;
@@ -24,7 +24,7 @@ fn idle() -> LatencyWorkload {
     }
 }
 
-/// Load by all other CPUs; none on a machine with one.
+/// Returns a load by all other CPUs; none on a machine with one CPU.
 fn load(gap_ns: u32) -> Option<LoadWorkload> {
     let first = idle().cpu;
     let others: CpuSet = cpus().iter().filter(|cpu| *cpu != first).collect();
@@ -41,10 +41,10 @@ fn run(workload: &LatencyWorkload) -> Result<LatencyOutcome, ProbeError> {
     Kernel::new().expect("a kernel").latency(workload)
 }
 
-/// Runs it, and checks what holds of every outcome.
+/// Runs a workload and checks the invariants of every outcome.
 fn checked(workload: &LatencyWorkload) -> LatencyOutcome {
     let began = Instant::now();
-    let outcome = run(workload).expect("it runs");
+    let outcome = run(workload).expect("a result");
     let wall_ns = began.elapsed().as_nanos() as u64;
     assert_eq!(outcome.samples.len(), workload.slices as usize);
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
@@ -60,7 +60,7 @@ fn checked(workload: &LatencyWorkload) -> LatencyOutcome {
 }
 
 #[test]
-fn chains_of_every_length_are_followed() {
+fn follows_chains_of_every_length() {
     for (bytes, stride_bytes) in
         [(64, 64), (128, 64), (1000, 64), (4096, 4096), (MIB + 100, 192), (9 * MIB, 128)]
     {
@@ -72,9 +72,9 @@ fn chains_of_every_length_are_followed() {
 }
 
 #[test]
-fn a_load_is_counted_in_the_time_of_the_samples() {
+fn load_is_counted_over_the_sampled_time() {
     let Some(full) = load(0) else {
-        let _ = writeln!(std::io::stderr(), "skipped: this machine has one CPU, and none to load the memory");
+        let _ = writeln!(std::io::stderr(), "skipped: loaded latency: needs a second CPU");
         return;
     };
     let read = |load: LoadWorkload| {
@@ -86,16 +86,17 @@ fn a_load_is_counted_in_the_time_of_the_samples() {
         load.bytes_read
     };
     let all = read(full.clone());
-    // A gap of 1 ms after each piece allows 40 pieces in 40 ms, and the start of one more for each thread.
+    // A gap of 1 ms after each piece allows 40 pieces in 40 ms, plus one more that starts, per
+    // thread.
     let threads = full.placement.cpus.len() as u64;
     let most = LoadWorkload::PIECE_BYTES * threads * (41 * 2);
     let few = read(LoadWorkload { gap_ns: 1_000_000, ..full });
-    // Nothing at all where another program had the CPU all the time.
+    // It may read nothing if another program keeps the CPU busy.
     assert!(few <= most && few < all, "{few} bytes with gaps, {all} without");
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_asked_for() {
+fn missing_memory_is_reported_before_allocation() {
     let short = |workload: LatencyWorkload| match run(&workload) {
         Err(ProbeError::NoMemory { node: short, needed_bytes, free_bytes }) => {
             assert_eq!(short, node());
@@ -113,7 +114,7 @@ fn memory_that_is_not_there_is_not_asked_for() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_invalid_workloads() {
     let mut bad: Vec<LatencyWorkload> =
         [0, 1, 8, 63, 65, 100].map(|stride_bytes| LatencyWorkload { stride_bytes, ..idle() }).into();
     bad.extend([0, 1, 127].map(|bytes| LatencyWorkload { bytes, ..idle() }));

@@ -1,5 +1,6 @@
-//! What a sandbox refuses is said or done without, never guessed. Each test runs on a thread with a seccomp
-//! filter of its own (`Documentation/userspace-api/seccomp_filter.rst`), which the threads it starts inherit.
+//! Behavior in sandboxes: rejected system calls are reported or replaced, never ignored. Each test
+//! runs on a thread with its own seccomp filter (`Documentation/userspace-api/seccomp_filter.rst`),
+//! which its child threads inherit.
 
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::FilePort;
@@ -22,13 +23,13 @@ fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Where the call's number stands in the data that a filter sees (struct seccomp_data).
+/// Offset of the system call number in the filter's data (struct seccomp_data).
 const NUMBER: u32 = 0;
 
-/// And the lower half of its third argument, where the lower half comes first.
+/// Offset of the lower half of the third argument (little-endian).
 const THIRD_ARGUMENT: u32 = 32;
 
-/// From now on the calls with these numbers fail with `errno` on this thread and on those it starts.
+/// Makes system calls fail with `errno` on this thread and its children.
 fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0)];
     for call in calls {
@@ -39,7 +40,7 @@ fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     confine(program)
 }
 
-/// From now on nothing is opened by a call that could make it, on this thread and on those it starts.
+/// Makes opening with O_CREAT fail on this thread and its children.
 fn refuse_to_make(errno: i32) -> io::Result<()> {
     confine(vec![
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0),
@@ -51,11 +52,11 @@ fn refuse_to_make(errno: i32) -> io::Result<()> {
     ])
 }
 
-/// This thread and those it starts get a filter.
+/// Installs a filter for this thread and its children.
 fn confine(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program lives through both calls, and its length is right; the kernel checks it. Only this
-    // thread and those it starts are confined.
+    // SAFETY: the program lives through both calls and its length is correct; the kernel verifies
+    // it. It affects only this thread and its children.
     let result = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
@@ -67,22 +68,22 @@ fn confine(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     }
 }
 
-/// Runs `check` on a thread to which `calls` are refused; says so where no filter can be set.
+/// Runs `check` on a thread where `calls` fail; prints a message if no filter can be installed.
 fn refused(calls: &'static [libc::c_long], errno: i32, check: fn(i32)) {
     confined(move || refuse(calls, errno), move || check(errno));
 }
 
-/// Runs `check` on a thread with a filter; says so where none can be set.
+/// Runs `check` on a thread with a filter; prints a message if none can be installed.
 fn confined(filter: impl FnOnce() -> io::Result<()> + Send + 'static, check: impl FnOnce() + Send + 'static) {
     let both = move || match filter() {
         Ok(()) => check(),
-        Err(error) => tell(&format!("skipped: seccomp: {error}")),
+        Err(error) => report_skip(&format!("skipped: seccomp: {error}")),
     };
-    std::thread::spawn(both).join().expect("the check holds");
+    std::thread::spawn(both).join().expect("no panic");
 }
 
-fn tell(why: &str) {
-    // Past the capture of the test harness, so that it is seen and counted.
+fn report_skip(why: &str) {
+    // Bypasses the capture of the test harness, so that skips are visible and counted.
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 
@@ -103,7 +104,7 @@ fn copy(kernel: &Kernel) -> (NodeSet, CopyWorkload) {
     (NodeSet::parse_list(&online).expect("a list"), workload)
 }
 
-/// STREAM where a copy reads, by the same CPUs.
+/// Returns a STREAM workload on the CPUs and source of a copy.
 fn stream(copy: &CopyWorkload) -> StreamWorkload {
     StreamWorkload {
         op: StreamOp::Triad,
@@ -116,7 +117,7 @@ fn stream(copy: &CopyWorkload) -> StreamWorkload {
     }
 }
 
-/// A chase where a copy reads, by the first of its CPUs.
+/// Returns a pointer chase on the first CPU and the source of a copy.
 fn chase(copy: &CopyWorkload) -> LatencyWorkload {
     LatencyWorkload {
         cpu: copy.placement.cpus.first().expect("a CPU"),
@@ -130,7 +131,7 @@ fn chase(copy: &CopyWorkload) -> LatencyWorkload {
     }
 }
 
-/// Runs a copy, STREAM and a chase; gives how many samples each of them took and where its pages were.
+/// Runs a copy, STREAM and a chase; returns their sample counts and residencies.
 fn run_all(kernel: &Kernel, copy: &CopyWorkload) -> [Result<(usize, Residency), ProbeError>; 3] {
     [
         kernel.copy(copy).map(|outcome| (outcome.samples.len(), outcome.residency)),
@@ -140,7 +141,7 @@ fn run_all(kernel: &Kernel, copy: &CopyWorkload) -> [Result<(usize, Residency), 
 }
 
 #[test]
-fn without_policies_one_node_is_measured_and_several_are_not() {
+fn without_mbind_only_single_node_machines_are_measured() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         refused(&[libc::SYS_mbind], errno, |errno| {
             let kernel = Kernel::new().expect("a kernel");
@@ -158,11 +159,11 @@ fn without_policies_one_node_is_measured_and_several_are_not() {
 }
 
 #[test]
-fn without_move_pages_nothing_is_claimed_of_residency() {
+fn without_move_pages_residency_is_unknown() {
     refused(&[libc::SYS_move_pages], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
         for result in run_all(&kernel, &copy(&kernel).1) {
-            let (samples, residency) = result.expect("it runs");
+            let (samples, residency) = result.expect("a result");
             assert_eq!(residency.pages_checked, None);
             assert_eq!(samples, 3);
         }
@@ -170,7 +171,7 @@ fn without_move_pages_nothing_is_claimed_of_residency() {
 }
 
 #[test]
-fn a_thread_that_cannot_be_pinned_ends_the_run() {
+fn unpinnable_thread_fails_the_run() {
     refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |_| {
         let kernel = Kernel::new().expect("a kernel");
         for result in run_all(&kernel, &copy(&kernel).1) {
@@ -184,18 +185,18 @@ fn a_thread_that_cannot_be_pinned_ends_the_run() {
 }
 
 #[test]
-fn threads_that_a_port_cannot_bind_are_told_beforehand() {
+fn unpinnable_cpus_are_detected_in_advance() {
     assert!(numaio_linux::port::can_pin(&CpuSet::parse_list("0-8191").expect("a list")).is_ok());
     let absent = numaio_linux::port::can_pin(&CpuSet::parse_list("8191").expect("a list"));
     assert_eq!(absent.map_err(|error| error.raw_os_error()), Err(Some(libc::EINVAL)));
     refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |errno| {
-        let told = numaio_linux::port::can_pin(&CpuSet::parse_list("0-8191").expect("a list"));
-        assert_eq!(told.map_err(|error| error.raw_os_error()), Err(Some(errno)));
+        let result = numaio_linux::port::can_pin(&CpuSet::parse_list("0-8191").expect("a list"));
+        assert_eq!(result.map_err(|error| error.raw_os_error()), Err(Some(errno)));
     });
 }
 
 #[test]
-fn without_openat2_files_are_found_by_walking() {
+fn without_openat2_paths_are_walked() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         refused(&[libc::SYS_openat2], errno, |_| {
             let kernel = Kernel::new().expect("a kernel");
@@ -205,18 +206,18 @@ fn without_openat2_files_are_found_by_walking() {
     }
 }
 
-/// Kernels before 5.14 cannot populate pages by madvise; there they are touched one by one.
+/// Kernels before 5.14 cannot populate pages by madvise, so each page is touched.
 #[test]
-fn without_populating_every_page_is_touched() {
+fn without_populate_every_page_is_touched() {
     refused(&[libc::SYS_madvise], libc::EINVAL, |_| {
         let kernel = Kernel::new().expect("a kernel");
         let copy = copy(&kernel).1;
         for bytes_per_thread in [1, 4096, (1 << 20) + 4000] {
             let workload = CopyWorkload { bytes_per_thread, ..copy.clone() };
-            // A chain has a place of 128 bytes at the least, and STREAM a double.
+            // A chain needs 128 bytes, and STREAM a double.
             let runs = if bytes_per_thread < 128 { 1 } else { 3 };
             for result in run_all(&kernel, &workload).into_iter().take(runs) {
-                let (_, residency) = result.expect("it runs");
+                let (_, residency) = result.expect("a result");
                 assert_eq!(residency.pages_misplaced, 0, "{bytes_per_thread} bytes");
             }
         }
@@ -224,7 +225,7 @@ fn without_populating_every_page_is_touched() {
 }
 
 #[test]
-fn where_io_uring_is_forbidden_linux_aio_takes_its_place() {
+fn without_io_uring_linux_aio_is_used() {
     const FORBIDDEN: [&[libc::c_long]; 2] = [&[libc::SYS_io_uring_setup], &[libc::SYS_io_uring_register]];
     for forbidden in FORBIDDEN {
         refused(forbidden, libc::EPERM, |errno| {
@@ -237,14 +238,14 @@ fn where_io_uring_is_forbidden_linux_aio_takes_its_place() {
 }
 
 #[test]
-fn where_io_uring_is_forbidden_blocks_of_large_files_are_read_all_the_same() {
+fn without_io_uring_large_blocks_are_still_read() {
     const FORBIDDEN: [&[libc::c_long]; 2] = [&[libc::SYS_io_uring_setup], &[libc::SYS_io_uring_enter]];
     for forbidden in FORBIDDEN {
         refused(forbidden, libc::EPERM, |_| {
             assert!(!numaio_linux::port::has_io_uring());
             let folder = Folder::new("sandbox");
             let whole = std::fs::File::create(folder.0.join("file")).expect("a file");
-            // What is in no cache goes past it from this size on.
+            // Uncached files of this size are read directly.
             whole.set_len(64 << 20).expect("a large file");
             let setting = || setting(&folder.0, 4, 1, true);
             let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
@@ -261,9 +262,9 @@ fn where_io_uring_is_forbidden_blocks_of_large_files_are_read_all_the_same() {
     }
 }
 
-/// What `fs.protected_regular` does to somebody else's file in /tmp (proc_sys_fs(5)), here to all.
+/// Simulates `fs.protected_regular`, which protects other users' files in /tmp (proc_sys_fs(5)).
 #[test]
-fn a_file_that_is_there_is_written_to_in_place_by_who_may_not_make_it() {
+fn existing_file_is_written_in_place_without_o_creat() {
     let folder = Folder::new("protected");
     std::fs::write(folder.0.join("file"), "content").expect("a file");
     std::os::unix::fs::symlink("new", folder.0.join("link")).expect("a link");
@@ -279,7 +280,7 @@ fn a_file_that_is_there_is_written_to_in_place_by_who_may_not_make_it() {
     let check = move || {
         let setting = || setting(&folder.0, 4, 1, false);
         let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
-        assert_eq!(begin("new", &mut port), Err(Why::Permission), "the filter does what it is for");
+        assert_eq!(begin("new", &mut port), Err(Why::Permission), "the filter is active");
         assert!(begin("link", &mut port).is_err(), "a link is not followed");
         assert_eq!(begin("file", &mut port), Ok(()));
         assert_eq!(std::fs::metadata(folder.0.join("file")).expect("a file").len(), 0);

@@ -1,4 +1,4 @@
-//! STREAM on the machine the tests run on: whatever its shape, nothing is assumed but one node with memory.
+//! STREAM on the test machine, which needs just one node with memory.
 
 use crate::allowed::{cpus, node};
 use numaio_linux::{stream, Kernel};
@@ -28,10 +28,10 @@ fn run(workload: &StreamWorkload) -> Result<StreamOutcome, ProbeError> {
     Kernel::new().expect("a kernel").stream(workload)
 }
 
-/// Runs it, and checks what holds of every outcome.
+/// Runs a workload and checks the invariants of every outcome.
 fn checked(workload: &StreamWorkload) -> StreamOutcome {
     let began = Instant::now();
-    let outcome = run(workload).expect("it runs");
+    let outcome = run(workload).expect("a result");
     let wall_ns = began.elapsed().as_nanos() as u64;
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     assert!(sampled <= outcome.elapsed_ns && outcome.elapsed_ns <= wall_ns, "{outcome:?}");
@@ -39,7 +39,7 @@ fn checked(workload: &StreamWorkload) -> StreamOutcome {
     if let Some(pages) = outcome.residency.pages_checked.filter(|_| workload.pages == Pages::Base) {
         let arrays = u64::from(workload.op.arrays()) * workload.placement.cpus.len() as u64;
         let of_an_array = workload.bytes_per_array.div_ceil(numaio_linux::page_bytes() as u64);
-        // Before and after; an array that begins within a page may touch one more.
+        // Before and after; an unaligned array may touch one more page.
         let least = 2 * arrays * of_an_array;
         assert!((least..=least + 2 * arrays).contains(&pages), "{pages} pages of {arrays} arrays");
     }
@@ -47,7 +47,7 @@ fn checked(workload: &StreamWorkload) -> StreamOutcome {
 }
 
 #[test]
-fn a_window_gives_its_slices_with_every_loop_and_operation() {
+fn every_loop_and_operation_fills_all_slices_of_a_window() {
     for (stream_loop, op) in StreamLoop::ALL.into_iter().flat_map(|l| StreamOp::ALL.map(|op| (l, op))) {
         let workload = StreamWorkload { stream_loop, ..workload(op, WINDOW) };
         if !stream::available(stream_loop) {
@@ -62,7 +62,7 @@ fn a_window_gives_its_slices_with_every_loop_and_operation() {
 }
 
 #[test]
-fn repetitions_count_every_whole_double_of_each_array() {
+fn repetitions_count_complete_doubles_of_each_array() {
     for op in StreamOp::ALL {
         for bytes_per_array in [8, 4096, 3 * MIB / 2 + 77] {
             let workload =
@@ -76,7 +76,7 @@ fn repetitions_count_every_whole_double_of_each_array() {
 }
 
 #[test]
-fn huge_pages_are_counted_and_never_claimed() {
+fn huge_pages_are_counted_but_not_overstated() {
     for pages in [Pages::Base, Pages::Transparent] {
         let workload = StreamWorkload { pages, bytes_per_array: 5 * MIB, ..workload(StreamOp::Add, WINDOW) };
         let huge = checked(&workload).residency.huge_bytes;
@@ -86,7 +86,7 @@ fn huge_pages_are_counted_and_never_claimed() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_asked_for() {
+fn missing_memory_is_reported_before_allocation() {
     for bytes_per_array in [1 << 50, u64::MAX - 5, u64::MAX] {
         match run(&StreamWorkload { bytes_per_array, ..workload(StreamOp::Triad, WINDOW) }) {
             Err(ProbeError::NoMemory { node: short, needed_bytes, free_bytes }) => {
@@ -99,15 +99,15 @@ fn memory_that_is_not_there_is_not_asked_for() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_refused() {
+fn rejects_unavailable_resources() {
     let good = workload(StreamOp::Copy, WINDOW);
     let mut bad: Vec<StreamWorkload> = [0, 1, 7]
         .map(|bytes_per_array| StreamWorkload { bytes_per_array, ..good.clone() })
         .into_iter()
         .chain([StreamWorkload { memory: NodeId(987), ..good.clone() }])
         .collect();
-    let nobody = [CpuSet::new(), CpuSet::one(CpuId(8190)), cpus().union(&CpuSet::one(CpuId(8190)))];
-    bad.extend(nobody.map(|cpus| StreamWorkload { placement: Placement { cpus }, ..good.clone() }));
+    let unavailable = [CpuSet::new(), CpuSet::one(CpuId(8190)), cpus().union(&CpuSet::one(CpuId(8190)))];
+    bad.extend(unavailable.map(|cpus| StreamWorkload { placement: Placement { cpus }, ..good.clone() }));
     let nothing = [
         Sampling::Window { milliseconds: 0, slices: 1 },
         Sampling::Window { milliseconds: 10, slices: u32::MAX },

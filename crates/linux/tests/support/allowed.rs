@@ -1,4 +1,4 @@
-//! What this process may use, as the kernel lists it.
+//! CPUs and nodes that the kernel allows this process to use.
 
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
@@ -11,12 +11,12 @@ fn allowed(field: &str) -> String {
     line.unwrap_or("0").trim().to_owned()
 }
 
-/// The first node whose memory may be used.
+/// Returns the first node whose memory may be used.
 pub fn node() -> NodeId {
     NodeSet::parse_list(&allowed("Mems_allowed_list")).expect("a list").first().expect("a node")
 }
 
-/// All CPUs that may be used.
+/// Returns all CPUs that may be used.
 pub fn cpus() -> CpuSet {
     CpuSet::parse_list(&allowed("Cpus_allowed_list")).expect("a list")
 }

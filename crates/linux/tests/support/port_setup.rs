@@ -1,4 +1,4 @@
-//! Ports over a folder with one file, and what they say.
+//! Ports over a directory with one file.
 
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A folder on the file system of the sources.
+/// A directory on the file system of the sources.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
+    /// Creates the directory.
     pub fn new(name: &str) -> Self {
         let here = std::env::current_dir().expect("a directory");
         let folder = here.join(format!("{name}-{}.tmp", std::process::id()));
@@ -25,7 +26,7 @@ impl Drop for Folder {
     }
 }
 
-/// One crew of some threads, with so many buffers.
+/// Returns the configuration of a port with one worker group.
 pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Setting {
     let pool = Pool::new(buffers);
     Setting {
@@ -41,12 +42,12 @@ pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Se
     }
 }
 
-/// The file.
+/// Returns the path of the file.
 pub fn file() -> FilePath {
     FilePath::new(0, &b"file"[..])
 }
 
-/// All that was submitted, by its ticket.
+/// Waits for a number of outcomes and returns them by ticket.
 pub fn outcomes(port: &mut FilePort, count: usize) -> Vec<Outcome<Slab>> {
     let mut events = Vec::new();
     while events.len() < count {
@@ -63,7 +64,7 @@ pub fn outcomes(port: &mut FilePort, count: usize) -> Vec<Outcome<Slab>> {
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// What the file is.
+/// Returns the identity of the file.
 pub fn identity(port: &mut FilePort) -> Identity {
     port.submit(0, Operation::Look { at: vec![file()], details: Details::default(), links: Vec::new() });
     match outcomes(port, 1).remove(0) {

@@ -1,4 +1,4 @@
-//! Our own engines: streams that the machine itself runs.
+//! Built-in engines, whose streams the machine runs itself.
 
 use super::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
@@ -8,15 +8,15 @@ use numaio_schema::IoEngine;
 /// A disk, or a file on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// Where, and how.
+    /// Path and method.
     pub path: DiskPath,
 }
 
-/// Nothing is moved: what is measured is our own overhead.
+/// Null engine: moves no data, to measure numaio's own overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Null;
 
-/// Streams through a path.
+/// Creates the workload of a cell through a path.
 pub(crate) fn streams(through: IoPath, request: &CellRequest) -> Workload {
     Workload::Io(IoWorkload {
         through,

@@ -1,4 +1,4 @@
-//! Our own streams to and from a GPU, by its driver.
+//! Built-in streams to and from a GPU through the CUDA driver.
 
 use super::{streams, CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
@@ -8,7 +8,7 @@ use numaio_schema::IoEngine;
 /// A GPU. A device write is SHOC's download, a device read its readback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cuda {
-    /// The driver's index.
+    /// Index of the driver.
     pub device: u32,
 }
 

@@ -1,4 +1,4 @@
-//! iperf3: its arguments, and its JSON (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
+//! iperf3: arguments and JSON output (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
 
 use super::remote::{self, Figure};
 use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
@@ -8,13 +8,13 @@ use numaio_schema::IoEngine;
 use serde::Deserialize;
 
 const PROGRAM: &str = "iperf3";
-/// Seconds at the beginning that do not count, in which TCP finds its window.
+/// Initial seconds that do not count, in which TCP finds its window.
 const OMIT_S: u32 = 1;
 
-/// iperf3, one process for each group; its streams are the group's.
+/// iperf3 with one process per group; its streams are those of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Iperf3 {
-    /// The other end.
+    /// Remote end.
     pub far: RemoteEnd,
 }
 
@@ -25,8 +25,8 @@ impl Engine for Iperf3 {
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
         // `iperf 3.12 (cJSON 1.7.15)`
-        let document = version_of(probe, PROGRAM, "--version")?;
-        let version = document.trim_start_matches("iperf").trim();
+        let output = version_of(probe, PROGRAM, "--version")?;
+        let version = output.trim_start_matches("iperf").trim();
         Ok(version.split(" (").next().unwrap_or(version).to_owned())
     }
 
@@ -35,10 +35,10 @@ impl Engine for Iperf3 {
     }
 
     fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
-        // It counts in whole seconds.
+        // iperf3 counts full seconds.
         let seconds = request.window_ms.div_ceil(1000).max(1);
         let args = |group: &StreamGroup| args(&self.far.host, group, request.block_bytes, seconds);
-        // One test, then it ends.
+        // Serve one test, then exit.
         let there = ["-s", "-1"].map(str::to_owned).to_vec();
         Ok(self.far.tool(request, PROGRAM, seconds + OMIT_S, args, there))
     }
@@ -60,7 +60,7 @@ fn args(host: &str, group: &StreamGroup, block_bytes: u64, seconds: u32) -> Vec<
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Of the document, what is read.
+/// Parsed part of the document.
 #[derive(Deserialize)]
 struct Document {
     error: Option<String>,
@@ -73,7 +73,7 @@ struct End {
     cpu_utilization_percent: Option<Cpu>,
 }
 
-/// What the receiving end counted.
+/// Counters of the receiver.
 #[derive(Deserialize)]
 struct Sum {
     seconds: f64,
@@ -81,32 +81,32 @@ struct Sum {
     bits_per_second: f64,
 }
 
-/// Percent of one CPU.
+/// Percentages of one CPU.
 #[derive(Deserialize)]
 struct Cpu {
     host_total: Option<f64>,
     remote_total: Option<f64>,
 }
 
-/// Reads what iperf3 printed: the bandwidth that the receiving end counted.
+/// Parses the output of iperf3: the bandwidth counted by the receiver.
 ///
 /// # Errors
-/// Its own error if it failed; in words what is missing otherwise.
+/// The error of iperf3, or what is missing.
 fn parse(stdout: &str) -> Result<Figure, String> {
     // Some builds print warnings before the document.
-    let begin = stdout.find('{').ok_or("it printed no JSON")?;
+    let begin = stdout.find('{').ok_or("no JSON output")?;
     let mut documents = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Document>();
     let document = match documents.next() {
         Some(Ok(document)) => document,
-        Some(Err(error)) if error.is_eof() => return Err("its JSON ends early".to_owned()),
-        Some(Err(error)) => return Err(format!("its JSON cannot be read: {error}")),
-        None => return Err("it printed no JSON".to_owned()),
+        Some(Err(error)) if error.is_eof() => return Err("truncated JSON output".to_owned()),
+        Some(Err(error)) => return Err(format!("invalid JSON output: {error}")),
+        None => return Err("no JSON output".to_owned()),
     };
     if let Some(error) = document.error {
         return Err(error.trim_start_matches("error - ").to_owned());
     }
-    let end = document.end.ok_or("its JSON has no end")?;
-    let sum = end.sum_received.ok_or("its JSON does not tell what was received")?;
+    let end = document.end.ok_or("no 'end' in JSON output")?;
+    let sum = end.sum_received.ok_or("no 'sum_received' in JSON output")?;
     if !(sum.bits_per_second > 0.0 && sum.bits_per_second.is_finite()) {
         return Err("nothing was received".to_owned());
     }
@@ -136,7 +136,7 @@ mod tests {
     const REFUSED: &str = include_str!("../../tests/captures/iperf3-3.12-refused.json");
 
     #[test]
-    fn the_receiving_ends_count_is_read() {
+    fn receivers_counters_are_used() {
         let send = parse(SEND).expect("a measurement");
         assert_eq!(send.bytes_per_s, 10565317198.920631 / 8.0, "and not the sender's 10605699292");
         let cpu = send.cpu_ns.expect("a share of a CPU");
@@ -146,25 +146,25 @@ mod tests {
     }
 
     #[test]
-    fn its_own_error_is_told() {
+    fn iperf3_errors_are_reported() {
         assert_eq!(parse(REFUSED), Err("unable to connect to server: Connection refused".to_owned()));
         let warned = format!("warning: optimistic\n{SEND}");
         assert!(parse(&warned).is_ok());
-        assert_eq!(parse("iperf3: no\n"), Err("it printed no JSON".to_owned()));
-        assert_eq!(parse("{\"start\":{}}"), Err("its JSON has no end".to_owned()));
+        assert_eq!(parse("iperf3: no\n"), Err("no JSON output".to_owned()));
+        assert_eq!(parse("{\"start\":{}}"), Err("no 'end' in JSON output".to_owned()));
         let nothing = r#"{"end":{"sum_received":{"seconds":1,"bytes":0,"bits_per_second":0}}}"#;
         assert_eq!(parse(nothing), Err("nothing was received".to_owned()));
     }
 
     #[test]
-    fn a_document_cut_anywhere_is_an_error() {
+    fn truncated_document_is_an_error() {
         for end in (0..SEND.trim_end().len()).filter(|end| SEND.is_char_boundary(*end)) {
             assert!(parse(&SEND[..end]).is_err(), "{end}");
         }
     }
 
     #[test]
-    fn a_device_read_is_a_test_in_reverse() {
+    fn device_read_is_a_reverse_test() {
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
         let group = StreamGroup { cpus, memory, streams: 3, direction: Direction::Read };
         let line = "-c h -p {port} -J -t 2 -O 1 -i 0 -P 3 -l 1024";

@@ -1,6 +1,6 @@
-//! What moves data when I/O is measured: each engine makes the workload of a cell, and reads what came of it.
+//! I/O engines: each creates the workload of a cell and interprets its outcome.
 //!
-//! Everything else, as which cells there are, in which order and how often, is the same for all engines
+//! The choice and order of cells and the number of visits are common to all engines
 //! ([`crate::io`]).
 
 mod builtin;
@@ -27,105 +27,109 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{DiskPath, Sampling, StreamGroup, ToolProcess, ToolWorkload, Workload};
 use numaio_schema::IoEngine;
 
-/// Time in which a program tells its version, in milliseconds; a slow disk and an emulated machine included.
+/// Time limit for printing a version, in milliseconds; sufficient for slow disks and emulated
+/// machines.
 const VERSION_LIMIT_MS: u32 = 20_000;
-/// Time beyond its measurement that a program may take to start and to end, in milliseconds.
+/// Time that a program may need to start and exit, in milliseconds.
 const OVERHEAD_MS: u32 = 30_000;
 
-/// What moves data.
+/// An I/O engine.
 pub trait Engine {
-    /// Which one.
+    /// Returns which engine it is.
     fn engine(&self) -> IoEngine;
 
-    /// Its version, as it names itself; of our own, numaio's.
+    /// Returns the version as reported by the engine's program; numaio's for built-in engines.
     ///
     /// # Errors
-    /// [`ProbeError::Unsupported`] if its program is missing.
+    /// [`ProbeError::Unsupported`] if the program is missing.
     fn version(&self, _probe: &dyn Probe) -> Result<String, ProbeError> {
         Ok(env!("CARGO_PKG_VERSION").to_owned())
     }
 
-    /// How to come by its program, if it needs one, as in `apt-get install fio`.
+    /// Returns how to install the program, such as `apt-get install fio`; none for built-in
+    /// engines.
     fn remedy(&self) -> Option<&'static str> {
         None
     }
 
-    /// Where on a disk, of engines for disks.
+    /// Returns path and method of disk engines.
     fn disk(&self) -> Option<&DiskPath> {
         None
     }
 
-    /// What to run for a cell.
+    /// Creates the workload of a cell.
     ///
     /// # Errors
-    /// If this engine cannot do what is asked.
+    /// [`ProbeError`] if the engine does not support the request.
     fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError>;
 
-    /// What came of it.
+    /// Interprets the outcome of a workload.
     ///
     /// # Errors
-    /// If the program failed or says what cannot be understood, and [`ProbeError::OtherOutcome`].
+    /// [`ProbeError`] if the program failed or its output is invalid, and
+    /// [`ProbeError::OtherOutcome`].
     fn read(&self, outcome: &Outcome) -> Result<VisitFigures, ProbeError>;
 }
 
-/// What is asked of an engine in one cell.
+/// Parameters of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct CellRequest<'a> {
-    /// The streams, all at once.
+    /// Streams, running concurrently.
     pub groups: &'a [StreamGroup],
     /// Bytes of one request, message or transfer.
     pub block_bytes: u64,
-    /// What is asked of the device beyond direction, as `send` of RDMA.
+    /// Device operation beyond direction, such as `send` of RDMA.
     pub operation: Option<&'a str>,
-    /// Requests of a stream in flight.
+    /// Requests in flight per stream.
     pub depth: u32,
     /// Length of a visit, in milliseconds.
     pub window_ms: u32,
-    /// Samples in it.
+    /// Samples per visit.
     pub slices: u32,
-    /// Bytes after which a visit ends early.
+    /// Bytes after which a visit stops.
     pub most_bytes: Option<u64>,
 }
 
-/// What one visit gave.
+/// Figures of one visit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VisitFigures {
-    /// Bandwidth of each group in bytes per second, one value for each stretch of time; the stretches of all
-    /// groups are the same.
+    /// Bandwidth of each group in bytes per second, one value per period; periods are the same for
+    /// all groups.
     pub groups: Vec<Vec<f64>>,
-    /// Bytes that were moved in those stretches.
+    /// Bytes moved in these periods.
     pub bytes: u64,
-    /// Bytes that were moved in all, those of a warm-up included.
+    /// Bytes moved in total, including the warm-up.
     pub bytes_of_all: u64,
-    /// CPU time in those stretches, user and system, of the processes that moved the data, in nanoseconds; none if
-    /// unknown.
+    /// CPU time in these periods, user and system, of the processes that moved the data, in
+    /// nanoseconds; none if unknown.
     pub cpu_ns: Option<u64>,
-    /// The same at the other end of a network path.
+    /// The same at the remote end of a network path.
     pub cpu_ns_there: Option<u64>,
-    /// Time of the whole run in nanoseconds.
+    /// Time of the complete run in nanoseconds.
     pub elapsed_ns: u64,
     /// Time between the first and the last stream's start, in nanoseconds; 0 if unknown.
     pub start_skew_ns: u64,
-    /// Where the pages of the buffers were; of a program, no page is looked at.
+    /// Residency of the buffers; pages of other programs are not checked.
     pub residency: Residency,
-    /// What was done otherwise than asked, and why.
+    /// Deviations from the request, with reasons.
     pub notes: Vec<String>,
-    /// What ended the visit early, so that it does not count.
+    /// Reason why the visit stopped early, which invalidates it.
     pub ended_early: Option<String>,
 }
 
 impl CellRequest<'_> {
-    /// The window.
+    /// Returns the sampling window.
     pub fn sampling(&self) -> Sampling {
         Sampling::Window { milliseconds: self.window_ms, slices: self.slices }
     }
 
-    /// Length of one slice, in milliseconds: also that of a warm-up.
+    /// Returns the length of a slice in milliseconds, also that of the warm-up.
     pub fn slice_ms(&self) -> u32 {
         (self.window_ms / self.slices.max(1)).max(1)
     }
 
-    /// Another program, one process for each group, bound to the group's CPUs and node.
+    /// Creates the workload of another program, with one process per group, bound to the group's
+    /// CPUs and node.
     pub fn tool(&self, program: &str, args: impl Fn(&StreamGroup, usize) -> Vec<String>) -> Workload {
         let process = |(index, group): (usize, &StreamGroup)| ToolProcess {
             args: args(group, index),
@@ -142,10 +146,10 @@ impl CellRequest<'_> {
 }
 
 impl VisitFigures {
-    /// Of our own streams.
+    /// Converts the outcome of built-in streams.
     ///
     /// # Errors
-    /// [`ProbeError::OtherOutcome`] if it is the outcome of something else.
+    /// [`ProbeError::OtherOutcome`] for another kind of outcome.
     pub fn of_io(outcome: &Outcome) -> Result<Self, ProbeError> {
         let Outcome::Io(outcome) = outcome else { return Err(ProbeError::OtherOutcome) };
         let samples = || outcome.groups.iter().flat_map(|group| &group.samples);
@@ -170,14 +174,14 @@ impl VisitFigures {
         })
     }
 
-    /// Bandwidth of all groups together in bytes per second, one value for each stretch of time.
+    /// Returns the total bandwidth in bytes per second, one value per period.
     pub fn bytes_per_s(&self) -> Vec<f64> {
         let stretches = self.groups.iter().map(Vec::len).min().unwrap_or(0);
         (0..stretches).map(|stretch| self.groups.iter().map(|group| group[stretch]).sum()).collect()
     }
 }
 
-/// Of all groups together, and of the peer.
+/// Sums the residency of all groups and of the peer.
 fn residency(outcome: &IoOutcome) -> Residency {
     let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
     let there = outcome.there.iter().map(|there| &there.residency);
@@ -191,10 +195,11 @@ fn residency(outcome: &IoOutcome) -> Residency {
     all
 }
 
-/// What a program answers when it is asked for its version: the first line that says something.
+/// Returns the version of a program: the first non-empty line of its output.
 ///
 /// # Errors
-/// [`ProbeError::Unsupported`] with the program's name if there is none, and if it says nothing.
+/// [`ProbeError::Unsupported`] with the program's name if it is missing; an error if it prints
+/// nothing.
 pub fn version_of(probe: &dyn Probe, program: &str, argument: &str) -> Result<String, ProbeError> {
     let process = ToolProcess { args: vec![argument.to_owned()], cpus: CpuSet::new(), memory: None };
     let outcome = probe.tool(&ToolWorkload {
@@ -206,14 +211,14 @@ pub fn version_of(probe: &dyn Probe, program: &str, argument: &str) -> Result<St
     let output =
         outcome.processes.iter().flat_map(|output| output.stdout.lines().chain(output.stderr.lines()));
     let line = output.map(str::trim).find(|line| !line.is_empty());
-    let line = line.ok_or_else(|| failed(program, "it does not tell its version".to_owned()))?;
+    let line = line.ok_or_else(|| failed(program, "no version in its output".to_owned()))?;
     Ok(line.chars().take(100).collect())
 }
 
-/// What processes of a program said.
+/// Returns the outcome of a program's processes.
 ///
 /// # Errors
-/// [`ProbeError::OtherOutcome`] if it is the outcome of something else.
+/// [`ProbeError::OtherOutcome`] for another kind of outcome.
 pub fn tool_outcome(outcome: &Outcome) -> Result<&ToolOutcome, ProbeError> {
     match outcome {
         Outcome::Tool(outcome) => Ok(outcome),
@@ -221,7 +226,7 @@ pub fn tool_outcome(outcome: &Outcome) -> Result<&ToolOutcome, ProbeError> {
     }
 }
 
-/// That a program did not measure.
+/// Returns the error of a program that did not measure.
 pub fn failed(program: &str, why: String) -> ProbeError {
     ProbeError::Refused { what: program.to_owned(), why }
 }

@@ -1,6 +1,8 @@
-//! perftest: `ib_write_bw`, `ib_read_bw` and `ib_send_bw` (linux-rdma/perftest, `perftest_parameters.h`).
+//! perftest: `ib_write_bw`, `ib_read_bw` and `ib_send_bw` (linux-rdma/perftest,
+//! `perftest_parameters.h`).
 //!
-//! The table on standard output is read, which all versions print. Newer ones can write JSON too, but into a file only.
+//! Parses the table on standard output, which all versions print. Newer ones support JSON, but only
+//! into a file.
 
 use super::remote::{self, split_operation, Figure};
 use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
@@ -8,14 +10,14 @@ use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::workload::{Direction, Workload};
 use numaio_schema::IoEngine;
 
-/// An operation of RDMA.
+/// An RDMA operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// This end writes the other's memory.
+    /// The local end writes the remote memory.
     Write,
-    /// This end reads the other's memory.
+    /// The local end reads the remote memory.
     Read,
-    /// This end sends, the other receives.
+    /// The local end sends, the remote end receives.
     Send,
 }
 
@@ -23,7 +25,7 @@ impl Op {
     /// All operations.
     pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Send];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -32,7 +34,7 @@ impl Op {
         }
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Write => "ib_write_bw",
@@ -41,7 +43,7 @@ impl Op {
         }
     }
 
-    /// Which way data goes through this end's device.
+    /// Returns the direction of data through the local device.
     pub fn direction(self) -> Direction {
         match self {
             Self::Write | Self::Send => Direction::Write,
@@ -50,16 +52,16 @@ impl Op {
     }
 }
 
-/// perftest, one process for each group; the group's streams are its queue pairs.
+/// perftest with one process per group; the group's streams are its queue pairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Perftest {
-    /// The other end.
+    /// Remote end.
     pub far: RemoteEnd,
-    /// The operation, of all cells.
+    /// Operation of all cells.
     pub op: Op,
-    /// The RDMA device here, and there.
+    /// Local and remote RDMA device.
     pub devices: [String; 2],
-    /// Index of the GID here and there; none for perftest's choice.
+    /// Local and remote GID index; none for perftest's choice.
     pub gids: [Option<u32>; 2],
 }
 
@@ -83,11 +85,11 @@ impl Engine for Perftest {
         if group.direction != self.op.direction() || split_operation(request.operation).0.is_some_and(other) {
             return Err(unable("another direction or operation"));
         }
-        // It counts in whole seconds.
+        // perftest counts full seconds.
         let seconds = request.window_ms.div_ceil(1000).max(1);
         let args = |end: usize| {
             let (device, bytes, queues) = (&self.devices[end], request.block_bytes, group.streams);
-            // -F: that a CPU's frequency changes is told by our own findings.
+            // -F: changes of CPU frequency are reported by our own warnings.
             let mut line = format!("-d {device} -F --report_gbits -s {bytes} -q {queues} -D {seconds}");
             if let Some(gid) = self.gids[end] {
                 line.push_str(&format!(" -x {gid}"));
@@ -108,37 +110,38 @@ fn unable(what: &str) -> ProbeError {
     ProbeError::Unsupported { what: format!("{what} with perftest") }
 }
 
-/// Reads the table that perftest printed: one line of one message size.
+/// Parses the table of one message size.
 ///
 /// # Errors
-/// In words what is missing.
+/// What is missing.
 fn parse(stdout: &str) -> Result<Figure, String> {
     let mut lines = stdout.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
-    let head = lines.next().ok_or("it printed no table")?;
-    let unit = unit(head).ok_or_else(|| format!("the unit of its table is not known: {head:?}"))?;
-    // Names of columns have blanks in them, and units in brackets.
+    let head = lines.next().ok_or("no table in its output")?;
+    let unit = unit(head).ok_or_else(|| format!("unknown unit in table header {head:?}"))?;
+    // Column names contain blanks, and units in brackets.
     let head = head.replace("BW peak", "peak").replace("BW average", "average");
     let column = |name: &str| head.split_ascii_whitespace().position(|column| column.starts_with(name));
     let columns = [column("#bytes"), column("#iterations"), column("average"), column("MsgRate")];
     let [Some(bytes), Some(count), Some(average), Some(rate)] = columns else {
-        return Err("its table lacks a column".to_owned());
+        return Err("missing column in table".to_owned());
     };
-    let row = lines.next().ok_or("its table is empty")?;
+    let row = lines.next().ok_or("empty table")?;
     let fields: Vec<Option<f64>> = row.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
     let field = |at: usize| fields.get(at).copied().flatten().filter(|value: &f64| value.is_finite());
     let figures = [field(bytes), field(count), field(average), field(rate)];
     let [Some(bytes), Some(count), Some(average), Some(rate)] = figures else {
-        return Err(format!("its table has no figures: {row:?}"));
+        return Err(format!("no figures in table row {row:?}"));
     };
     let bytes_per_s = finer(average, unit, bytes, rate);
     if bytes_per_s <= 0.0 || !bytes_per_s.is_finite() {
-        return Err("it measured nothing".to_owned());
+        return Err("nothing was measured".to_owned());
     }
-    // It does not tell of CPU time, and its process spends most of its own before and after.
+    // perftest reports no CPU time, and its process spends most of it before and after.
     Ok(Figure { bytes_per_s, bytes: bytes * count, warm_up: 0.0, cpu_ns: None, cpu_ns_there: None })
 }
 
-/// Bytes a second of one unit. What old versions call MB are 2^20 bytes, as MiB of new ones.
+/// Returns the bytes per second of a unit. "MB" of old versions are 2^20 bytes, as "MiB" of new
+/// ones.
 fn unit(head: &str) -> Option<f64> {
     let average = head.split("BW average[").nth(1)?;
     match average.split_once(']')?.0 {
@@ -148,7 +151,8 @@ fn unit(head: &str) -> Option<f64> {
     }
 }
 
-/// Bandwidth is printed with two decimals, messages in millions a second with six: what has more digits counts.
+/// Selects the more precise figure: bandwidth has two decimals, millions of messages per second
+/// six.
 fn finer(average: f64, unit: f64, bytes: f64, rate: f64) -> f64 {
     let (average_off, rate_off) = (0.005 / average, 0.000_000_5 / rate);
     if rate_off < average_off {
@@ -172,7 +176,7 @@ mod tests {
     const SERVER: &str = include_str!("../../tests/captures/ib_send_bw-6.06-server.txt");
 
     #[test]
-    fn the_table_of_each_program_is_read() {
+    fn parses_the_table_of_each_program() {
         let rate = |text: &str| parse(text).expect("a table").bytes_per_s;
         assert_eq!(rate(WRITE), 0.001239 * 1e6 * 65536.0, "0.65 Gb/sec would be coarser");
         let rough = |text: &str, gbit: f64| (rate(text) * 8.0 / 1e9 - gbit).abs() < 0.006;
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn large_figures_are_read_from_the_bandwidth() {
+    fn large_figures_use_the_bandwidth_column() {
         let table = |unit: &str, average: &str| {
             format!(
                 " #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n \
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_level_may_stand_between() {
+    fn service_level_column_is_accepted() {
         let text =
             " #bytes    #sl      #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n \
             65536 3 1000 0.00 12.50 0.000000\n";
@@ -204,18 +208,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
-        assert_eq!(parse(""), Err("it printed no table".to_owned()));
+    fn missing_figures_are_reported() {
+        assert_eq!(parse(""), Err("no table in its output".to_owned()));
         let head = WRITE.split(" 65536").next().expect("a table");
-        assert_eq!(parse(head), Err("its table is empty".to_owned()));
+        assert_eq!(parse(head), Err("empty table".to_owned()));
         let rule = format!("{head}{}\n", "-".repeat(80));
         assert!(parse(&rule).is_err_and(|why| why.contains("no figures")));
         let zero = WRITE.replace("0.65", "0.00").replace("0.001239", "0.000000");
-        assert_eq!(parse(&zero), Err("it measured nothing".to_owned()));
+        assert_eq!(parse(&zero), Err("nothing was measured".to_owned()));
     }
 
     #[test]
-    fn both_ends_agree_on_the_test() {
+    fn both_ends_get_matching_arguments() {
         let engine = Perftest {
             far: RemoteEnd { peer: "192.0.2.1:7".into(), host: "192.0.2.1".into(), places: Vec::new() },
             op: Op::Write,
@@ -241,7 +245,7 @@ mod tests {
         let read = StreamGroup { direction: Direction::Read, ..group.clone() };
         assert!(
             engine.workload(&CellRequest { groups: &[read], ..request }).is_err(),
-            "writing is no device read"
+            "a write is not a device read"
         );
     }
 

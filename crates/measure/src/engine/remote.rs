@@ -1,4 +1,4 @@
-//! The other end of a network path: where it may place streams, and tools that have one half there.
+//! Remote end of a network path: its placements, and tools with processes at both ends.
 
 use super::{failed, tool_outcome, CellRequest, VisitFigures};
 use numaio_machine::ids::NodeId;
@@ -6,18 +6,18 @@ use numaio_machine::probe::{Outcome, ProbeError, ToolEnd, ToolSaid};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{StreamGroup, ToolPeer, Workload};
 
-/// The other end.
+/// Remote end of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteEnd {
-    /// Address and port at which its numaio listens, as in `192.0.2.7:5201`.
+    /// Address and port of its numaio, such as `192.0.2.7:5201`.
     pub peer: String,
-    /// Its address alone, as tools want it.
+    /// Its address for other tools.
     pub host: String,
-    /// Where it may be asked to place streams.
+    /// Placements that it offers.
     pub places: Vec<RemotePlacement>,
 }
 
-/// A place at the other end.
+/// A placement at the remote end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemotePlacement {
     /// Node of the CPUs.
@@ -28,15 +28,15 @@ pub struct RemotePlacement {
     pub memory: NodeId,
 }
 
-/// What stands between an operation and the number of a place there.
+/// Separates an operation from the index of a remote placement.
 const AT: char = '@';
 
-/// What a campaign asks of a device at a place of the other end: its cells differ by operation.
+/// Combines an operation with the index of a remote placement, since cells differ by operation.
 pub(crate) fn operation_at(operation: Option<&str>, place: usize) -> String {
     format!("{}{AT}{place}", operation.unwrap_or_default())
 }
 
-/// An operation, and the number of the place there that it names.
+/// Splits an operation from the index of its remote placement.
 pub(crate) fn split_operation(request: Option<&str>) -> (Option<&str>, Option<usize>) {
     let Some((operation, place)) = request.and_then(|request| request.rsplit_once(AT)) else {
         return (request, None);
@@ -45,13 +45,14 @@ pub(crate) fn split_operation(request: Option<&str>) -> (Option<&str>, Option<us
 }
 
 impl RemoteEnd {
-    /// CPUs and node of buffers that an operation names; none where the other end chooses.
+    /// Returns the remote CPUs and buffer node of an operation; none where the remote end chooses.
     pub(crate) fn there(&self, operation: Option<&str>) -> Option<(CpuSet, NodeId)> {
         let place = self.places.get(split_operation(operation).1?)?;
         Some((place.cpus.clone(), place.memory))
     }
 
-    /// A tool with one half here and one there; `args` are those here, one process for each group.
+    /// Creates the workload of a tool with processes at both ends; `args` are those of the local
+    /// process of a group.
     pub(super) fn tool(
         &self,
         request: &CellRequest,
@@ -70,25 +71,25 @@ impl RemoteEnd {
     }
 }
 
-/// What one process of a tool measured.
+/// Figures of one process of a tool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
-    /// Bytes a second, above 0.
+    /// Bytes per second, above 0.
     pub bytes_per_s: f64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes: f64,
-    /// Of those moved before the measurement began, how many for each byte that counts.
+    /// Bytes moved during warm-up, per counted byte.
     pub warm_up: f64,
-    /// CPU time here, in nanoseconds, if the tool tells.
+    /// Local CPU time in nanoseconds, if reported.
     pub cpu_ns: Option<f64>,
-    /// CPU time there.
+    /// Remote CPU time.
     pub cpu_ns_there: Option<f64>,
 }
 
-/// Reads what the processes of a tool said.
+/// Parses the output of a tool's processes.
 ///
 /// # Errors
-/// What the tool said when it failed, at either end; why it cannot be understood otherwise.
+/// The tool's own error, at either end; otherwise what is missing.
 pub(super) fn read(
     program: &str,
     outcome: &Outcome,
@@ -104,7 +105,7 @@ pub(super) fn read(
     for (index, output) in outcome.processes.iter().enumerate() {
         let figure = match (output.ended, parse(&output.stdout)) {
             (ToolEnd::Status(0), figure) => figure,
-            // What it says in its own form goes before its last words.
+            // An error within the tool's regular output takes precedence.
             (_, Err(why)) if output.stderr.trim().is_empty() && !output.stdout.trim().is_empty() => Err(why),
             (ended, _) => Err(failure_text(ended, output, outcome.there.get(index))),
         };
@@ -120,23 +121,23 @@ pub(super) fn read(
     Ok(figures)
 }
 
-/// Why a tool failed, as it said itself, at either end.
+/// Describes the failure of a tool, with its last lines at both ends.
 fn failure_text(ended: ToolEnd, here: &ToolSaid, there: Option<&ToolSaid>) -> String {
     let last = |text: &str| {
         let mut lines = text.lines().rev().map(str::trim);
-        // Rules of dashes and stars are no words.
+        // Lines of dashes or stars are ignored.
         lines.find(|line| line.chars().any(char::is_alphanumeric)).map(str::to_owned)
     };
     let mut why = match ended {
-        ToolEnd::Status(status) => format!("it ended with status {status}"),
-        ToolEnd::Signal(signal) => format!("it was ended by signal {signal}"),
-        ToolEnd::TimeLimit => "it did not end in its time".to_owned(),
+        ToolEnd::Status(status) => format!("exit status {status}"),
+        ToolEnd::Signal(signal) => format!("terminated by signal {signal}"),
+        ToolEnd::TimeLimit => "time limit exceeded".to_owned(),
     };
     if let Some(words) = last(&here.stderr).or_else(|| last(&here.stdout)) {
         why.push_str(&format!(": {words}"));
     }
     if let Some(words) = there.and_then(|there| last(&there.stderr)) {
-        why.push_str(&format!("; at the other end: {words}"));
+        why.push_str(&format!("; remote end: {words}"));
     }
     why
 }
@@ -147,7 +148,7 @@ mod tests {
     use numaio_machine::probe::ToolOutcome;
 
     #[test]
-    fn a_place_goes_with_an_operation_and_comes_back() {
+    fn operation_and_placement_round_trip() {
         for operation in [None, Some("write"), Some("a@b")] {
             assert_eq!(split_operation(Some(&operation_at(operation, 7))), (operation, Some(7)));
         }
@@ -163,14 +164,14 @@ mod tests {
         Outcome::Tool(ToolOutcome { processes, elapsed_ns: 5, there })
     }
 
-    /// A tool that says bytes a second, and nothing of CPU time.
+    /// Parses bytes per second, without remote CPU time.
     fn parse(text: &str) -> Result<Figure, String> {
         let bytes_per_s = text.trim().parse().map_err(|_| "no number".to_owned())?;
         Ok(Figure { bytes_per_s, bytes: 10.0, warm_up: 1.0, cpu_ns: Some(3.0), cpu_ns_there: None })
     }
 
     #[test]
-    fn processes_count_together() {
+    fn figures_of_processes_are_summed() {
         let well = |text| output(ToolEnd::Status(0), text, "");
         let figures = read("tool", &outcome(vec![well("1"), well("2")], Vec::new()), parse).expect("figures");
         assert_eq!((figures.groups.clone(), figures.bytes_per_s()), (vec![vec![1.0], vec![2.0]], vec![3.0]));
@@ -179,16 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_failed_is_heard_at_both_ends() {
+    fn failures_at_both_ends_are_reported() {
         let why = |process, there| {
-            read("tool", &outcome(vec![process], there), parse).expect_err("it failed").to_string()
+            read("tool", &outcome(vec![process], there), parse).expect_err("failed").to_string()
         };
         let failed = output(ToolEnd::Status(1), "---\nusage\n", "no device\n----\n");
         let there = output(ToolEnd::Status(1), "", "no device there\n");
-        let both = "tool: it ended with status 1: no device; at the other end: no device there";
+        let both = "tool: exit status 1: no device; remote end: no device there";
         assert_eq!(why(failed, vec![there]), both);
         assert_eq!(why(output(ToolEnd::Status(1), "in its form", ""), Vec::new()), "tool: no number");
-        assert_eq!(why(output(ToolEnd::TimeLimit, "", ""), Vec::new()), "tool: it did not end in its time");
+        assert_eq!(why(output(ToolEnd::TimeLimit, "", ""), Vec::new()), "tool: time limit exceeded");
         assert_eq!(why(output(ToolEnd::Status(0), "", ""), Vec::new()), "tool: no number");
     }
 }

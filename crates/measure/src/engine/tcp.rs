@@ -1,4 +1,4 @@
-//! Our own streams through TCP.
+//! Built-in streams over TCP.
 
 use super::{streams, CellRequest, Engine, RemoteEnd, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
@@ -8,7 +8,7 @@ use numaio_schema::IoEngine;
 /// TCP to a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tcp {
-    /// The other end.
+    /// Remote end.
     pub far: RemoteEnd,
 }
 

@@ -1,4 +1,4 @@
-//! The cells of an I/O campaign: who streams from where, with which blocks.
+//! Cells of an I/O campaign: stream placements and block sizes.
 
 use super::options::{IoOptions, IoSelection, Matrix, MixPart, Placements};
 use crate::engine::{streams, CellRequest, Engine};
@@ -12,7 +12,7 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{Direction, IoPath, StreamGroup};
 use std::collections::BTreeMap;
 
-/// What one cell is.
+/// One cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cell {
     pub groups: Vec<StreamGroup>,
@@ -21,10 +21,10 @@ pub(super) struct Cell {
     pub operation: Option<String>,
 }
 
-/// All cells that are asked for.
+/// Returns all requested cells.
 ///
 /// # Errors
-/// If a node is not there or lacks what is needed, or there is no cell.
+/// [`CampaignError`] if a node is missing or unusable, or there is no cell.
 pub(super) fn cells(topology: &Topology, options: &IoOptions) -> Result<Vec<Cell>, CampaignError> {
     let mixes = match &options.what {
         IoSelection::Matrix(matrix) => parts(topology, matrix)?,
@@ -81,7 +81,7 @@ fn check(topology: &Topology, cpu_node: NodeId, memory: NodeId) -> Result<(), Ca
     Ok(())
 }
 
-/// Nodes with CPUs that this process may use.
+/// Returns the nodes with usable CPUs.
 fn usable_cpus(topology: &Topology) -> NodeSet {
     let nodes = topology.nodes.iter().map(|node| node.id);
     nodes.filter(|node| !topology.usable_cpus(*node).is_empty()).collect()
@@ -92,7 +92,7 @@ fn usable_memory(topology: &Topology) -> NodeSet {
     nodes.map(|node| node.id).collect()
 }
 
-/// Nodes that have both CPUs and memory that this process may use: those of [`Placements::Local`].
+/// Returns the nodes with usable CPUs and memory: those of [`Placements::Local`].
 pub fn local_nodes(topology: &Topology) -> NodeSet {
     usable_cpus(topology).intersection(&usable_memory(topology))
 }
@@ -139,7 +139,7 @@ fn pairs(topology: &Topology, places: &Placements) -> Vec<(NodeId, NodeId)> {
     }
 }
 
-/// Whether another node stands for this one.
+/// Returns whether another node represents this one.
 fn is_represented(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
     let local = matches!(matrix.places, Placements::Local(_));
     local
@@ -149,7 +149,7 @@ fn is_represented(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
 }
 
 impl Cell {
-    /// To be measured by an engine.
+    /// Creates the task that measures this cell by an engine.
     pub fn task(&self, topology: &Topology, engine: &dyn Engine, options: &IoOptions) -> Task {
         let request = CellRequest {
             groups: &self.groups,
@@ -162,7 +162,7 @@ impl Cell {
         };
         let (workload, unable) = match engine.workload(&request) {
             Ok(workload) => (workload, None),
-            // Never run: it only stands in the place of one.
+            // A placeholder that never runs.
             Err(error) => (streams(IoPath::Null, &request), Some(error)),
         };
         Task {
@@ -173,7 +173,7 @@ impl Cell {
         }
     }
 
-    /// Why its buffers do not fit.
+    /// Returns the error if the buffers do not fit.
     fn memory_shortage(&self, topology: &Topology, depth: u32) -> Option<ProbeError> {
         let mut needs: BTreeMap<NodeId, u64> = BTreeMap::new();
         for group in &self.groups {
@@ -184,7 +184,7 @@ impl Cell {
         needs.into_iter().find_map(|(node, bytes)| memory_shortage(topology, node, bytes))
     }
 
-    /// For warnings.
+    /// Returns the name for warnings.
     pub fn name(&self) -> String {
         let group = |(group, cpu_node): (&StreamGroup, &NodeId)| {
             let streams = if group.streams == 1 { "stream" } else { "streams" };

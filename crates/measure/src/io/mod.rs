@@ -1,7 +1,7 @@
-//! The I/O campaign, common to all engines: streams of a device from each node, and mixes of them.
+//! I/O campaign, common to all engines: streams between a device and each node, and mixes of them.
 //!
-//! The setting is that of Li et al. (ICPP 2013): the process runs on node i, its buffers are local to it, for all i;
-//! CPUs and buffers may also be chosen apart.
+//! The setting follows Li et al. (ICPP 2013): the process runs on node i with local buffers, for
+//! all i. CPUs and buffers may also be placed separately.
 
 mod cells;
 mod options;
@@ -25,14 +25,14 @@ use numaio_schema::{
 };
 use std::cell::RefCell;
 
-/// Cells whose visits failed after some, that a record warns of at most.
+/// Maximum number of cells named in warnings about visits that failed after earlier ones.
 const MOST_BROKEN: usize = 4;
 
-/// Measures every cell; those that cannot be measured say why.
+/// Measures every cell. Cells that cannot be measured record the reason.
 ///
 /// # Errors
-/// [`CampaignError`] if not one cell has a figure, or the engine's program is missing. An interrupt is no error: what
-/// was measured until then is in the record, which is marked incomplete.
+/// [`CampaignError`] if no cell has a result, or the engine's program is missing. After an
+/// interrupt, the record contains the measurements so far and is marked incomplete.
 pub fn run(
     setting: &Setting,
     engine: &dyn Engine,
@@ -67,7 +67,7 @@ pub fn run(
     Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
 }
 
-/// A device of the topology, for the record; `by_way_of` is the file or address by which it is reached.
+/// Describes a device for the record; `by_way_of` is the file or address used to reach it.
 pub fn device(found: &Device, by_way_of: Option<String>) -> IoDevice {
     IoDevice {
         name: found.name(),
@@ -79,7 +79,7 @@ pub fn device(found: &Device, by_way_of: Option<String>) -> IoDevice {
     }
 }
 
-/// A program that is missing is no other error of the machine.
+/// Distinguishes a missing program from other errors.
 fn missing(engine: &dyn Engine, error: ProbeError) -> CampaignError {
     match (error, engine.remedy()) {
         (ProbeError::Unsupported { what }, Some(remedy)) => {
@@ -89,7 +89,7 @@ fn missing(engine: &dyn Engine, error: ProbeError) -> CampaignError {
     }
 }
 
-/// Runs a cell once, and keeps what the rounds do not.
+/// Runs a cell once, and collects figures that the rounds do not.
 fn visit(
     setting: &Setting,
     engine: &dyn Engine,
@@ -103,24 +103,24 @@ fn visit(
     taken.with_figure(workload)
 }
 
-/// What the visits gave beside their bandwidth.
+/// Figures of the visits other than bandwidth.
 struct VisitTotals {
     cells: Vec<CellTotals>,
     notes: Vec<String>,
     bytes: u64,
-    /// Most bytes of one visit.
+    /// Maximum bytes of one visit.
     largest: u64,
 }
 
-/// Of one cell, over the visits that count.
+/// Figures of one cell over its valid visits.
 #[derive(Default, Clone)]
 struct CellTotals {
-    /// Median of each visit, for each group.
+    /// Median of each visit, per group.
     groups: Vec<Vec<f64>>,
     bytes: u64,
-    /// None once a visit did not tell.
+    /// None once a visit did not report it.
     cpu_ns: Option<u64>,
-    /// The same of a peer.
+    /// The same of the peer.
     cpu_ns_there: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl VisitTotals {
         cell.cpu_ns_there = sum(cell.cpu_ns_there, figures.cpu_ns_there);
     }
 
-    /// Whether a visit as large as the largest might go beyond a limit.
+    /// Returns whether another visit might exceed a byte limit, assuming the largest size so far.
     fn next_exceeds(&self, most: u64) -> bool {
         self.bytes > 0 && self.bytes.saturating_add(self.largest) > most
     }
@@ -181,10 +181,10 @@ fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
     };
     let mut found = warnings::of_readings(&finished.measured, &|index| cells[index].name(), &context);
     if finished.stop_reason == Some(StopReason::ByteLimit) {
-        let what = "as many bytes were moved as were allowed before every figure had settled".to_owned();
+        let what = "the byte limit was reached before every result had settled".to_owned();
         found.push(Warning { rule: "byte-limit".into(), what });
     }
-    // What has no figure at all says why in its own place.
+    // A cell without any result records its own reason.
     let broken = |(cell, measured): (&Cell, &Measured)| {
         measured.reading.summary.as_ref()?;
         let why = measured.failure.as_ref().filter(|why| !matches!(why, ProbeError::NotOnTape { .. }))?;

@@ -1,4 +1,4 @@
-//! What is asked of an I/O campaign.
+//! Options of an I/O campaign.
 
 use crate::rounds::Rule;
 use numaio_machine::ids::NodeId;
@@ -6,29 +6,29 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::Represented;
 
-/// What an I/O campaign is asked to do.
+/// Options of an I/O campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoOptions {
-    /// Who streams.
+    /// Streams to measure.
     pub what: IoSelection,
     /// Bytes of one request, message or transfer; every cell is measured with each.
     pub block_bytes: Vec<u64>,
-    /// What is asked of the device beyond direction; every cell is measured with each. One `None` where there is no
-    /// choice.
+    /// Device operations beyond direction; every cell is measured with each. A single `None` if
+    /// there is no choice.
     pub operations: Vec<Option<String>>,
-    /// Requests of a stream in flight.
+    /// Requests in flight per stream.
     pub depth: u32,
     /// Length of a visit, in milliseconds.
     pub window_ms: u32,
-    /// Samples in it.
+    /// Samples per visit.
     pub slices: u32,
-    /// Bytes that the whole campaign may move; none for no limit.
+    /// Byte limit of the campaign; none for no limit.
     pub most_bytes: Option<u64>,
-    /// When to stop.
+    /// Stopping rule.
     pub rule: Rule,
 }
 
-/// Who streams.
+/// Streams to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IoSelection {
     /// Streams of one placement at a time.
@@ -37,28 +37,29 @@ pub enum IoSelection {
     Mixes(Vec<Vec<MixPart>>),
 }
 
-/// Placements, each with each number of streams in each direction.
+/// Placements, each with every number of streams in every direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
-    /// Nodes of the CPUs and of the buffers.
+    /// Nodes of CPUs and buffers.
     pub places: Placements,
     /// Directions, one at a time.
     pub directions: Vec<Direction>,
-    /// Both directions at once too, with as many streams in each.
+    /// Whether to measure both directions at once, too, with the same number of streams each.
     pub both_at_once: bool,
     /// Numbers of streams.
     pub streams: Vec<u32>,
-    /// Nodes that stand for others of their class ([`super::one_per_class`]); empty to measure every node. Only with
-    /// [`Placements::Local`].
+    /// Nodes that represent others of their class ([`super::one_per_class`]); empty to measure
+    /// every node. Only with [`Placements::Local`].
     pub represented: Vec<Represented>,
 }
 
-/// Nodes of the CPUs and of the buffers.
+/// Nodes of CPUs and buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placements {
-    /// Buffers local to the CPUs, on each of these nodes; on every node with both if empty (Li et al., ICPP 2013).
+    /// Buffers local to the CPUs, on each of these nodes; on every usable node if empty (Li et al.,
+    /// ICPP 2013).
     Local(NodeSet),
-    /// Every pair; every node with CPUs, or with memory, where a set is empty.
+    /// Every pair; an empty set means every usable node.
     Pairs {
         /// Nodes of the CPUs.
         cpu_nodes: NodeSet,
@@ -67,14 +68,14 @@ pub enum Placements {
     },
 }
 
-/// Streams of a mix that are alike.
+/// Equal streams of a mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MixPart {
     /// Node of the CPUs.
     pub cpu_node: NodeId,
     /// Node of the buffers.
     pub memory: NodeId,
-    /// How many.
+    /// Number of streams.
     pub streams: u32,
     /// Device write or device read.
     pub direction: Direction,

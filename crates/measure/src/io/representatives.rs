@@ -1,13 +1,14 @@
-//! One node for each class of a model.
+//! Representative nodes of the classes of a model.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Class, DirectionModel, Model, Represented};
 
-/// For each direction and class of the target's model the node that stands for it: the target itself, or the one
-/// nearest to the mean of its class (Li et al., ICPP 2013: one node of each class tells of the others). Only nodes of
-/// `measurable` count. Empty without such a model, and of a direction whose model lacks one of these nodes.
+/// Returns the representative node of each class of the target's model and direction: the target
+/// itself, or the node nearest to the mean of its class (Li et al., ICPP 2013: one node of each
+/// class represents the others). Only nodes of `measurable` count. Empty without a model, or for
+/// directions whose model lacks one of these nodes.
 pub fn one_per_class(
     model: &Model,
     target: NodeId,

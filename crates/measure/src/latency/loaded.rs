@@ -1,4 +1,4 @@
-//! Latency of a path while the other cores of the node load that path more and more.
+//! Latency of a path under increasing load by the other cores of the node.
 
 use super::{Chain, LatencyOptions};
 use crate::pairs::Pairs;
@@ -12,13 +12,13 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Placement, Workload};
 use numaio_schema::{LoadPoint, LoadedCurve, Warning};
 
-/// Times that a loading thread waits after each piece it has read, in nanoseconds: from hardly any load to full.
-/// Without load is idle latency, measured before.
+/// Pauses of a loading thread after each piece, in nanoseconds, from minimal to full load. Idle
+/// latency is measured before.
 const GAPS_NS: [u32; 10] = [12_800, 3_200, 1_600, 800, 400, 200, 100, 50, 25, 0];
-/// The loading threads' buffers together are this many times their last-level caches.
+/// Total buffer size of loading threads as a multiple of their last-level caches.
 const CACHES_FILLED: u64 = 4;
 
-/// One path: a chain, and the loads under which it is followed.
+/// A path: a chain and the loads under which it is followed.
 pub(super) struct Path {
     cpu_node: NodeId,
     placement: Placement,
@@ -26,7 +26,7 @@ pub(super) struct Path {
     impossible: Option<ProbeError>,
 }
 
-/// The paths to be loaded; of nodes that cannot load theirs a warning each.
+/// Returns the paths to load, with a warning for each node that cannot load its paths.
 pub(super) fn paths(
     topology: &Topology,
     pairs: &Pairs,
@@ -39,7 +39,7 @@ pub(super) fn paths(
         let chain = chains.iter().find(|chain| chain.cpu_node == node);
         let Some(chain) = chain.filter(|chain| loaders.remove(chain.cpu) && !loaders.is_empty()) else {
             let what = format!(
-                "node {node} has fewer than two cores that this process may use: one follows the chain, and none \
+                "node {node} has fewer than two usable cores: one follows the chain, none \
                  is left to load its paths"
             );
             warnings.push(Warning { rule: "cannot-be-loaded".into(), what });
@@ -76,7 +76,7 @@ fn path(
     }
 }
 
-/// Measures the paths, after what was measured idle.
+/// Measures the paths after idle latency.
 pub(super) fn run(
     setting: &Setting,
     rule: &Rule,
@@ -103,7 +103,7 @@ pub(super) fn warnings(paths: &[Path], loaded: &Finished) -> Vec<Warning> {
         format!("node {cpu_node} to {} with gaps of {gap_ns} ns", point.memory)
     };
     let time_is_up = loaded.stop_reason == Some(StopReason::TimeLimit);
-    // What pages were to be had was said of idle latency.
+    // The warning about huge pages is part of idle latency.
     let context = WarningContext { quantity: "loaded latency", time_is_up, wanted_huge: false };
     of_figures::of_readings(&loaded.measured, &name, &context)
 }

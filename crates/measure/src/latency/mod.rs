@@ -1,4 +1,4 @@
-//! The latency campaign: every CPU node to every memory node, idle, and paths under load.
+//! Latency campaign: every CPU node to every memory node, idle, and selected paths under load.
 
 mod loaded;
 
@@ -16,36 +16,36 @@ use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Workload};
 use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
 
-/// The lines that the chain touches are this many times the last-level cache, so that three loads of four leave it
-/// at the least, whatever lines the cache keeps.
+/// Cache lines of the chain as a multiple of the last-level cache, so that at least three of four
+/// loads miss it under any replacement.
 const CACHES_FILLED: u64 = 4;
-/// With fewer lines than this many times the cache, latency would be as much the cache's as the memory's.
+/// Minimum of that multiple: below, the cache would determine the latency as much as the memory.
 const LEAST_CACHES_FILLED: u64 = 2;
-/// The buffer where caches are small: beyond what a TLB of base pages reaches.
+/// Minimum buffer size, beyond the reach of a TLB with base pages.
 const LEAST_BYTES: u64 = 16 << 20;
-/// A chain of more than one part in this many of a node's memory is large.
+/// A chain of more than one part in this many of a node's memory counts as large.
 const LARGE_PART: u64 = 4;
-/// Time that a load is taken to need when the length of a run is chosen, in nanoseconds.
+/// Assumed time per load when choosing the length of a run, in nanoseconds.
 const NS_PER_LOAD: u64 = 100;
 /// Length of a run in milliseconds: one pass over the chain, within these bounds.
 const WINDOW_MS: std::ops::RangeInclusive<u64> = 60..=400;
-/// Samples of a run.
+/// Samples per run.
 const SLICES: u32 = 5;
-/// Bytes of a cache line, where the kernel does not tell.
+/// Bytes of a cache line, if unknown.
 const LINE_BYTES: u32 = 64;
 
-/// What a latency campaign is asked to do.
+/// Options of a latency campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyOptions {
-    /// Only pairs of which one of these nodes is part, its row and its column; every pair if empty.
+    /// Limits pairs to those with one of these nodes, its row and its column; every pair if empty.
     pub around: NodeSet,
-    /// Nodes from whose CPUs every path is measured under load too.
+    /// Nodes whose paths are also measured under load.
     pub loaded: NodeSet,
-    /// Bytes from place to place of the chain.
+    /// Distance between elements of the chain in bytes.
     pub stride_bytes: u32,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: Pages,
-    /// When to stop. With loaded paths, idle latency takes half of the time limit at the most.
+    /// Stopping rule. With loaded paths, idle latency takes at most half of the time limit.
     pub rule: Rule,
 }
 
@@ -61,11 +61,12 @@ impl Default for LatencyOptions {
     }
 }
 
-/// Measures every pair that is wanted, then paths under load; what cannot be measured says why.
+/// Measures the selected pairs, then paths under load. Cells that cannot be measured record the
+/// reason.
 ///
 /// # Errors
-/// [`CampaignError`] if not one pair has a figure. An interrupt is no error: what was measured until then is in
-/// the record, which is marked incomplete.
+/// [`CampaignError`] if no pair has a result. After an interrupt, the record contains the
+/// measurements so far and is marked incomplete.
 pub fn run(
     setting: &Setting,
     options: &LatencyOptions,
@@ -107,8 +108,9 @@ pub fn run(
     Ok(LatencyRecord { schema: LATENCY_SCHEMA.to_owned(), provenance, method, cells, curves })
 }
 
-/// The longest chain of a campaign, in bytes, with the smallest node that it lies on, if it takes more than a quarter of
-/// that: it is on every page from its first place to its last, and laying it is no part of the time limit.
+/// Returns the longest chain of a campaign in bytes, with the smallest node for it, if it takes
+/// more than a quarter of that node. The chain touches every page, and building it is not part of
+/// the time limit.
 pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId, u64)> {
     let pairs = Pairs::new(topology, &options.around).ok()?;
     let longest = chains(topology, &pairs, options).0.iter().map(|chain| chain.bytes).max()?;
@@ -119,21 +121,22 @@ pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId,
     (longest > least / LARGE_PART).then_some((node, longest))
 }
 
-/// The chain that one CPU of a node follows.
+/// Chain that one CPU of a node follows.
 struct Chain {
     cpu_node: NodeId,
     cpu: CpuId,
     bytes: u64,
 }
 
-/// A chain for each CPU node, as long as every memory node with room can hold, so that a row is of one length.
+/// Returns a chain for each CPU node, limited by the memory nodes with enough memory, so that all
+/// cells of a row use the same length.
 fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<Chain>, Vec<Warning>) {
     let (mut chains, mut warnings) = (Vec::new(), Vec::new());
     for cpu_node in pairs.cpu_nodes.iter() {
         let Some(cpu) = topology.cores(cpu_node).first() else { continue };
         let caches = Caches::of(topology, &CpuSet::one(cpu));
         let step = |bytes: u64| bytes.checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX);
-        // A place is a line, and between two places lie as many bytes as the stride says.
+        // Each element occupies one line, at multiples of the stride.
         let lines = |times: u64| caches.bytes.saturating_mul(times) / u64::from(LINE_BYTES);
         let long = |times: u64| lines(times).saturating_mul(u64::from(options.stride_bytes.max(LINE_BYTES)));
         let wanted = step(long(CACHES_FILLED).max(LEAST_BYTES));
@@ -150,7 +153,8 @@ fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<
         }
         if bytes < wanted {
             let [bytes, wanted] = [bytes, wanted].map(size_for_people);
-            let what = format!("the buffer for node {cpu_node} is {bytes} and not {wanted}: no more is free");
+            let what =
+                format!("the buffer for node {cpu_node} is limited to {bytes} of {wanted} by free memory");
             warnings.push(Warning { rule: "buffer-capped".into(), what });
         }
         chains.push(Chain { cpu_node, cpu, bytes });
@@ -181,7 +185,7 @@ impl Chain {
     }
 }
 
-/// One cell: which chain lies where.
+/// One cell: a chain and its memory node.
 struct Cell {
     cpu_node: NodeId,
     workload: LatencyWorkload,
@@ -192,7 +196,7 @@ fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &Latency
     let cell = |chain: &Chain, memory: NodeId| Cell {
         cpu_node: chain.cpu_node,
         workload: chain.workload(memory, None, options),
-        // Reserved huge pages are no free memory.
+        // Reserved huge pages do not count as free memory.
         impossible: memory_shortage(topology, memory, chain.bytes).filter(|_| options.pages != Pages::Huge),
     };
     let all = chains.iter().flat_map(|chain| pairs.memory_nodes.iter().map(move |memory| (chain, memory)));
@@ -225,7 +229,7 @@ fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Wa
         wanted_huge,
     };
     let mut found = warnings::of_readings(&idle.measured, &name, &context);
-    // With none at all, that was said above.
+    // The case without any huge page is reported above.
     let partly = |index: &usize| {
         let bytes = cells[*index].workload.bytes;
         let visits = &idle.measured[*index].reading.visits;
@@ -234,21 +238,21 @@ fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Wa
     let partly: Vec<usize> = (0..cells.len()).filter(partly).collect();
     if wanted_huge && !partly.is_empty() {
         let which = warnings::names(&partly, &name);
-        let what = format!("only a part lay on huge pages, so that misses in the TLB are part of: {which}");
+        let what = format!("partly on huge pages, so results include TLB misses: {which}");
         found.push(Warning { rule: "few-huge-pages".into(), what });
     }
     found
 }
 
-/// What a prefetcher of neighbouring lines would do to the figures.
+/// Warns about a prefetcher of adjacent lines.
 fn prefetchers(topology: &Topology, stride_bytes: u32) -> Option<Warning> {
     let line = topology.caches.iter().map(|cache| cache.line_bytes).max().filter(|line| *line > 0);
     let line = line.unwrap_or(LINE_BYTES);
     (stride_bytes < line.saturating_mul(2)).then(|| Warning {
         rule: "prefetcher".into(),
         what: format!(
-            "with {stride_bytes} bytes from place to place a prefetcher of neighbouring lines ({line} bytes) may \
-             have fetched some loads before they came"
+            "with a stride of {stride_bytes} bytes, a prefetcher of adjacent lines ({line} bytes) may \
+             have prefetched some loads"
         ),
     })
 }

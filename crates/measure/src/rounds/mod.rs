@@ -1,14 +1,14 @@
-//! Rounds of visits until everything is known well enough: the one stopping rule of all campaigns.
+//! Rounds of visits until results are precise: the stopping rule of all campaigns.
 //!
-//! A round visits each task that is not settled, in random order and with fresh buffers. A visit counts as one
-//! value, the median of its samples, since a machine's state between visits differs more than within one.
-//! A task is settled when the 95 % interval of the median of its visits is within the precision; with few visits
-//! the noise of all tasks together stands in for its own ([`PooledNoise`]). A task that is settled and far from
-//! others that should be alike gets a second look.
+//! A round visits each unsettled task, in random order and with fresh buffers. A visit counts as
+//! one value, the median of its samples, since the machine's state varies more between visits than
+//! within one. A task is settled when the 95 % interval of the median of its visits is within the
+//! precision; with few visits the pooled noise of all tasks is used ([`PooledNoise`]). A settled
+//! task that differs from comparable ones is rechecked.
 //!
-//! The time limit holds from the first visit on. Where the first round will not fit into it, tasks are visited
-//! group by group, so that a few groups are whole and not all of them full of holes; what was not reached has no
-//! figure, and says so.
+//! The time limit applies after the first visit. If the first round does not fit, tasks are visited
+//! group by group, so that a few groups are complete instead of all being partial; tasks not
+//! reached have no result and record the reason.
 
 mod state;
 mod visit;
@@ -24,24 +24,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 pub(crate) use visit::VisitOutcome;
 
-/// Relative distance from the tasks that should be alike from which a task is looked at again.
+/// Relative difference from comparable tasks at which a task is rechecked.
 const OUT_OF_PATTERN: f64 = 0.20;
-/// Fewest tasks that make a pattern.
+/// Minimum number of comparable tasks.
 const LEAST_ALIKE: usize = 3;
 
-/// When to stop.
+/// Stopping rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Half width of the 95 % interval of a median, relative to it, at which a task is settled.
+    /// Relative half-width of the 95 % interval of a median at which a task is settled.
     pub precision: f64,
-    /// Visits of every task at the least. Six, on a tape, let any part of a campaign settle by itself when it is
-    /// replayed: the intervals then need no other task's noise.
+    /// Minimum visits per task. With six on a tape, any part of a campaign settles by itself when
+    /// replayed, since the intervals then do not depend on the noise of other tasks.
     pub least_visits: u32,
-    /// Time to spend on the machine, in seconds. The first visit is always made.
+    /// Time limit on the machine, in seconds. The first visit is always made.
     pub time_limit_s: f64,
-    /// Seed of the order of visits.
+    /// Seed of the visit order.
     pub seed: u64,
-    /// Whether each task is visited once, all samples of the visit being its values, in place of rounds until
+    /// Whether each task is visited once, with all samples as values, instead of in rounds until
     /// precise.
     pub fixed: bool,
 }
@@ -52,48 +52,48 @@ impl Default for Rule {
     }
 }
 
-/// Something to be measured.
+/// A measurement task.
 pub(crate) struct Task {
-    /// What to run.
+    /// Workload.
     pub workload: Workload,
-    /// Tasks of one group are wanted together if there is no time for all.
+    /// Group of tasks to complete first if time is short.
     pub group: NodeId,
-    /// Tasks of one group with the same key should be alike, as those at one SLIT distance.
+    /// Key of comparable tasks within a group, such as those at one SLIT distance.
     pub alike: Option<(u32, u32)>,
-    /// Why it cannot be run, if that is known beforehand.
+    /// Reason why it cannot run, if known in advance.
     pub impossible: Option<ProbeError>,
 }
 
-/// What a task gave.
+/// Result of a task.
 pub(crate) struct Measured {
     pub reading: Reading,
-    /// What loading threads read, in bytes per second, over the visits.
+    /// Bandwidth of loading threads over the visits, in bytes per second.
     pub load: Option<Summary>,
-    /// Why there is no figure, or why visits failed.
+    /// Reason for a missing result or failed visits.
     pub failure: Option<ProbeError>,
-    /// Whether a second look was wanted and not finished.
+    /// Whether a recheck was requested and not completed.
     pub recheck_incomplete: bool,
 }
 
-/// What a campaign in rounds gave.
+/// Result of a campaign in rounds.
 pub(crate) struct Finished {
-    /// One for each task, in their order.
+    /// Results in the order of tasks.
     pub measured: Vec<Measured>,
     pub rounds: u32,
-    /// Time on the machine, in nanoseconds, with what was spent before.
+    /// Time on the machine in nanoseconds, including time spent before.
     pub elapsed_ns: u64,
-    /// What ended it before everything was settled.
+    /// Reason for stopping before every task was settled.
     pub stop_reason: Option<StopReason>,
-    /// The lowest and the highest CPU frequency after the first visit, in MHz: before it, CPUs were idle.
+    /// Lowest and highest CPU frequency after the first visit, in MHz, since CPUs were idle before.
     pub busy_mhz: Option<(u32, u32)>,
 }
 
-/// What ends a campaign before everything is settled.
+/// Reason for stopping before every task is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     Interrupt,
     TimeLimit,
-    /// What visits may use of something else than time is used up.
+    /// The byte limit of the visits was reached.
     ByteLimit,
 }
 
@@ -101,14 +101,14 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Interrupt => "interrupted",
-            Self::TimeLimit => "the time limit came",
-            Self::ByteLimit => "the limit of bytes came",
+            Self::TimeLimit => "time limit reached",
+            Self::ByteLimit => "byte limit reached",
         })
     }
 }
 
 impl Finished {
-    /// Why nothing at all was measured; none if something was.
+    /// Returns the error if nothing was measured.
     pub fn nothing(&self) -> Option<ProbeError> {
         if self.measured.iter().any(|measured| measured.reading.summary.is_some()) {
             return None;
@@ -118,13 +118,13 @@ impl Finished {
         Some(failure.unwrap_or(ProbeError::Interrupted))
     }
 
-    /// Whether everything has a figure that settled.
+    /// Returns whether every task has a settled result.
     pub fn complete(&self) -> bool {
         self.stop_reason != Some(StopReason::Interrupt)
             && self.measured.iter().all(|measured| measured.reading.settled)
     }
 
-    /// For the record.
+    /// Converts the rounds for the record.
     pub fn rounds(&self, rule: &Rule) -> Rounds {
         Rounds {
             precision: rule.precision,
@@ -136,15 +136,15 @@ impl Finished {
     }
 }
 
-/// How tasks are visited.
+/// Callbacks that perform visits.
 pub(crate) struct Visits<'a> {
-    /// Visits a task, by its index, once.
+    /// Visits the task of an index once.
     pub visit: &'a dyn Fn(usize, &Workload) -> Result<VisitOutcome, ProbeError>,
-    /// Whether something else than time that visits use is used up.
+    /// Returns whether a resource other than time is exhausted.
     pub is_exhausted: &'a dyn Fn() -> bool,
 }
 
-/// Measures tasks in rounds. `spent_ns` was spent on the machine before, as in a trial, and counts.
+/// Measures tasks in rounds. `spent_ns` counts time already spent, as in a trial.
 pub(crate) fn run(
     setting: &Setting,
     rule: &Rule,
@@ -157,7 +157,7 @@ pub(crate) fn run(
     run_by(setting, rule, tasks, spent_ns, &visits, report)
 }
 
-/// The same with visits of the caller's own.
+/// Measures tasks in rounds with custom visits.
 pub(crate) fn run_by(
     setting: &Setting,
     rule: &Rule,
@@ -194,7 +194,7 @@ struct Campaign<'a> {
     round: u32,
     /// Before the first visit.
     spent_ns: u64,
-    /// In all.
+    /// In total.
     elapsed_ns: u64,
     visits: u32,
     busy_mhz: Option<(u32, u32)>,
@@ -212,7 +212,7 @@ impl Campaign<'_> {
             self.order.shuffle(&mut due);
             self.round += u32::from(!due.is_empty());
             self.visit_all(due, report);
-            self.summarise();
+            self.summarize();
         }
     }
 
@@ -258,15 +258,14 @@ impl Campaign<'_> {
         (self.visits > 0 && self.left_s() <= 0.0).then_some(StopReason::TimeLimit)
     }
 
-    fn summarise(&mut self) {
+    fn summarize(&mut self) {
         let noise = PooledNoise::of(self.states.iter().map(|state| state.values.as_slice()));
         for state in &mut self.states {
-            state.summarise(noise, self.rule);
+            state.summarize(noise, self.rule);
         }
     }
 
-    /// Asks for further visits, once, of tasks that are far from those that should be like them; false if there
-    /// are none.
+    /// Requests rechecks, once, of tasks that differ from comparable ones; false if there are none.
     fn request_rechecks(&mut self) -> bool {
         if self.rule.fixed {
             return false;
@@ -296,7 +295,7 @@ impl Campaign<'_> {
         self.rule.time_limit_s - self.elapsed_s()
     }
 
-    /// Time that a visit takes, in seconds; 0 before the first.
+    /// Returns the mean time of a visit in seconds; 0 before the first.
     fn each_s(&self) -> f64 {
         self.elapsed_ns.saturating_sub(self.spent_ns) as f64 / 1e9 / f64::from(self.visits.max(1))
     }

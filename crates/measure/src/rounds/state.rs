@@ -1,35 +1,36 @@
-//! One task while it is measured.
+//! State of one task during measurement.
 
 use super::visit::VisitOutcome;
 use super::{Measured, Rule, StopReason, Task};
 use numaio_machine::probe::ProbeError;
 use numaio_schema::{PooledNoise, Reading, ReadingVisit, Summary};
 
-/// Visits after which a task that never settles is left as it is.
+/// Visits after which an unsettled task is given up.
 const MOST_VISITS: usize = 60;
 /// Visits with misplaced pages after which a task is given up.
 const MOST_SET_ASIDE: usize = 3;
-/// Visits of a second look.
+/// Visits of a recheck.
 const RECHECK_VISITS: usize = 3;
 
 pub(super) struct State {
     pub task: Task,
     visits: Vec<ReadingVisit>,
-    /// What the summary is over: medians of the visits, or with fixed repetitions each of them.
+    /// Values of the summary: medians of the visits, or all samples with fixed repetitions.
     pub values: Vec<f64>,
-    /// What loading threads read in the visits that count.
+    /// Bandwidths of loading threads in valid visits.
     loads: Vec<f64>,
     summary: Option<Summary>,
     failure: Option<ProbeError>,
-    /// Nothing more is to be had: failed for good, or the tape has no more.
+    /// No further visit is possible: permanent failure, or the tape is exhausted.
     ended: bool,
     settled: bool,
-    /// Visits still owed although settled: a second look.
+    /// Visits of a recheck still to make.
     owed: usize,
     rechecked: bool,
 }
 
 impl State {
+    /// Creates the state of an unvisited task.
     pub fn new(task: Task) -> Self {
         Self {
             visits: Vec::new(),
@@ -45,6 +46,7 @@ impl State {
         }
     }
 
+    /// Returns whether the task needs another visit.
     pub fn wants_visit(&self, rule: &Rule) -> bool {
         let enough = match rule.fixed {
             true => !self.values.is_empty(),
@@ -53,11 +55,12 @@ impl State {
         !self.ended && !enough
     }
 
-    /// Whether it was visited, or cannot be.
+    /// Returns whether the task was visited or cannot be visited.
     pub fn reached(&self) -> bool {
         self.ended || !self.visits.is_empty()
     }
 
+    /// Adds the outcome of a visit.
     pub fn add(&mut self, round: u32, taken: VisitOutcome, rule: &Rule) {
         self.owed = self.owed.saturating_sub(1);
         if taken.set_aside.is_none() {
@@ -81,15 +84,17 @@ impl State {
         self.ended |= self.values.is_empty() && set_aside >= MOST_SET_ASIDE;
     }
 
+    /// Records a failed visit, which ends the task.
     pub fn fail(&mut self, error: ProbeError) {
         self.ended = true;
-        // That a tape has no more visits is no failure of a task that has some.
+        // An exhausted tape is not a failure of a task that has visits.
         if self.values.is_empty() || !matches!(error, ProbeError::NotOnTape { .. }) {
             self.failure = Some(error);
         }
     }
 
-    pub fn summarise(&mut self, noise: Option<PooledNoise>, rule: &Rule) {
+    /// Updates the summary and whether the task is settled.
+    pub fn summarize(&mut self, noise: Option<PooledNoise>, rule: &Rule) {
         self.summary = Summary::of(&self.values, noise);
         let within = self
             .summary
@@ -98,7 +103,7 @@ impl State {
         self.settled = within || (rule.fixed && self.summary.is_some());
     }
 
-    /// Further visits that it will probably need.
+    /// Estimates the number of further visits.
     pub fn visits_ahead(&self, rule: &Rule) -> f64 {
         let (seen, least) = (self.visits.len() as f64, f64::from(rule.least_visits));
         match &self.summary {
@@ -112,12 +117,12 @@ impl State {
         }
     }
 
-    /// The median, where a second look is still to be had.
+    /// Returns the median.
     pub fn median(&self) -> Option<f64> {
         self.summary.as_ref().map(|summary| summary.median)
     }
 
-    /// Asks for a second look, once; false if none is to be had.
+    /// Requests a recheck, once; false if not possible.
     pub fn request_recheck(&mut self) -> bool {
         let first = !self.ended && !self.rechecked;
         if first {
@@ -127,15 +132,15 @@ impl State {
         first
     }
 
-    /// Why there is no figure, or not as many visits as were wanted.
+    /// Returns the reason for a missing result or missing visits.
     fn failure(&self) -> Option<ProbeError> {
         let aside = self.visits.iter().find_map(|visit| visit.set_aside.clone());
         let aside = aside.filter(|_| self.values.is_empty());
-        let misplaced =
-            || aside.map(|why| ProbeError::Refused { what: "every visit is set aside".into(), why });
+        let misplaced = || aside.map(|why| ProbeError::Refused { what: "all visits set aside".into(), why });
         self.failure.clone().or_else(misplaced)
     }
 
+    /// Returns the result of the task.
     pub fn measured(self, stop_reason: Option<StopReason>) -> Measured {
         let failure = self.failure();
         let never =

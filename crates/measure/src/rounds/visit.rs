@@ -1,25 +1,25 @@
-//! One visit: a workload run once, its outcome in the form that all kinds share.
+//! A single run of a workload, with its outcome in a common form.
 
 use crate::engine::VisitFigures;
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::workload::Workload;
 use numaio_schema::median;
 
-/// Share of misplaced pages from which a visit did not measure what it was to measure.
+/// Share of misplaced pages that invalidates a visit.
 const MISPLACED: f64 = 0.01;
 
-/// What a visit gave.
+/// Outcome of a visit.
 pub(crate) struct VisitOutcome {
-    /// Bytes per second, or nanoseconds a load, in order of time.
+    /// Bytes per second, or nanoseconds per load, in order of time.
     pub samples: Vec<f64>,
     /// Their median; above 0.
     pub median: f64,
-    /// What loading threads read meanwhile, in bytes per second.
+    /// Bandwidth of loading threads, in bytes per second.
     pub load: Option<f64>,
     pub elapsed_ns: u64,
     pub start_skew_ns: u64,
     pub residency: Residency,
-    /// Why this did not measure what it was to measure, if it did not.
+    /// Reason why the visit is invalid, if it is.
     pub set_aside: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn run_visit(probe: &dyn Probe, workload: &Workload) -> Result<VisitO
 }
 
 impl VisitOutcome {
-    /// Of streams of I/O. A run that was cut short does not count, whatever it gave until then.
+    /// Converts the figures of I/O streams. An interrupted run is invalid.
     pub fn from_figures(figures: &VisitFigures) -> Self {
         let mut taken = Self::of(figures.elapsed_ns, figures.residency.clone());
         taken.samples = figures.bytes_per_s();
@@ -62,7 +62,7 @@ impl VisitOutcome {
         taken
     }
 
-    /// The same with its median.
+    /// Sets the median.
     pub fn with_figure(mut self, workload: &Workload) -> Result<Self, ProbeError> {
         let middle = median(&self.samples).filter(|middle| *middle > 0.0);
         self.median = middle.ok_or_else(|| match self.set_aside.take() {
@@ -90,14 +90,14 @@ fn nothing(workload: &Workload) -> ProbeError {
     let (what, did) = match workload {
         Workload::Copy(_) => ("copy", "nothing was copied"),
         Workload::Stream(_) => ("STREAM", "nothing was read or written"),
-        Workload::Latency(_) => ("pointer chase", "no load ended"),
+        Workload::Latency(_) => ("pointer chase", "no load completed"),
         Workload::Io(_) => ("I/O", "nothing was moved"),
-        Workload::Tool(tool) => (tool.program.as_str(), "it measured nothing"),
+        Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
     };
-    ProbeError::Refused { what: what.to_owned(), why: format!("{did} while time was taken") }
+    ProbeError::Refused { what: what.to_owned(), why: format!("{did} during sampling") }
 }
 
-/// Why pages make a visit worth nothing, if they do.
+/// Returns the reason if misplaced pages invalidate a visit.
 fn misplaced(residency: &Residency) -> Option<String> {
     let checked = residency.pages_checked.filter(|checked| *checked > 0)?;
     let share = residency.pages_misplaced as f64 / checked as f64;
@@ -116,7 +116,7 @@ mod tests {
     use numaio_machine::ids::NodeId;
 
     #[test]
-    fn one_page_in_a_hundred_may_be_elsewhere() {
+    fn one_percent_of_misplaced_pages_is_tolerated() {
         let context = |pages_checked, pages_misplaced| {
             let found_on = Some(NodeId(3));
             misplaced(&Residency { pages_checked, pages_misplaced, found_on, huge_bytes: 0 })

@@ -1,4 +1,4 @@
-//! Campaigns on a machine whose answers are written down here.
+//! Copy campaigns on a scripted machine.
 
 use crate::topology::topology;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -13,7 +13,7 @@ use numaio_schema::{MachineSource, Record};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Answers by a function of the workload and of how often it was asked before.
+/// Answers by a function of the workload and its number of earlier runs.
 struct Scripted<F> {
     answer: F,
     asked: RefCell<BTreeMap<Workload, usize>>,
@@ -25,7 +25,7 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Scripted<F> {
         Self { answer, asked: Default::default(), log: Default::default() }
     }
 
-    /// Visits of cells, without the trial.
+    /// Returns the visits of cells, without the trial.
     fn visits(&self) -> Vec<CopyWorkload> {
         let is_visit = |copy: &&CopyWorkload| !is_trial(copy);
         self.log.borrow().iter().filter(is_visit).cloned().collect()
@@ -50,7 +50,7 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<
             Sampling::Repetitions { count } => count,
         };
         let sample = CopySample { bytes_copied: (gb_per_s.abs() * 1e7) as u64, ns: 10_000_000 };
-        // A negative bandwidth stands for pages on the wrong node.
+        // A negative bandwidth represents misplaced pages.
         let misplaced = if gb_per_s < 0.0 { 50 } else { 0 };
         Ok(Outcome::Copy(CopyOutcome {
             samples: vec![sample; count as usize],
@@ -93,13 +93,13 @@ fn median_of(record: &Record, source: u32, sink: u32, target: u32) -> f64 {
     cell.bytes_copied_per_s.as_ref().expect("a figure").median / 1e9
 }
 
-/// Noise of a tenth of a percent that repeats nothing.
+/// Non-repeating noise of 0.1 percent.
 fn quiet(value: f64, before: usize) -> Result<f64, ProbeError> {
     Ok(value * (1.0 + [0.0, 0.001, -0.001, 0.0005][before % 4]))
 }
 
 #[test]
-fn every_flow_of_algorithm_1_is_a_cell_and_the_local_one_is_there_once() {
+fn each_flow_of_algorithm_1_is_one_cell() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &on("1")).expect("a record");
     let flows: Vec<String> = record.cells.iter().map(|cell| cell.flow.to_string()).collect();
@@ -113,7 +113,7 @@ fn every_flow_of_algorithm_1_is_a_cell_and_the_local_one_is_there_once() {
 }
 
 #[test]
-fn a_quiet_machine_needs_three_visits_and_a_noisy_one_more() {
+fn quiet_machine_needs_three_visits_and_noisy_one_more() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &on("1")).expect("a record");
     assert!(record.cells.iter().all(|cell| cell.visits.len() == 3));
@@ -126,7 +126,7 @@ fn a_quiet_machine_needs_three_visits_and_a_noisy_one_more() {
 }
 
 #[test]
-fn rounds_visit_every_cell_before_any_again_and_in_changing_order() {
+fn each_round_visits_every_cell_once_in_changing_order() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     run_on(&machine, &on("0")).expect("a record");
     let visits = machine.visits();
@@ -142,7 +142,7 @@ fn rounds_visit_every_cell_before_any_again_and_in_changing_order() {
 }
 
 #[test]
-fn the_fastest_loop_wins_the_trial_and_is_used() {
+fn fastest_loop_of_the_trial_is_used() {
     let machine = Scripted::new(|copy, before| match copy.copy_loop {
         CopyLoop::Avx2 => quiet(12.0, before),
         _ => quiet(9.0, before),
@@ -155,7 +155,7 @@ fn the_fastest_loop_wins_the_trial_and_is_used() {
 }
 
 #[test]
-fn buffers_are_four_times_the_last_level_cache_over_all_threads() {
+fn buffers_are_four_times_the_last_level_cache() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     run_on(&machine, &on("0")).expect("a record");
     assert!(machine.visits().iter().all(|copy| copy.bytes_per_thread == 16 << 20));
@@ -166,8 +166,8 @@ fn buffers_are_four_times_the_last_level_cache_over_all_threads() {
 }
 
 #[test]
-fn a_glitch_is_visited_again_and_does_not_stand() {
-    // The second visit of one cell is at half its bandwidth.
+fn outlier_is_revisited_and_discarded() {
+    // The second visit of one cell has half its bandwidth.
     let machine = Scripted::new(|copy, before| {
         let glitch = copy.flow.source == NodeId(2) && !is_trial(copy) && before == 1;
         quiet(if glitch { 5.0 } else { 10.0 }, before)
@@ -179,7 +179,7 @@ fn a_glitch_is_visited_again_and_does_not_stand() {
 }
 
 #[test]
-fn a_cell_that_breaks_the_pattern_of_its_row_gets_a_second_look() {
+fn cell_unlike_its_row_is_rechecked() {
     let machine =
         Scripted::new(|copy, before| quiet(if copy.flow.source == NodeId(3) { 5.0 } else { 10.0 }, before));
     let record = run_on(&machine, &on("0")).expect("a record");
@@ -188,11 +188,11 @@ fn a_cell_that_breaks_the_pattern_of_its_row_gets_a_second_look() {
         record.cell(NodeId(0), flow).expect("a cell").visits.len()
     };
     assert_eq!((visits(1, 0), visits(3, 0), visits(0, 3)), (3, 6, 3));
-    assert!((median_of(&record, 3, 0, 0) - 5.0).abs() < 0.02, "a pattern is no reason to change a figure");
+    assert!((median_of(&record, 3, 0, 0) - 5.0).abs() < 0.02, "rechecking does not change the result");
 }
 
 #[test]
-fn a_bimodal_cell_is_told_and_not_averaged() {
+fn bimodal_cell_is_reported_and_not_averaged() {
     let machine = Scripted::new(|copy, before| {
         let low = copy.flow.source == NodeId(2) && !is_trial(copy) && before % 3 == 1;
         quiet(if low { 6.0 } else { 10.0 }, before)
@@ -207,7 +207,7 @@ fn a_bimodal_cell_is_told_and_not_averaged() {
 }
 
 #[test]
-fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
+fn visits_with_misplaced_pages_are_set_aside() {
     let machine = Scripted::new(|copy, before| {
         let wrong = copy.flow == Flow { source: NodeId(1), sink: NodeId(0) };
         if wrong {
@@ -225,14 +225,14 @@ fn a_visit_with_pages_elsewhere_is_set_aside_and_said() {
 }
 
 #[test]
-fn where_all_pages_are_elsewhere_that_is_the_error() {
+fn misplaced_pages_everywhere_are_the_error() {
     let machine = Scripted::new(|copy, before| if is_trial(copy) { quiet(10.0, before) } else { Ok(-1.0) });
     let error = run_on(&machine, &on("0")).expect_err("no figure").to_string();
     assert!(error.contains("50 of 100 pages"), "{error}");
 }
 
 #[test]
-fn a_cell_in_which_nothing_moves_has_failed() {
+fn cell_without_progress_has_failed() {
     let still = Flow { source: NodeId(2), sink: NodeId(0) };
     let machine = Scripted::new(|copy, before| match copy.flow == still {
         true => Ok(0.0),
@@ -250,7 +250,7 @@ fn a_cell_in_which_nothing_moves_has_failed() {
 }
 
 #[test]
-fn a_visit_that_fails_later_is_told_and_the_figure_kept() {
+fn later_failure_keeps_the_result() {
     let shrinking = Flow { source: NodeId(2), sink: NodeId(0) };
     let error = ProbeError::NoMemory { node: NodeId(2), needed_bytes: 2, free_bytes: 1 };
     let later = |error: ProbeError| {
@@ -282,7 +282,7 @@ fn reserved_huge_pages_need_no_free_memory() {
 }
 
 #[test]
-fn one_refused_node_leaves_the_others() {
+fn rejected_node_does_not_affect_other_cells() {
     let machine = Scripted::new(|copy, before| match copy.flow.source {
         NodeId(3) => Err(ProbeError::Refused { what: "mbind to node 3".into(), why: "not permitted".into() }),
         _ => quiet(10.0, before),
@@ -295,14 +295,14 @@ fn one_refused_node_leaves_the_others() {
 }
 
 #[test]
-fn when_everything_is_refused_the_reason_is_the_error() {
+fn reason_is_reported_if_everything_fails() {
     let refused = ProbeError::Refused { what: "mbind".into(), why: "not permitted".into() };
     let machine = Scripted::new(|_, _| Err(refused.clone()));
     assert_eq!(run_on(&machine, &on("0")), Err(CampaignError::Nothing(refused.clone())));
 }
 
 #[test]
-fn the_time_limit_ends_a_campaign_that_does_not_settle() {
+fn time_limit_ends_an_unsettled_campaign() {
     let machine = Scripted::new(|_, before| Ok(if before % 2 == 0 { 5.0 } else { 5.0 + before as f64 }));
     let options = Options { time_limit_s: 10.0, ..on("0") };
     let record = run_on(&machine, &options).expect("a record");
@@ -311,7 +311,7 @@ fn the_time_limit_ends_a_campaign_that_does_not_settle() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn interrupt_keeps_measurements() {
     let machine = Scripted::new(|_, before| Ok(10.0 + before as f64));
     let (topology, count) = (topology(), RefCell::new(0));
     let stop = || {
@@ -332,7 +332,7 @@ fn an_interrupt_keeps_what_was_measured() {
 }
 
 #[test]
-fn fixed_repetitions_are_one_visit_with_all_of_them() {
+fn fixed_repetitions_are_one_visit() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &Options { repetitions: Some(100), ..on("0") }).expect("a record");
     assert!(record.cells.iter().all(|cell| cell.visits.len() == 1 && cell.visits[0].samples == 100));
@@ -340,7 +340,7 @@ fn fixed_repetitions_are_one_visit_with_all_of_them() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_an_error() {
+fn rejects_invalid_targets_and_threads() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let error = |options: &Options| run_on(&machine, options).expect_err("an error").to_string();
     assert_eq!(error(&on("9")), "there is no node 9; this machine has nodes 0-3");
@@ -350,7 +350,7 @@ fn what_cannot_be_asked_for_is_an_error() {
 }
 
 #[test]
-fn a_target_without_cpus_is_left_out_and_said_unless_it_is_the_only_one() {
+fn unusable_target_is_left_out_with_a_warning() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.nodes[3].cpus = CpuSet::new();
@@ -360,12 +360,12 @@ fn a_target_without_cpus_is_left_out_and_said_unless_it_is_the_only_one() {
         !record.provenance.complete
             && record.provenance.warnings.iter().any(|warning| warning.rule == "target-left-out")
     );
-    assert!(record.cells.iter().any(|cell| cell.flow.source == NodeId(3)), "it still has memory");
+    assert!(record.cells.iter().any(|cell| cell.flow.source == NodeId(3)), "the node still has memory");
     assert_eq!(run(&on("3")), Err(CampaignError::NoCpus { node: NodeId(3) }));
 }
 
 #[test]
-fn too_little_memory_is_said_before_anything_runs() {
+fn insufficient_memory_is_reported_before_running() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.confinement.memory_limit_bytes = Some(16 << 20);
@@ -379,7 +379,7 @@ fn too_little_memory_is_said_before_anything_runs() {
 }
 
 #[test]
-fn progress_counts_up_to_all_cells() {
+fn progress_is_reported_for_every_visit() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let topology = topology();
     let setting = Setting {
@@ -410,7 +410,7 @@ fn with_memory(free_bytes: u64, reclaimable_bytes: u64) -> Topology {
 }
 
 #[test]
-fn a_tenth_of_what_is_free_or_can_be_given_back_is_left() {
+fn tenth_of_available_memory_is_left_free() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     // Source and sink of 32 MiB need 64 MiB, nine tenths of 71.1 MiB.
     for (free, reclaimable, fits) in [(72, 0, true), (71, 0, false), (2, 70, true), (2, 69, false)] {
@@ -420,7 +420,7 @@ fn a_tenth_of_what_is_free_or_can_be_given_back_is_left() {
 }
 
 #[test]
-fn memory_that_is_not_allowed_is_no_cell() {
+fn disallowed_memory_has_no_cells() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.nodes[2].memory_allowed = false;
@@ -435,7 +435,7 @@ fn memory_that_is_not_allowed_is_no_cell() {
 }
 
 #[test]
-fn memory_without_cpus_is_a_cell_whatever_its_id() {
+fn memory_only_node_is_measured() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = topology();
     topology.nodes[3].id = NodeId(40);
@@ -446,7 +446,7 @@ fn memory_without_cpus_is_a_cell_whatever_its_id() {
 }
 
 #[test]
-fn the_time_limit_holds_from_the_first_visit_on_and_whole_targets_come_first() {
+fn time_limit_completes_targets_one_by_one() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     // The trial takes 0.6 s, the 28 cells of four targets would take 2.8 s, and 1.2 s are left.
     let record = run_on(&machine, &Options { time_limit_s: 1.8, ..on("0-3") }).expect("a record");
@@ -456,7 +456,7 @@ fn the_time_limit_holds_from_the_first_visit_on_and_whole_targets_come_first() {
     let reached: Vec<usize> = (0..4).map(reached).collect();
     assert_eq!((reached[0], reached.iter().sum::<usize>()), (7, 12), "{reached:?}");
     let left: Vec<_> = record.cells.iter().filter(|cell| cell.visits.is_empty()).collect();
-    let why = Some("the time limit came before its first visit".to_owned());
+    let why = Some("time limit reached before its first visit".to_owned());
     assert!(left.iter().all(|cell| cell.bytes_copied_per_s.is_none() && cell.failure == why));
     let warnings = &record.provenance.warnings;
     assert!(warnings.iter().any(|warning| warning.rule == "not-reached"), "{warnings:?}");
@@ -465,17 +465,17 @@ fn the_time_limit_holds_from_the_first_visit_on_and_whole_targets_come_first() {
 }
 
 #[test]
-fn one_visit_is_made_however_short_the_time() {
+fn first_visit_is_made_regardless_of_the_time_limit() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &Options { time_limit_s: 1e-9, ..on("0") }).expect("a record");
     assert_eq!(record.cells.iter().filter(|cell| cell.bytes_copied_per_s.is_some()).count(), 1);
 }
 
 #[test]
-fn a_second_look_that_the_clock_cuts_leaves_a_precise_figure() {
+fn recheck_cut_by_the_time_limit_keeps_the_result() {
     let machine =
         Scripted::new(|copy, before| quiet(if copy.flow.source == NodeId(3) { 5.0 } else { 10.0 }, before));
-    // The trial takes 0.6 s, three rounds 2.1 s: one visit of the second look is made.
+    // The trial takes 0.6 s, three rounds 2.1 s: one visit of the recheck is made.
     let record = run_on(&machine, &Options { time_limit_s: 2.75, ..on("0") }).expect("a record");
     let cell = record.cell(NodeId(0), Flow { source: NodeId(3), sink: NodeId(0) }).expect("the cell");
     assert_eq!((cell.visits.len(), cell.settled, record.provenance.complete), (4, true, true));
@@ -484,7 +484,7 @@ fn a_second_look_that_the_clock_cuts_leaves_a_precise_figure() {
 }
 
 #[test]
-fn a_repetition_with_pages_elsewhere_is_repeated() {
+fn repetitions_with_misplaced_pages_are_repeated() {
     let machine = Scripted::new(|copy, before| {
         let wrong = copy.flow.source == NodeId(1) && copy.flow.sink == NodeId(0) && before == 0;
         if wrong {
@@ -501,7 +501,7 @@ fn a_repetition_with_pages_elsewhere_is_repeated() {
 }
 
 #[test]
-fn a_cell_that_never_settles_is_left_after_sixty_visits() {
+fn unsettled_cell_stops_after_sixty_visits() {
     let machine = Scripted::new(|_, before| Ok([8.0, 9.0, 10.0, 11.0, 12.0][before % 5]));
     let options = Options { time_limit_s: 1e9, precision: 1e-6, ..on("0") };
     let record = run_on(&machine, &options).expect("a record");
@@ -509,14 +509,14 @@ fn a_cell_that_never_settles_is_left_after_sixty_visits() {
 }
 
 #[test]
-fn least_visits_are_made_on_a_quiet_machine_too() {
+fn minimum_visits_apply_to_quiet_machines() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let record = run_on(&machine, &Options { least_visits: 6, ..on("0") }).expect("a record");
     assert!(record.cells.iter().all(|cell| cell.visits.len() == 6));
 }
 
 #[test]
-fn a_fast_local_cell_breaks_no_pattern_where_all_distances_are_alike() {
+fn fast_local_cell_is_not_rechecked_with_uniform_distances() {
     let mut topology = topology();
     let distances = topology.distances.as_mut().expect("distances");
     distances.rows.iter_mut().flatten().for_each(|distance| *distance = 10);
@@ -528,7 +528,7 @@ fn a_fast_local_cell_breaks_no_pattern_where_all_distances_are_alike() {
 }
 
 #[test]
-fn a_window_is_one_sweep_within_bounds_and_in_steps() {
+fn window_is_one_sweep_within_bounds() {
     // 32 MiB take 3, 168 and 3355 ms.
     for (gb_per_s, wanted) in [(10.0, 80), (0.2, 180), (0.01, 400)] {
         let machine = Scripted::new(move |_, before| quiet(gb_per_s, before));
@@ -539,7 +539,7 @@ fn a_window_is_one_sweep_within_bounds_and_in_steps() {
 }
 
 #[test]
-fn loops_are_tried_on_the_first_target_and_no_more_often_than_they_have_a_chance() {
+fn slow_loops_are_dropped_from_the_trial() {
     let trials = |memcpy: f64, avx2: f64| {
         let machine = Scripted::new(move |copy, before| {
             quiet(if copy.copy_loop == CopyLoop::Avx2 { avx2 } else { memcpy }, before)
@@ -553,12 +553,12 @@ fn loops_are_tried_on_the_first_target_and_no_more_often_than_they_have_a_chance
     };
     assert_eq!(trials(7.9, 10.0), (1, 3, CopyLoop::Avx2));
     assert_eq!(trials(8.1, 10.0), (3, 3, CopyLoop::Avx2));
-    // As good counts with less traffic on the bus.
+    // Among equally fast loops, the one with less bus traffic wins.
     assert_eq!(trials(10.0, 9.9), (3, 3, CopyLoop::Avx2));
     assert_eq!(trials(10.0, 9.7), (3, 3, CopyLoop::Memcpy));
 }
 
-/// A machine whose CPU runs at 800 MHz until it is put to work, then at these frequencies, reading by reading.
+/// A machine whose CPU runs at 800 MHz when idle, then at the given frequencies, one per query.
 struct Clock(RefCell<Vec<u32>>);
 
 impl Sysfs for Clock {
@@ -581,7 +581,7 @@ impl Sysfs for Clock {
 }
 
 #[test]
-fn a_frequency_is_compared_with_that_of_busy_cpus() {
+fn frequency_is_compared_between_busy_states() {
     let rules = |mhz: &[u32]| -> Vec<String> {
         let machine = Scripted::new(|_, before| quiet(10.0, before));
         let setting = Setting {
@@ -600,7 +600,7 @@ fn a_frequency_is_compared_with_that_of_busy_cpus() {
 }
 
 #[test]
-fn drift_and_missing_huge_pages_are_told() {
+fn drift_and_missing_huge_pages_are_reported() {
     let rules = |record: Record| -> Vec<String> {
         record.provenance.warnings.into_iter().map(|warning| warning.rule).collect()
     };
@@ -624,7 +624,7 @@ fn drift_and_missing_huge_pages_are_told() {
 }
 
 #[test]
-fn loops_are_tried_elsewhere_where_the_first_node_refuses() {
+fn trial_uses_another_node_if_the_first_fails() {
     let machine = Scripted::new(|copy, before| match copy.placement.cpus.contains(CpuId(0)) {
         true => Err(ProbeError::NoMemory { node: NodeId(0), needed_bytes: 2, free_bytes: 1 }),
         false => quiet(10.0, before),
@@ -636,7 +636,7 @@ fn loops_are_tried_elsewhere_where_the_first_node_refuses() {
 }
 
 #[test]
-fn sizes_beyond_all_sense_are_too_much_and_no_panic() {
+fn overflowing_sizes_are_rejected() {
     let machine = Scripted::new(|_, before| quiet(10.0, before));
     let mut topology = with_memory(u64::MAX, u64::MAX);
     topology.caches.iter_mut().for_each(|cache| cache.bytes = u64::MAX);

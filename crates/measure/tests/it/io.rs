@@ -1,4 +1,4 @@
-//! I/O campaigns on a machine whose answers are written down here.
+//! I/O campaigns on a scripted machine.
 
 use crate::topology::topology;
 use numaio_machine::ids::NodeId;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 
 use Direction::{Read, Write};
 
-/// Answers in GB/s of each group by a function of its node of buffers.
+/// Answers in GB/s of each group by buffer node and direction.
 struct Scripted<F> {
     answer: F,
     log: RefCell<Vec<IoWorkload>>,
@@ -87,7 +87,7 @@ fn run_on(probe: &dyn Probe, engine: &dyn Engine, options: &IoOptions) -> Result
     io::run(&setting, engine, device(), options, &mut |_| ())
 }
 
-/// 1 GB/s a stream on node 0, a tenth less for each further node; reads twice that.
+/// 1 GB/s per stream on node 0, a tenth less per further node; reads are twice as fast.
 fn by_distance(node: NodeId, direction: Direction) -> f64 {
     (1.0 - 0.1 * f64::from(node.0)) * if direction == Read { 2.0 } else { 1.0 }
 }
@@ -111,7 +111,7 @@ fn placements(record: &IoRecord) -> Vec<(u32, u32, Direction, u32)> {
 }
 
 #[test]
-fn by_default_buffers_are_local_on_every_node_in_both_directions() {
+fn default_is_local_buffers_on_every_node_in_both_directions() {
     let (record, log) = measured(&places(Matrix { streams: vec![1, 4], ..Matrix::default() }));
     let mut expected = Vec::new();
     for direction in [Write, Read] {
@@ -126,7 +126,7 @@ fn by_default_buffers_are_local_on_every_node_in_both_directions() {
         let wanted = by_distance(node, direction) * 1e9 * f64::from(cell.streams());
         let found = cell.bytes_per_s.median().expect("a figure");
         assert!((found / wanted - 1.0).abs() < 0.01, "{found} and {wanted}");
-        // 3 ms for the bytes of three tenths of a second.
+        // 3 ms for the bytes of 0.3 seconds.
         let cost = 3e6 / (wanted * 0.3);
         assert!((cell.cpu_ns_per_byte.expect("known") / cost - 1.0).abs() < 0.01);
         assert!(cell.of_groups.is_empty());
@@ -137,7 +137,7 @@ fn by_default_buffers_are_local_on_every_node_in_both_directions() {
 }
 
 #[test]
-fn cpu_nodes_and_memory_nodes_are_free() {
+fn cpu_and_memory_nodes_are_selectable() {
     let set = |nodes: &[u32]| nodes.iter().copied().map(NodeId).collect::<NodeSet>();
     let one = |places_: Placements| {
         let matrix = Matrix { places: places_, directions: vec![Read], ..Matrix::default() };
@@ -151,7 +151,7 @@ fn cpu_nodes_and_memory_nodes_are_free() {
 }
 
 #[test]
-fn nodes_that_are_not_there_or_lack_something_are_errors() {
+fn missing_or_unusable_nodes_are_errors() {
     let run = |cpu_node: u32, memory: u32| {
         let part =
             MixPart { cpu_node: NodeId(cpu_node), memory: NodeId(memory), streams: 1, direction: Read };
@@ -231,13 +231,14 @@ fn model() -> Model {
 }
 
 #[test]
-fn one_node_of_each_class_stands_for_the_others() {
+fn one_node_of_each_class_represents_the_others() {
     let all: NodeSet = (0..4).map(NodeId).collect();
     let both = [Write, Read];
     let represented = io::one_per_class(&model(), NodeId(0), &all, &both);
     let found: Vec<(Direction, u32, usize)> =
         represented.iter().map(|one| (one.direction, one.by.0, one.nodes.len())).collect();
-    // The target for its own class, else who is nearest to the mean: of 8 and 7 node 3, of 9, 8 and 7 node 2.
+    // The target in its own class, else the node nearest to the mean: node 3 of 8 and 7, node 2 of
+    // 9, 8 and 7.
     assert_eq!(found, [(Write, 0, 2), (Write, 3, 2), (Read, 0, 1), (Read, 2, 3)]);
     let matrix = Matrix { represented: represented.clone(), ..Matrix::default() };
     let (record, log) = measured(&places(matrix));
@@ -248,7 +249,7 @@ fn one_node_of_each_class_stands_for_the_others() {
 }
 
 #[test]
-fn a_model_that_lacks_a_node_stands_for_none() {
+fn incomplete_model_represents_no_node() {
     let all: NodeSet = (0..5).map(NodeId).collect();
     assert_eq!(io::one_per_class(&model(), NodeId(0), &all, &[Write]), Vec::<Represented>::new());
     let some = NodeSet::one(NodeId(0));
@@ -260,7 +261,7 @@ fn a_model_that_lacks_a_node_stands_for_none() {
 }
 
 #[test]
-fn a_mix_has_a_figure_for_all_and_for_each_part() {
+fn mix_has_total_and_per_group_results() {
     let part = |node: u32, streams: u32| MixPart {
         cpu_node: NodeId(node),
         memory: NodeId(node),
@@ -292,7 +293,7 @@ fn both_directions_at_once_are_cells_of_two_groups() {
 }
 
 #[test]
-fn bytes_are_limited_over_the_whole_campaign() {
+fn byte_limit_applies_to_the_campaign() {
     // A visit moves 0.3 s of 1 GB/s and a warm-up of a third of it: 0.4 GB.
     let matrix = Matrix {
         directions: vec![Write],
@@ -309,7 +310,7 @@ fn bytes_are_limited_over_the_whole_campaign() {
 }
 
 #[test]
-fn what_was_measured_before_a_device_vanished_is_kept() {
+fn lost_device_keeps_earlier_measurements() {
     struct Vanishes(RefCell<u32>);
     impl Probe for Vanishes {
         fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
@@ -318,7 +319,7 @@ fn what_was_measured_before_a_device_vanished_is_kept() {
             match (visit, scripted.run(workload)?) {
                 (0 | 1, outcome) => Ok(outcome),
                 (2, Outcome::Io(outcome)) => {
-                    Ok(Outcome::Io(IoOutcome { cut: Some("read at byte 7: gone".into()), ..outcome }))
+                    Ok(Outcome::Io(IoOutcome { cut: Some("read at byte 7: lost".into()), ..outcome }))
                 }
                 _ => Err(ProbeError::Refused { what: "open".into(), why: "No such device".into() }),
             }
@@ -333,19 +334,19 @@ fn what_was_measured_before_a_device_vanished_is_kept() {
         .iter()
         .flat_map(|cell| cell.bytes_per_s.visits.iter().filter_map(|visit| visit.set_aside.as_deref()))
         .collect();
-    assert_eq!(aside, ["read at byte 7: gone"]);
+    assert_eq!(aside, ["read at byte 7: lost"]);
     assert!(record.cells.iter().any(|cell| {
         cell.bytes_per_s.failure.as_deref().is_some_and(|failure| failure.contains("No such device"))
     }));
     assert!(!record.provenance.complete);
-    let told = record.provenance.warnings.iter().filter(|warning| warning.rule == "failed");
-    let told: Vec<&str> = told.map(|warning| warning.what.as_str()).collect();
-    assert_eq!(told.len(), 2, "of cells that have a figure, and ended before it was precise: {told:?}");
-    assert!(told.iter().all(|told| told.contains("No such device")));
+    let texts = record.provenance.warnings.iter().filter(|warning| warning.rule == "failed");
+    let texts: Vec<&str> = texts.map(|warning| warning.what.as_str()).collect();
+    assert_eq!(texts.len(), 2, "of cells that have a figure, and ended before it was precise: {texts:?}");
+    assert!(texts.iter().all(|texts| texts.contains("No such device")));
 }
 
 #[test]
-fn a_program_that_is_missing_is_named_with_its_package() {
+fn missing_program_is_reported_with_its_package() {
     let probe = Scripted { answer: by_distance, log: RefCell::default() };
     let fio = Fio { path: path(), registered: false };
     let error = run_on(&probe, &fio, &IoOptions::default()).map(|_| ());
@@ -354,7 +355,7 @@ fn a_program_that_is_missing_is_named_with_its_package() {
 }
 
 #[test]
-fn buffers_that_do_not_fit_make_a_cell_impossible_and_not_the_others() {
+fn oversized_buffers_fail_only_their_cell() {
     let matrix = Matrix { streams: vec![1, 1 << 20], directions: vec![Read], ..Matrix::default() };
     let (record, log) = measured(&places(matrix));
     assert!(log.iter().all(|io| io.streams() == 1));

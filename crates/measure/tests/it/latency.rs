@@ -1,4 +1,4 @@
-//! Latency campaigns, on a machine whose answers are written down here and on simulated ones.
+//! Latency campaigns on scripted and simulated machines.
 
 use crate::topology::topology;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -15,7 +15,7 @@ use numaio_schema::{LatencyRecord, MachineSource};
 use numaio_sim::{shapes, Simulated};
 use std::cell::{Cell, RefCell};
 
-/// A load on node M from node C takes 100 ns, 10 more for each node between, and more under load.
+/// A load on node M from node C takes 100 ns, plus 10 per node of distance, and more under load.
 struct Scripted {
     huge_bytes: u64,
     log: RefCell<Vec<LatencyWorkload>>,
@@ -78,7 +78,7 @@ fn rules(record: &LatencyRecord) -> Vec<&str> {
 }
 
 #[test]
-fn one_core_of_each_node_reaches_every_node_and_alone() {
+fn one_core_of_each_node_measures_every_node() {
     let machine = Scripted::new(u64::MAX);
     let record = run_with(&topology(), &machine, &LatencyOptions::default()).expect("a record");
     assert_eq!((record.cells.len(), record.curves.len(), rules(&record).len()), (16, 0, 0));
@@ -93,7 +93,7 @@ fn one_core_of_each_node_reaches_every_node_and_alone() {
 }
 
 #[test]
-fn the_chains_lines_are_four_caches_long() {
+fn chain_lines_are_four_caches_long() {
     let bytes = |cache: u64, free: u64| {
         let mut topology = topology();
         topology.caches.iter_mut().for_each(|its| its.bytes = cache);
@@ -106,11 +106,11 @@ fn the_chains_lines_are_four_caches_long() {
     assert_eq!(bytes(512 << 10, 4 << 30), (16, 0, false));
     assert_eq!(bytes(32 << 20, 4 << 30), (512, 0, false), "a line of 64 bytes in every 256");
     assert_eq!(bytes(32 << 20, 400 << 20), (360, 0, true), "nine tenths of what is free");
-    assert_eq!(bytes(32 << 20, 100 << 20), (512, 4, false), "too little for a node is said, not measured");
+    assert_eq!(bytes(32 << 20, 100 << 20), (512, 4, false), "insufficient memory is reported");
 }
 
 #[test]
-fn a_chain_of_more_than_a_quarter_of_a_node_is_large() {
+fn chain_above_a_quarter_of_a_node_is_large() {
     let large = |total: u64, stride_bytes| {
         let mut topology = topology();
         topology.caches.iter_mut().for_each(|its| its.bytes = 32 << 20);
@@ -126,7 +126,7 @@ fn a_chain_of_more_than_a_quarter_of_a_node_is_large() {
 }
 
 #[test]
-fn what_prefetchers_and_small_pages_do_is_named() {
+fn prefetchers_and_small_pages_are_reported() {
     let run = |huge_bytes, stride_bytes| {
         let options = LatencyOptions { stride_bytes, ..LatencyOptions::default() };
         run_with(&topology(), &Scripted::new(huge_bytes), &options).expect("a record")
@@ -141,7 +141,7 @@ fn what_prefetchers_and_small_pages_do_is_named() {
 }
 
 #[test]
-fn a_loaded_path_is_a_curve_from_least_to_full_load() {
+fn loaded_path_has_increasing_load() {
     let machine = Scripted::new(u64::MAX);
     let options = LatencyOptions { around: nodes("1"), loaded: nodes("1"), ..LatencyOptions::default() };
     let record = run_with(&topology(), &machine, &options).expect("a record");
@@ -164,7 +164,7 @@ fn a_loaded_path_is_a_curve_from_least_to_full_load() {
 }
 
 #[test]
-fn a_node_with_one_core_cannot_be_loaded_and_says_so() {
+fn node_with_one_core_cannot_be_loaded() {
     let mut topology = topology();
     topology.nodes[1].cpus = CpuSet::one(CpuId(2));
     let options = LatencyOptions { loaded: nodes("0,1"), ..LatencyOptions::default() };
@@ -175,7 +175,7 @@ fn a_node_with_one_core_cannot_be_loaded_and_says_so() {
 }
 
 #[test]
-fn idle_latency_leaves_time_for_the_curves() {
+fn idle_latency_leaves_time_for_loaded_paths() {
     let options = LatencyOptions {
         loaded: nodes("0"),
         rule: Rule { time_limit_s: 3.0, precision: 1e-9, ..Rule::default() },
@@ -190,7 +190,7 @@ fn idle_latency_leaves_time_for_the_curves() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn interrupt_keeps_measurements() {
     let (machine, topology, asked) = (Scripted::new(u64::MAX), topology(), Cell::new(0));
     let stop = || {
         asked.set(asked.get() + 1);
@@ -206,9 +206,9 @@ fn an_interrupt_keeps_what_was_measured() {
     assert_eq!(why, Some("interrupted before its first visit"));
 }
 
-/// The stopping rule finds what the simulated machine hides under noise, idle and loaded.
+/// The stopping rule recovers the simulated latencies from noise, idle and loaded.
 #[test]
-fn figures_are_those_of_the_simulated_machine() {
+fn results_match_the_simulated_machine() {
     let machine = Simulated::new(shapes::dl585()).expect("a machine");
     let topology = see(&machine.tree());
     let setting = Setting {

@@ -1,4 +1,4 @@
-//! Campaigns on machines whose figures are scripted or simulated, in a single test binary.
+//! Campaigns on scripted and simulated machines.
 
 mod campaign;
 mod io;

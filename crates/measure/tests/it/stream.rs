@@ -1,4 +1,4 @@
-//! STREAM campaigns, on a machine whose answers are written down here and on simulated ones.
+//! STREAM campaigns on scripted and simulated machines.
 
 use crate::topology::topology;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -25,7 +25,7 @@ impl<F: Fn(&StreamWorkload) -> Result<f64, ProbeError>> Scripted<F> {
         Self { answer, log: RefCell::default() }
     }
 
-    /// Visits of cells, without the trial.
+    /// Returns the visits of cells, without the trial.
     fn visits(&self) -> Vec<StreamWorkload> {
         self.log.borrow().iter().filter(|stream| !is_trial(stream)).cloned().collect()
     }
@@ -42,7 +42,7 @@ impl<F: Fn(&StreamWorkload) -> Result<f64, ProbeError>> Probe for Scripted<F> {
         };
         let visit = self.log.borrow().len();
         self.log.borrow_mut().push(stream.clone());
-        // Noise of a tenth of a percent that repeats nothing.
+        // Non-repeating noise of 0.1 percent.
         let gb_per_s = (self.answer)(stream)? * (1.0 + [0.0, 0.001, -0.001, 0.0005][visit % 4]);
         let sample = |share: f64| StreamSample { bytes: (gb_per_s * share * 1e7) as u64, ns: 10_000_000 };
         Ok(Outcome::Stream(StreamOutcome {
@@ -83,7 +83,7 @@ fn pairs(record: &StreamRecord) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn every_pair_of_cpu_node_and_memory_node_is_a_cell() {
+fn every_pair_of_cpu_and_memory_node_is_a_cell() {
     let machine = Scripted::new(|_| Ok(10.0));
     let record = run_on(&machine, &StreamOptions::default()).expect("a record");
     let all: Vec<(u32, u32)> = (0..4).flat_map(|cpu| (0..4).map(move |memory| (cpu, memory))).collect();
@@ -97,7 +97,7 @@ fn every_pair_of_cpu_node_and_memory_node_is_a_cell() {
 }
 
 #[test]
-fn a_target_has_its_row_and_its_column() {
+fn target_selects_its_row_and_column() {
     let machine = Scripted::new(|_| Ok(10.0));
     let record = run_on(&machine, &around("2")).expect("a record");
     assert_eq!(pairs(&record), [(0, 2), (1, 2), (2, 0), (2, 1), (2, 2), (2, 3), (3, 2)]);
@@ -107,7 +107,7 @@ fn a_target_has_its_row_and_its_column() {
 }
 
 #[test]
-fn memory_alone_is_a_column_and_cpus_alone_are_a_row() {
+fn nodes_without_cpus_or_memory_have_partial_rows() {
     let machine = Scripted::new(|_| Ok(10.0));
     let mut topology = topology();
     topology.nodes[3].cpus = CpuSet::new();
@@ -122,7 +122,7 @@ fn memory_alone_is_a_column_and_cpus_alone_are_a_row() {
 }
 
 #[test]
-fn each_array_is_four_times_the_last_level_cache_over_all_threads() {
+fn arrays_are_four_times_the_last_level_cache() {
     let bytes = |scope: StreamScope, cache: u64| {
         let mut topology = topology();
         topology.caches.iter_mut().for_each(|its| its.bytes = cache);
@@ -142,7 +142,7 @@ fn each_array_is_four_times_the_last_level_cache_over_all_threads() {
 }
 
 #[test]
-fn each_core_alone_reaches_every_node() {
+fn each_core_measures_every_node() {
     let machine = Scripted::new(|_| Ok(5.0));
     let options = StreamOptions { scope: StreamScope::Core, ..StreamOptions::default() };
     let record = run_on(&machine, &options).expect("a record");
@@ -154,7 +154,7 @@ fn each_core_alone_reaches_every_node() {
 }
 
 #[test]
-fn siblings_run_when_they_are_asked_for() {
+fn hardware_threads_run_on_request() {
     let mut topology = topology();
     for cpu in &mut topology.cpus {
         let first = cpu.id.0 / 2 * 2;
@@ -173,11 +173,11 @@ fn siblings_run_when_they_are_asked_for() {
 }
 
 #[test]
-fn a_core_that_differs_from_the_others_of_its_node_is_looked_at_again() {
+fn core_unlike_others_of_its_node_is_rechecked() {
     let machine =
         Scripted::new(|stream| Ok(if stream.placement.cpus.contains(CpuId(3)) { 3.0 } else { 5.0 }));
     let mut topology = topology();
-    // A third core on node 1, so that there is a majority.
+    // A third core on node 1, for a majority.
     topology.nodes[1].cpus = CpuSet::parse_list("2-4").expect("a list");
     topology.nodes[2].cpus = CpuSet::parse_list("5").expect("a list");
     let options = StreamOptions { scope: StreamScope::Core, ..around("1") };
@@ -192,7 +192,7 @@ fn a_core_that_differs_from_the_others_of_its_node_is_looked_at_again() {
 }
 
 #[test]
-fn each_operation_has_the_loop_that_is_fastest_at_it() {
+fn each_operation_uses_its_fastest_loop() {
     let machine = Scripted::new(|stream| match (stream.op, stream.stream_loop) {
         (StreamOp::Triad, StreamLoop::Ordinary) => Ok(12.0),
         (_, StreamLoop::Avx2) => Ok(10.0),
@@ -209,7 +209,7 @@ fn each_operation_has_the_loop_that_is_fastest_at_it() {
 }
 
 #[test]
-fn a_node_without_room_is_said_and_the_others_are_measured() {
+fn node_without_memory_is_reported() {
     let machine = Scripted::new(|_| Ok(10.0));
     let mut topology = topology();
     if let Some(memory) = &mut topology.nodes[3].memory {
@@ -230,7 +230,7 @@ fn a_node_without_room_is_said_and_the_others_are_measured() {
 }
 
 #[test]
-fn a_node_with_too_few_cpus_for_the_threads_is_left_out() {
+fn node_with_too_few_cpus_is_left_out() {
     let machine = Scripted::new(|_| Ok(10.0));
     let mut topology = topology();
     topology.nodes[3].cpus = CpuSet::one(CpuId(7));
@@ -246,7 +246,7 @@ fn a_node_with_too_few_cpus_for_the_threads_is_left_out() {
 }
 
 #[test]
-fn the_time_limit_leaves_rows_whole() {
+fn time_limit_completes_rows_one_by_one() {
     let machine = Scripted::new(|_| Ok(10.0));
     let rule = Rule { time_limit_s: 1.4, ..Rule::default() };
     let record = run_on(&machine, &StreamOptions { rule, ..StreamOptions::default() }).expect("a record");
@@ -258,9 +258,9 @@ fn the_time_limit_leaves_rows_whole() {
     assert!(!record.provenance.complete);
 }
 
-/// The stopping rule finds what the simulated machine hides under noise.
+/// The stopping rule recovers the simulated bandwidths from noise.
 #[test]
-fn figures_are_those_of_the_simulated_machine() {
+fn results_match_the_simulated_machine() {
     let machine = Simulated::new(shapes::dl585()).expect("a machine");
     let topology = see(&machine.tree());
     let setting = Setting {

@@ -1,10 +1,10 @@
-//! What the tests of several campaigns share.
+//! Topology shared by the tests.
 
 use numaio_machine::ids::{CpuId, NodeId, PackageId};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Cache, Cpu, Distances, Memory, Node, Topology};
 
-/// Four nodes of two CPUs each, two to a package.
+/// Returns four nodes of two CPUs each, two per package.
 pub fn topology() -> Topology {
     let node = |id: u32| Node {
         id: NodeId(id),

@@ -1,4 +1,4 @@
-//! The side that connects.
+//! The connecting side of data connections.
 
 use super::deadline::opening_error;
 use super::ticket::Ticket;
@@ -11,19 +11,19 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-/// How often one connection is tried: strangers at the door may have had it closed.
+/// Attempts per connection: the listener may have closed it in favor of unauthenticated peers.
 const TRIES: u32 = 5;
-/// The pause after the first try; each further one is twice as long.
+/// Pause after the first attempt; doubled after each further one.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// How long another address than the first may take.
+/// Time limit for addresses other than the first.
 const ALTERNATIVE_LIMIT: Duration = Duration::from_secs(1);
 
-/// What became of a call.
+/// Result of opening a stream.
 type StreamResult = Result<Box<dyn DataStream>, NetError>;
 
-/// Connections to a door that are being made, all at once: first those of TCP, and then, as soon as it is known what lets
-/// them in, they are opened.
+/// Data connections being opened concurrently: first TCP, then authentication as soon as
+/// credentials are known.
 pub struct OutgoingConnections {
     target: Arc<ConnectTarget>,
     opened: Receiver<(usize, StreamResult)>,
@@ -35,15 +35,15 @@ impl fmt::Debug for OutgoingConnections {
     }
 }
 
-/// What all of them need.
+/// State shared by all connections.
 struct ConnectTarget {
-    /// Addresses of the same host, which connections take in turn; at least one.
+    /// Addresses of the same host, assigned to connections in turn; at least one.
     to: Vec<SocketAddr>,
-    /// How long reaching an address may take.
+    /// Time limit for connecting to an address.
     connect_limit: Duration,
-    /// None if nobody wants them any more.
+    /// None if the connections are no longer needed.
     opening: OnceLock<Option<Opening>>,
-    /// Whether nobody waits for them any more.
+    /// Whether the owner stopped waiting.
     is_over: AtomicBool,
 }
 
@@ -54,8 +54,9 @@ struct Opening {
 }
 
 impl OutgoingConnections {
-    /// Begins so many connections to an address, which is to be reached within `connect_limit`; or to it and `others` of the same host in turn.
-    /// What does not get to one of these goes to the first.
+    /// Starts a number of connections to an address, each within `connect_limit`; or to it and
+    /// `others` of the same host in turn. A connection that fails to another address falls back to
+    /// the first.
     #[must_use]
     pub fn start(to: SocketAddr, others: &[SocketAddr], streams: usize, connect_limit: Duration) -> Self {
         let to = [&[to], others].concat();
@@ -65,7 +66,7 @@ impl OutgoingConnections {
         let (sender, opened) = channel();
         for index in 0..streams {
             let (sender, target) = (sender.clone(), target.clone());
-            // One that has no thread is missed in the end.
+            // A connection without a thread is reported as missing later.
             drop(Builder::new().name("call".to_owned()).spawn(move || {
                 let stream = target.open_stream(index);
                 stream.map(|stream| drop(sender.send((index, stream))))
@@ -74,18 +75,18 @@ impl OutgoingConnections {
         Self { target, opened }
     }
 
-    /// Has them opened within `limit`; at the port of a daemon they need a ticket.
+    /// Authenticates the connections within `limit`; the port of a daemon also requires a ticket.
     pub fn open(&self, credentials: Arc<Credentials>, ticket: Option<Ticket>, limit: Duration) {
         let opening = Opening { credentials, ticket, deadline: Instant::now() + limit };
-        // It is said once.
+        // Only the first call has an effect.
         drop(self.target.opening.set(Some(opening)));
     }
 
-    /// The first `count` of them, in the order of their numbers. For each of them the door has shown that it is the right one, and what
-    /// it asks of us is under way.
+    /// Returns the first `count` connections in the order of their numbers. The listener of each
+    /// has proven its identity, and our proof has been sent.
     ///
     /// # Errors
-    /// [`NetError`] of the first that does not come so far within `limit`.
+    /// [`NetError`] of the first connection that is not ready within `limit`.
     pub fn into_streams(self, count: usize, limit: Duration) -> Result<Vec<Box<dyn DataStream>>, NetError> {
         let deadline = Instant::now() + limit;
         let mut streams: Vec<Option<Box<dyn DataStream>>> = (0..count).map(|_| None).collect();
@@ -110,7 +111,7 @@ impl Drop for OutgoingConnections {
 }
 
 impl ConnectTarget {
-    /// Makes one connection; none if nobody wants it.
+    /// Opens one connection; none if it is no longer needed.
     fn open_stream(&self, index: usize) -> Option<StreamResult> {
         let mut socket = self.socket(index);
         let opening = self.opening.wait().as_ref()?;
@@ -147,10 +148,11 @@ impl ConnectTarget {
     }
 }
 
-/// Connects so many times to a door, all at once, as [`OutgoingConnections::start`] does, and gives all connections or none, as of [`OutgoingConnections::streams`].
+/// Opens a number of connections concurrently, as [`OutgoingConnections::start`] does, and returns
+/// all of them.
 ///
 /// # Errors
-/// [`NetError`] of the first that does not come so far within `limit`.
+/// [`NetError`] of the first connection that is not ready within `limit`.
 pub fn connect(
     credentials: &Arc<Credentials>,
     (to, others): (SocketAddr, &[SocketAddr]),

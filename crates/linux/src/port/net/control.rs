@@ -1,5 +1,6 @@
-//! The control channel of a daemon: a TLS connection whose two ends know each other by keys that are kept. It is opened
-//! as data connections are ([`super::tls`]), says some lines, and then carries two streams.
+//! Control channel of a daemon: a TLS connection whose ends know each other by persistent keys. It
+//! is opened like data connections ([`super::tls`]), exchanges a few lines, and then carries two
+//! byte streams.
 
 use super::deadline::DeadlineSocket;
 use super::key::PublicKey;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long the last bytes may take, and the other side to say that it has ended too.
+/// Time limit for the last bytes and for the peer's end of stream.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What comes after the lines.
+/// A connection that can be relayed to a local stream.
 trait Relayed: DataStream {
     fn relay(self: Box<Self>, local: &UnixStream, silence: Duration) -> io::Result<()>;
 }
@@ -30,7 +31,7 @@ impl<C: Records> Relayed for Tls<C> {
     }
 }
 
-/// An open channel.
+/// An open control channel.
 pub struct ControlChannel {
     connection: Box<dyn Relayed>,
     peer: PublicKey,
@@ -42,13 +43,13 @@ impl fmt::Debug for ControlChannel {
     }
 }
 
-/// Why there is no channel.
+/// Failure to open a control channel.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The other side has this key, which is not taken.
-    #[error("whoever is there has the key {0}")]
+    /// The peer has an untrusted key.
+    #[error("the peer has the untrusted key {0}")]
     WrongKey(PublicKey),
-    /// Another reason.
+    /// Connection failure.
     #[error(transparent)]
     Net(#[from] NetError),
 }
@@ -59,10 +60,10 @@ impl From<io::Error> for ChannelError {
     }
 }
 
-/// Opens a channel to a daemon of whose key `accepts` says that it is the right one.
+/// Opens a channel to a daemon whose key satisfies `accepts`.
 ///
 /// # Errors
-/// [`ChannelError`] if it has another one, or does not open it within `limit`.
+/// [`ChannelError`] if the key is rejected or the channel is not open within `limit`.
 pub fn connect(
     socket: &TcpStream,
     own: &KeyPair,
@@ -80,10 +81,10 @@ pub fn connect(
     }
 }
 
-/// Opens a channel to whoever calls, and tells its key, which is its own.
+/// Accepts a channel from a client with any key.
 ///
 /// # Errors
-/// [`NetError`] if it has none, or does not open the channel within `limit`.
+/// [`NetError`] if the client has no key or the channel is not open within `limit`.
 pub fn accept(socket: &TcpStream, own: &KeyPair, limit: Duration) -> Result<ControlChannel, NetError> {
     let verifier = KeyVerifier::new(|der| PublicKey::from_der(der).is_some());
     let tls = Tls::begin(server(own, verifier.clone())?, DeadlineSocket::new(socket, limit))?;
@@ -96,57 +97,58 @@ fn key_of(verifier: &Arc<KeyVerifier>) -> Option<PublicKey> {
 }
 
 impl ControlChannel {
-    /// The key of the other side, which has shown that it has the private half.
+    /// Returns the peer's public key; the peer has proven to have the private key.
     pub fn peer(&self) -> PublicKey {
         self.peer
     }
 
-    /// Waits for a line, which is given without its end.
+    /// Reads a line, without its newline.
     ///
     /// # Errors
-    /// The kernel's; the line is longer than `most` bytes, or no UTF-8; nothing came for `limit`.
+    /// I/O errors; the line exceeds `most` bytes or is not UTF-8; no data for `limit`.
     pub fn read_line(&mut self, most: usize, limit: Duration) -> io::Result<String> {
         self.connection.socket().set_read_timeout(Some(limit))?;
         let mut line = Vec::new();
         loop {
             let mut byte = [0];
-            // What was decrypted is kept by the connection, so a byte at a time costs little.
+            // The connection buffers decrypted data, so reading single bytes is cheap.
             self.connection.read_exact(&mut byte)?;
             match byte {
                 [b'\n'] => return String::from_utf8(line).map_err(io::Error::other),
                 [byte] if line.len() < most => line.push(byte),
-                _ => return Err(io::Error::other("a line is too long")),
+                _ => return Err(io::Error::other("line too long")),
             }
         }
     }
 
-    /// Says a line, whose end is added.
+    /// Writes a line and a newline.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn write_line(&mut self, line: &str) -> io::Result<()> {
         self.connection.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Says that nothing follows. What the other side says before it hears so is read for at most `limit`: a connection that is
-    /// closed before is reset, and then the last lines may be lost (RFC 1122, section 4.2.2.13).
+    /// Closes the channel, and reads remaining data of the peer for at most `limit`: closing with
+    /// unread data would reset the connection and might lose the last lines (RFC 1122, section
+    /// 4.2.2.13).
     pub fn close(mut self, limit: Duration) {
-        // Who is gone needs not be told.
+        // A lost peer needs no notice.
         drop(self.connection.close());
         drop(io::copy(&mut DeadlineSocket::new(self.connection.socket(), limit), &mut io::sink()));
     }
 
-    /// From now on it is two streams.
+    /// Converts the channel to a pair of byte streams.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn into_streams(self) -> io::Result<(StreamPair, ChannelRelay)> {
         settle(self.connection.socket())?;
         let socket = self.connection.socket().try_clone()?;
         let (ours, local) = UnixStream::pair()?;
         let (finished_sender, finished) = channel();
         Builder::new().name("control".to_owned()).spawn(move || {
-            // A cut is seen by both as an end of the streams.
+            // Both sides see a lost connection as the end of the streams.
             drop(self.connection.relay(&local, SILENCE));
             drop(local.shutdown(Shutdown::Both));
             drop(finished_sender);
@@ -156,7 +158,7 @@ impl ControlChannel {
     }
 }
 
-/// What carries the streams. When this is dropped the last bytes are sent, and the connection is closed.
+/// Relay of the byte streams. On drop the last bytes are sent and the connection is closed.
 #[derive(Debug)]
 pub struct ChannelRelay {
     finished: Receiver<()>,
@@ -164,7 +166,7 @@ pub struct ChannelRelay {
 }
 
 impl ChannelRelay {
-    /// Closes the connection at once: nobody waits for the last bytes.
+    /// Closes the connection immediately, without sending the last bytes.
     pub fn abort(&self) {
         drop(self.socket.shutdown(Shutdown::Both));
     }
@@ -172,13 +174,13 @@ impl ChannelRelay {
 
 impl Drop for ChannelRelay {
     fn drop(&mut self) {
-        // The thread says that it is done by dropping its end.
+        // The relay thread drops its sender when done.
         let _ = self.finished.recv_timeout(CLOSE_TIMEOUT);
         drop(self.socket.shutdown(Shutdown::Both));
     }
 }
 
-/// The stream to the other side: its end is told when it is dropped, though the one from there is still open.
+/// Outgoing stream: dropping it signals the end to the peer while the incoming one stays open.
 struct WriteHalf(UnixStream);
 
 impl Write for WriteHalf {
@@ -206,7 +208,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// A daemon's end and a caller's end of a connection, with the keys of both.
+    /// Returns both ends of a connection and their keys.
     fn sockets() -> (TcpStream, TcpStream, KeyPair, KeyPair) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let caller = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
@@ -218,7 +220,7 @@ mod tests {
         PublicKey::from_der(keys.public()).expect("a key")
     }
 
-    /// An open channel, as both ends have it.
+    /// Returns both ends of an open channel.
     fn channel() -> (ControlChannel, ControlChannel) {
         let (caller, daemon, own, theirs) = sockets();
         let (key, known) = (public(&own), public(&theirs));
@@ -230,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_heard_and_then_streams_flow_both_ways_at_once() {
+    fn lines_are_followed_by_concurrent_streams_in_both_directions() {
         let (mut near, mut far) = channel();
-        near.write_line("hello").expect("said");
-        // What follows a line at once is not lost.
-        near.write_line("first of the stream").expect("said");
+        near.write_line("hello").expect("sent");
+        // Data directly after a line is not lost.
+        near.write_line("first of the stream").expect("sent");
         assert_eq!(far.read_line(64, LIMIT).expect("a line"), "hello");
-        far.write_line("welcome").expect("said");
+        far.write_line("welcome").expect("sent");
         assert_eq!(near.read_line(64, LIMIT).expect("a line"), "welcome");
         let sent: Vec<u8> = (0..5_000_000).map(|at: u32| (at * 7 + at / 251) as u8).collect();
         let ends = [near.into_streams().expect("streams"), far.into_streams().expect("streams")];
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_gone_is_seen_to_be() {
+    fn lost_peer_ends_the_streams() {
         let (near, far) = channel();
         let socket = near.connection.socket().try_clone().expect("a socket");
         let (StreamPair { mut from, to: _to }, _carrier) = far.into_streams().expect("streams");
@@ -268,22 +270,22 @@ mod tests {
     }
 
     #[test]
-    fn whoever_vanishes_while_something_is_sent_is_noticed() {
+    fn silent_peer_is_detected_while_sending() {
         let (near, far) = channel();
         vanish(far.connection.socket());
         let (mut ours, local) = UnixStream::pair().expect("streams");
-        ours.write_all(b"words").expect("said");
-        let (finished_sender, heard) = std::sync::mpsc::channel();
+        ours.write_all(b"words").expect("sent");
+        let (finished_sender, result) = std::sync::mpsc::channel();
         thread::spawn(move || {
             finished_sender.send(near.connection.relay(&local, Duration::from_millis(500)))
         });
-        // The kernel itself gives up after a quarter of an hour.
-        let why = heard.recv_timeout(LIMIT).expect("noticed").expect_err("nobody is there");
+        // The kernel itself gives up after 15 minutes.
+        let why = result.recv_timeout(LIMIT).expect("noticed").expect_err("the peer is silent");
         assert_eq!(why.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]
-    fn a_daemon_with_another_key_is_told_by_it() {
+    fn untrusted_daemon_key_is_reported() {
         let (caller, daemon, own, theirs) = sockets();
         let key = public(&theirs);
         thread::spawn(move || drop(accept(&daemon, &theirs, LIMIT)));
@@ -292,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_limits() {
+    fn line_length_encoding_and_time_are_limited() {
         let (mut near, mut far) = channel();
-        near.write_line(&"x".repeat(65)).expect("said");
+        near.write_line(&"x".repeat(65)).expect("sent");
         assert!(far.read_line(64, LIMIT).is_err());
         let (mut near, mut far) = channel();
-        near.connection.write_all(b"\xff\xfe\n").expect("said");
+        near.connection.write_all(b"\xff\xfe\n").expect("sent");
         assert!(far.read_line(64, LIMIT).is_err());
         let (_near, mut far) = channel();
         assert!(far.read_line(64, Duration::from_millis(20)).is_err(), "nothing came");

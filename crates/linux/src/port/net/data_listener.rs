@@ -1,4 +1,5 @@
-//! The side that is connected to: lets in whoever has the key, and keeps strangers from taking their place.
+//! The listening side of data connections: authenticates peers, and limits unauthenticated
+//! connections.
 
 use super::ticket::take_over;
 use super::{tcp_tuning, Credentials, DataStream, NetError};
@@ -12,15 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long a connection may take to show that it is let in.
+/// Time limit for a connection to authenticate.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
-/// Connections that have not shown it yet, at most. For a further one the oldest is closed: whoever knocks without end
-/// delays the other side, and cannot hold the door shut by saying nothing.
+/// Maximum number of unauthenticated connections. Beyond it the oldest is closed: an attacker can
+/// delay the peer, but cannot block it with idle connections.
 const MOST_OPENING: usize = 64;
-/// After an error of accept(2), as when there are too many open files.
+/// Pause after an accept(2) error, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the other side may connect. It is closed when this is dropped.
+/// Listener for the data connections of a transfer; closed on drop.
 #[derive(Debug)]
 pub struct DataListener {
     source: Arc<ConnectionSource>,
@@ -28,17 +29,17 @@ pub struct DataListener {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// Where those who connect come from.
+/// Source of incoming connections.
 #[derive(Debug)]
 enum ConnectionSource {
-    /// A port of its own.
+    /// A TCP port of this process.
     Port(TcpListener),
-    /// Another process, which has a port, and hands them over.
+    /// Another process, which listens and passes connections on.
     Process(UnixStream),
 }
 
 impl ConnectionSource {
-    /// The next one; none if nobody comes any more.
+    /// Returns the next connection; none at the end.
     fn next(&self) -> io::Result<Option<TcpStream>> {
         match self {
             Self::Port(listener) => listener.accept().map(|(socket, _)| Some(socket)),
@@ -46,8 +47,8 @@ impl ConnectionSource {
         }
     }
 
-    /// Whoever waits for the next one is told that nobody comes any more: accept(2) of a listening socket that was shut down
-    /// returns with an error.
+    /// Ends a blocked [`Self::next`]: accept(2) on a listening socket that was shut down returns an
+    /// error.
     fn close(&self) {
         let _ = match self {
             Self::Port(listener) => shutdown(listener, Shutdown::Both),
@@ -56,7 +57,7 @@ impl ConnectionSource {
     }
 }
 
-/// Those who are in, and those who are being looked at.
+/// Authenticated connections, and those being authenticated.
 #[derive(Debug)]
 struct AcceptState {
     credentials: Credentials,
@@ -74,11 +75,11 @@ struct Opening {
 }
 
 impl DataListener {
-    /// Listens at all addresses of this machine, at one of some ports or else at one that is free, for so many
-    /// connections.
+    /// Listens on all addresses of this machine for a number of connections, on one of the given
+    /// ports or a free one.
     ///
     /// # Errors
-    /// The kernel's, if no port is free.
+    /// I/O error if no port is free.
     pub fn bind(
         credentials: Credentials,
         ports: Option<RangeInclusive<u16>>,
@@ -87,11 +88,11 @@ impl DataListener {
         Self::new(ConnectionSource::Port(bind_any(ports)?), credentials, streams)
     }
 
-    /// Takes so many connections over from a process, which has a port and hands over what comes there for us (by
+    /// Takes a number of connections from a process that listens and passes them on (by
     /// [`super::hand_over`]).
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn from_process(credentials: Credentials, process: UnixStream, streams: usize) -> io::Result<Self> {
         Self::new(ConnectionSource::Process(process), credentials, streams)
     }
@@ -101,17 +102,17 @@ impl DataListener {
         let slots = Mutex::new((0..streams).map(|_| None).collect());
         let state =
             Arc::new(AcceptState { credentials, slots, changed: Condvar::new(), opening: Mutex::default() });
-        let acceptor = Builder::new().name("door".to_owned()).spawn({
+        let acceptor = Builder::new().name("listener".to_owned()).spawn({
             let (source, state) = (source.clone(), state.clone());
             move || accept_loop(&source, &state)
         })?;
         Ok(Self { source, state, acceptor: Some(acceptor) })
     }
 
-    /// Its port; none if that is another process's.
+    /// Returns its port; none if another process listens.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub fn port(&self) -> io::Result<Option<u16>> {
         match &*self.source {
             ConnectionSource::Port(listener) => listener.local_addr().map(|at| Some(at.port())),
@@ -119,10 +120,11 @@ impl DataListener {
         }
     }
 
-    /// The connections, in the order of their numbers, when all were let in. The door is closed.
+    /// Waits for all connections and returns them in the order of their numbers. Closes the
+    /// listener.
     ///
     /// # Errors
-    /// [`NetError::MissingConnections`] if some did not come within `limit`.
+    /// [`NetError::MissingConnections`] if some are missing after `limit`.
     pub fn into_streams(self, limit: Duration) -> Result<Vec<Box<dyn DataStream>>, NetError> {
         let are_missing = |slots: &mut Vec<Option<Box<dyn DataStream>>>| slots.iter().any(Option::is_none);
         let waited = self.state.changed.wait_timeout_while(self.state.slots(), limit, are_missing);
@@ -158,7 +160,8 @@ impl AcceptState {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for one who is to be looked at; none if nobody is let in any more, or there are too many open files.
+    /// Registers a connection to be authenticated; none if the listener is closed or too many files
+    /// are open.
     fn register(&self, socket: &TcpStream) -> Option<u64> {
         let mut opening = self.opening();
         if opening.closed {
@@ -178,13 +181,13 @@ impl AcceptState {
         self.opening().sockets.retain(|(other, _)| *other != number);
     }
 
-    /// Strangers learn nothing.
+    /// Authenticates a connection. An unauthenticated peer gets no answer.
     fn authenticate(&self, socket: &TcpStream, number: u64) {
         let opened = self.credentials.authenticate_incoming(socket, OPENING_LIMIT);
-        // From here on it is no stranger who may be closed.
+        // An authenticated connection must not be closed as the oldest one.
         self.unregister(number);
         let Ok((index, stream)) = opened else { return };
-        // A caller that gave up and tries again takes the place of its own first try.
+        // A retry of the client replaces its earlier attempt.
         if let Some(slot) = self.slots().get_mut(usize::from(index)) {
             *slot = Some(stream);
             self.changed.notify_all();
@@ -218,7 +221,7 @@ fn accept_loop(source: &ConnectionSource, state: &Arc<AcceptState>) {
     }
 }
 
-/// At all addresses.
+/// Listens on all addresses.
 fn bind_any(ports: Option<RangeInclusive<u16>>) -> io::Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for port in ports.unwrap_or(0..=0) {

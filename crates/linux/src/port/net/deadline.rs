@@ -1,11 +1,11 @@
-//! A socket with a deadline: whoever sends a byte now and then does not keep us.
+//! A socket with a deadline, which a peer cannot extend by sending single bytes.
 
 use super::NetError;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A socket until a deadline.
+/// A socket with a deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct DeadlineSocket<'a> {
     pub socket: &'a TcpStream,
@@ -13,14 +13,15 @@ pub struct DeadlineSocket<'a> {
 }
 
 impl<'a> DeadlineSocket<'a> {
+    /// Sets a deadline of `limit` from now.
     pub fn new(socket: &'a TcpStream, limit: Duration) -> Self {
         Self { socket, deadline: Instant::now() + limit }
     }
 
-    /// Sets how long the next call may take.
+    /// Sets the timeout of the next call.
     ///
     /// # Errors
-    /// The deadline is over; or the kernel's.
+    /// The deadline has passed; I/O errors.
     fn arm(&self) -> io::Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -30,10 +31,10 @@ impl<'a> DeadlineSocket<'a> {
         self.socket.set_write_timeout(Some(left))
     }
 
-    /// What comes next, which is not taken.
+    /// Reads without consuming.
     ///
     /// # Errors
-    /// As of reading.
+    /// As for reading.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.arm()?;
         self.socket.peek(buffer)
@@ -60,7 +61,7 @@ impl Write for DeadlineSocket<'_> {
     }
 }
 
-/// Why an opening did not come about.
+/// Classifies an I/O error during authentication.
 pub fn opening_error(error: io::Error) -> NetError {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => NetError::TimedOut,

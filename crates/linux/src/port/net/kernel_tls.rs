@@ -1,8 +1,9 @@
-//! TLS whose records the kernel makes or opens (kernel TLS, Documentation/networking/tls.rst): the handshake was ours, and what is
-//! sent or read after it is not copied once more within this process.
+//! Kernel TLS (Documentation/networking/tls.rst): the kernel encrypts or decrypts the records after
+//! our handshake, which avoids a copy within this process.
 //!
-//! A connection gets one of its two keys: data goes one way on each. No key is ever renewed, which Linux 6.14 was the first to
-//! be able to: a connection that has used its key up ends, and the transfer goes on by a new one.
+//! Each connection carries data in one direction, so the kernel gets one of its two keys. Keys are
+//! never updated, which requires Linux 6.14: a connection whose key is used up ends, and the
+//! transfer resumes with a new one.
 
 use super::records::{PlaintextBuffer, RECORD};
 use super::tcp_tuning::set;
@@ -15,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// What include/uapi/linux/tls.h says.
+/// Constants of include/uapi/linux/tls.h.
 const TLS_TX: libc::c_int = 1;
 const TLS_RX: libc::c_int = 2;
 const SET_RECORD_TYPE: libc::c_int = 1;
@@ -24,24 +25,25 @@ const TLS_1_3: u16 = 0x0304;
 const AES_128_GCM: u16 = 51;
 const CHACHA20_POLY1305: u16 = 54;
 
-/// Types of records (RFC 8446, section 5.1), and the alert that ends a stream in order (section 6.1): a warning, and close_notify.
+/// Record types (RFC 8446, section 5.1), and the close_notify alert, a warning (section 6.1).
 const ALERT: u8 = 21;
 const DATA: u8 = 23;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
-/// Room for the one word that is said with a record: its type.
+/// Space for one control message, which holds the type of a record.
 type ControlBuffer = [u64; 4];
 
-/// Whether the kernel does any of it. Asked of a connection within this host, so it has to be asked before [`crate::confine`]. Whoever
-/// administers the network loads the module by asking; for others it has to be there.
+/// Returns whether the kernel supports TLS. This opens a loopback connection, so call it before
+/// [`crate::confine`]. With CAP_NET_ADMIN the call loads the kernel module; other users need it
+/// loaded.
 pub fn has_kernel_tls() -> bool {
     CIPHERS.into_iter().any(supports)
 }
 
 const CIPHERS: [u16; 2] = [AES_128_GCM, CHACHA20_POLY1305];
 
-/// Whether the kernel does TLS 1.3 with a cipher. A connection cannot be given back to who made the handshake, so this is tried at one
-/// that nobody needs.
+/// Returns whether the kernel supports TLS 1.3 with a cipher. Tested on a separate connection,
+/// since a connection cannot be returned to rustls.
 fn supports(cipher: u16) -> bool {
     static SUPPORTED: OnceLock<[bool; CIPHERS.len()]> = OnceLock::new();
     let supports = SUPPORTED.get_or_init(|| CIPHERS.map(|cipher| probe_cipher(cipher).is_ok()));
@@ -51,25 +53,25 @@ fn supports(cipher: u16) -> bool {
 fn probe_cipher(cipher: u16) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let socket = TcpStream::connect(listener.local_addr()?)?;
-    // Keys of zeros: nothing is sent.
+    // All-zero keys: nothing is sent.
     let length = if cipher == AES_128_GCM { 8 + 16 + 4 } else { 12 + 32 } + 8;
     let key = [&crypto_info_header(cipher)[..], &vec![0; length]].concat();
     attach(&socket)?;
     [TLS_TX, TLS_RX].into_iter().try_for_each(|option| set(&socket, libc::SOL_TLS, option, &key))
 }
 
-/// How a key begins (`struct tls_crypto_info`).
+/// Returns the header of a key (`struct tls_crypto_info`).
 fn crypto_info_header(cipher: u16) -> [u8; 4] {
     let ([one, two], [three, four]) = (TLS_1_3.to_ne_bytes(), cipher.to_ne_bytes());
     [one, two, three, four]
 }
 
-/// Prepares a socket for it, which changes nothing until there is a key.
+/// Attaches TLS to a socket, which has no effect until a key is set.
 fn attach(socket: &TcpStream) -> io::Result<()> {
     set(socket, libc::SOL_TCP, libc::TCP_ULP, b"tls")
 }
 
-/// The same for a connection of some suite. False where the kernel does not do it.
+/// Attaches TLS for a cipher suite. False if the kernel does not support it.
 pub fn prepare(socket: &TcpStream, suite: CipherSuite) -> bool {
     let cipher = match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => AES_128_GCM,
@@ -79,7 +81,7 @@ pub fn prepare(socket: &TcpStream, suite: CipherSuite) -> bool {
     supports(cipher) && attach(socket).is_ok()
 }
 
-/// A key as the kernel takes it: `struct tls12_crypto_info_aes_gcm_128`, or that of another cipher.
+/// Encodes a key for the kernel: `struct tls12_crypto_info_aes_gcm_128`, or that of another cipher.
 fn key(number: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Vec<u8>> {
     let (cipher, key, iv, salt) = match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (AES_128_GCM, key, iv, 4),
@@ -90,23 +92,23 @@ fn key(number: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Vec<u8>> {
     Ok([&crypto_info_header(cipher), iv, key.as_ref(), salt, &number.to_be_bytes()].concat())
 }
 
-/// A connection of which the kernel makes the records that go out, or opens those that come.
+/// A connection whose records the kernel encrypts or decrypts.
 pub struct KernelTls {
     socket: TcpStream,
-    /// Data that came before.
+    /// Data decrypted before the kernel took over.
     plain: PlaintextBuffer,
-    /// Records that may be made before the key is used up.
+    /// Records that the key may still encrypt.
     left: u64,
-    /// Whether the other side said that nothing follows.
+    /// Whether the peer has closed its stream.
     ended: bool,
 }
 
 impl KernelTls {
-    /// Takes a prepared socket over, on which no part of a record waits in this process: all that came is in `plain`. A key may be
-    /// used for `most` records.
+    /// Moves a prepared socket to the kernel. No part of a record may be buffered in this process:
+    /// all received data is in `plain`. A key may encrypt `most` records.
     ///
     /// # Errors
-    /// The kernel's, if it does not have the cipher or this version of TLS.
+    /// I/O error if the kernel lacks the cipher or the TLS version.
     pub fn new(
         socket: TcpStream,
         secrets: ExtractedSecrets,
@@ -121,15 +123,17 @@ impl KernelTls {
         Ok(Self { socket, plain, left: most.saturating_sub(number), ended: false })
     }
 
-    /// Takes what comes next: the type of a record, and how much of it there is.
+    /// Receives a record or a part of it, and returns its type and length.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<(u8, usize)> {
         let mut control = ControlBuffer::default();
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut message = message(&mut part, &mut control);
-        // SAFETY: the buffers that the message names live until then, and have the sizes that it says.
+        // SAFETY: the buffers that the message refers to live through the call and have the given
+        // sizes.
         let count = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel wrote what the message now says, and the word lies within its length.
+        // SAFETY: the kernel wrote the control data that the message describes, and the header lies
+        // within it.
         let kind = unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             let has_type = !header.is_null()
@@ -148,7 +152,8 @@ impl KernelTls {
         let mut control = ControlBuffer::default();
         let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut message = message(&mut part, &mut control);
-        // SAFETY: the kernel only reads, and the buffers that the message names live until then. There is room for a word of one byte.
+        // SAFETY: the kernel only reads; the buffers that the message refers to live through the
+        // call. The control buffer has space for one byte.
         let sent = unsafe {
             message.msg_controllen = libc::CMSG_SPACE(1) as _;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -168,7 +173,7 @@ impl KernelTls {
 
 fn message(part: &mut libc::iovec, control: &mut ControlBuffer) -> libc::msghdr {
     const { assert!(size_of::<ControlBuffer>() >= size_of::<libc::cmsghdr>() + size_of::<u64>()) };
-    // SAFETY: a message of nothing is all zeros.
+    // SAFETY: an all-zero message is valid and empty.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (part, 1);
     (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(control) as _);
@@ -185,17 +190,17 @@ impl Read for KernelTls {
             return Ok(0);
         }
         match self.receive(buffer) {
-            // Nobody sends an empty record, and without a last word this is a cut.
+            // Peers send no empty records, so without close_notify the connection is lost.
             Ok((_, 0)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok((DATA, count)) => Ok(count),
             Ok((ALERT, count)) if buffer[..count] == CLOSE_NOTIFY => {
                 self.ended = true;
                 Ok(0)
             }
-            // Another alert, or a new key: with a new connection there is one too.
+            // Another alert, or a key update: a new connection gets a new key.
             Ok(_) => Err(ErrorKind::ConnectionReset.into()),
             Err(error) if error.raw_os_error() == Some(libc::EBADMSG) => {
-                Err(io::Error::new(ErrorKind::InvalidData, "a record is not as it was sent"))
+                Err(io::Error::new(ErrorKind::InvalidData, "corrupted TLS record"))
             }
             Err(error) => Err(error),
         }
@@ -204,9 +209,9 @@ impl Read for KernelTls {
 
 impl Write for KernelTls {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // One more is left for the last word.
+        // One record is reserved for close_notify.
         let left = self.left.checked_sub(bytes.len().div_ceil(RECORD) as u64).filter(|left| *left > 0);
-        self.left = left.ok_or_else(|| io::Error::other("its key has encrypted as much as it may"))?;
+        self.left = left.ok_or_else(|| io::Error::other("the TLS key has reached its record limit"))?;
         (&self.socket).write(bytes)
     }
 
@@ -234,7 +239,7 @@ impl DataStream for KernelTls {
 mod tests {
     use super::*;
 
-    /// A connection that the kernel knows no key of: what it carries is as it was written.
+    /// Returns a connection without a key, which carries plaintext.
     fn pair(left: u64) -> (KernelTls, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let other = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
@@ -251,18 +256,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_used_for_no_more_records_than_it_may() {
+    fn key_is_not_used_beyond_its_record_limit() {
         let (mut tls, mut other) = pair(4);
         tls.write_all(&[7; RECORD]).expect("the first");
         tls.write_all(&[7; RECORD + 1]).expect("the second and the third");
-        let spent = tls.write_all(&[7]).expect_err("the last one is for the last word");
-        assert_eq!(spent.to_string(), "its key has encrypted as much as it may");
+        let spent = tls.write_all(&[7]).expect_err("one record is reserved");
+        assert_eq!(spent.to_string(), "the TLS key has reached its record limit");
         let mut came = vec![0; 2 * RECORD + 1];
         other.read_exact(&mut came).expect("what was written");
     }
 
     #[test]
-    fn what_came_before_comes_first_and_an_end_without_a_word_is_a_cut() {
+    fn buffered_data_comes_first_and_eof_without_close_notify_is_an_error() {
         let (mut tls, mut other) = pair(0);
         other.write_all(b", after").expect("written");
         drop(other);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_as_the_kernel_takes_them() {
+    fn key_layout_matches_the_kernel() {
         let iv = rustls::crypto::cipher::Iv::from([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
         let secrets = ConnectionTrafficSecrets::Chacha20Poly1305 { key: [77; 32].into(), iv };
         let chacha = key(258, &secrets).expect("a key");

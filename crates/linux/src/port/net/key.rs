@@ -1,4 +1,4 @@
-//! Ed25519 keys (RFC 8032) as TLS and people see them.
+//! Ed25519 keys (RFC 8032) in DER and as text.
 
 use super::tls::KeyPair;
 use crate::random;
@@ -6,36 +6,37 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Bytes of a public key and of a private one.
+/// Bytes of a public or private key.
 pub const KEY_BYTES: usize = 32;
 
-/// In front of a private key, in DER: PrivateKeyInfo (RFC 8410, section 7).
+/// DER prefix of a private key: PrivateKeyInfo (RFC 8410, section 7).
 pub(super) const PRIVATE_HEAD: &[u8] =
     &[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
-/// In front of a public key, in DER: SubjectPublicKeyInfo (RFC 8410, section 4).
+/// DER prefix of a public key: SubjectPublicKeyInfo (RFC 8410, section 4).
 const PUBLIC_HEAD: &[u8] = &[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
-/// How the text of a public key begins.
+/// Text prefix of a public key.
 const KIND: &str = "ed25519:";
-/// How that of a private key begins: nobody takes one for the other.
+/// Text prefix of a private key, which cannot be mistaken for a public one.
 const PRIVATE_KIND: &str = "private-ed25519:";
 
-/// A public key. As text it is `ed25519:` and 64 hexadecimal digits; it is short enough to be its own fingerprint.
+/// A public key. Its text is `ed25519:` and 64 hexadecimal digits, short enough to serve as
+/// fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
-/// Why a text is no public key.
+/// A text is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a public key is ed25519: and 64 hexadecimal digits")]
+#[error("invalid public key: expected 'ed25519:' and 64 hexadecimal digits")]
 pub struct InvalidPublicKey;
 
 impl PublicKey {
-    /// The key of a SubjectPublicKeyInfo; none if that is of another kind.
+    /// Extracts the key of a SubjectPublicKeyInfo; none if it is of another kind.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         der.strip_prefix(PUBLIC_HEAD)?.try_into().ok().map(Self)
     }
 
-    /// Its SubjectPublicKeyInfo.
+    /// Returns its SubjectPublicKeyInfo.
     pub fn der(&self) -> Vec<u8> {
         [PUBLIC_HEAD, &self.0].concat()
     }
@@ -55,7 +56,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A private key that is kept. As text it is `private-ed25519:` and 64 hexadecimal digits.
+/// A persistent private key. Its text is `private-ed25519:` and 64 hexadecimal digits.
 pub struct PrivateKey([u8; KEY_BYTES]);
 
 impl fmt::Debug for PrivateKey {
@@ -64,29 +65,29 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Why a text is no private key.
+/// A text is not a private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a private key is private-ed25519: and 64 hexadecimal digits")]
+#[error("invalid private key: expected 'private-ed25519:' and 64 hexadecimal digits")]
 pub struct InvalidPrivateKey;
 
 impl PrivateKey {
-    /// One that nobody knows yet.
+    /// Generates a random key.
     ///
     /// # Errors
-    /// The kernel's, if it has no random numbers.
+    /// I/O error if the kernel provides no random numbers.
     pub fn generate() -> io::Result<Self> {
         random::bytes().map(Self)
     }
 
-    /// To be kept where nobody else reads it.
+    /// Returns the text of the key, which must be stored where no other user can read it.
     pub fn text(&self) -> String {
         format!("{PRIVATE_KIND}{}", Hex(&self.0))
     }
 
-    /// For connections.
+    /// Returns the key pair for connections.
     ///
     /// # Errors
-    /// None is foreseen.
+    /// None is expected.
     pub fn keys(&self) -> io::Result<KeyPair> {
         KeyPair::from_private(&self.0)
     }
@@ -100,7 +101,7 @@ impl FromStr for PrivateKey {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Displays bytes as hexadecimal digits.
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Display for Hex<'_> {
@@ -109,7 +110,7 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// Bytes of 64 hexadecimal digits.
+/// Parses 64 hexadecimal digits.
 fn from_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_those_of_rfc_8032() {
+    fn key_pairs_and_texts_match_rfc_8032() {
         // Section 7.1, TEST 1.
         let private = "private-ed25519:9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
         let key: PrivateKey = private.parse().expect("a key");
@@ -143,7 +144,7 @@ mod tests {
             assert_eq!(bad.parse::<PublicKey>(), Err(InvalidPublicKey), "{bad}");
         }
         assert_eq!(PublicKey::from_der(&keys.public()[1..]), None);
-        // One is never taken for the other.
+        // The kinds are never confused.
         assert!(private.parse::<PublicKey>().is_err() && text.parse::<PrivateKey>().is_err());
         assert_ne!(
             KeyPair::generate().expect("a key").public(),

@@ -1,9 +1,10 @@
-//! TCP connections for data, beside a control channel through which both sides got to know each other.
+//! TCP data connections, authenticated through a control channel.
 //!
-//! One side opens a [`DataListener`], the other one makes [`Calls`]. What lets a connection in is a [`Credentials`]: with TLS the
-//! key of each side, of which the other one heard through the control channel, or a secret that both know. Data goes
-//! one way on every connection, so that none is shared between a thread that sends and one that receives. The bytes
-//! are in `docs/protocol.md`.
+//! One side opens a [`DataListener`], the other one starts [`OutgoingConnections`]. [`Credentials`]
+//! authenticate a connection: with TLS the public keys that both sides exchanged through the
+//! control channel, otherwise a shared secret. Each connection carries data in one direction, so
+//! that no connection is shared between a sending and a receiving thread. `docs/protocol.md`
+//! specifies the bytes.
 
 mod connect;
 pub mod control;
@@ -37,42 +38,44 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Most connections of a transfer; fewer than a [`super::Pool`] has buffers.
+/// Maximum number of connections of a transfer; fewer than the buffers of a [`super::Pool`].
 pub const MAX_STREAMS: usize = 33;
 
-/// A connection that says nothing for so long is asked whether it is alive...
+/// Idle time before the first keepalive probe.
 const IDLE: Duration = Duration::from_secs(10);
-/// ...and again each so long...
+/// Interval of keepalive probes.
 const PROBE_EACH: Duration = Duration::from_secs(5);
-/// ...until so many questions in a row have no answer: 30 s in all.
+/// Unanswered probes before the connection is lost: 30 s in total.
 const PROBES: u32 = 4;
-/// As long is who does not answer what was sent taken to be there.
+/// Time without acknowledgment after which a peer that owes one is considered lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// One connection: written to by one side, and read by the other.
+/// A data connection: one side writes, the other reads.
 pub trait DataStream: Read + Write + Send {
-    /// Ends it in order: what was written arrives, and the other side knows that there is no more.
+    /// Closes the stream in order: written data is delivered and the peer sees the end of the
+    /// stream.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     fn close(&mut self) -> io::Result<()>;
 
-    /// What it runs on.
+    /// Returns the socket of the connection.
     fn socket(&self) -> &TcpStream;
 
-    /// The same, of which from now on only one way is used: the kernel takes that over, if it was asked to and can.
+    /// Restricts the stream to one direction, and moves its encryption to the kernel if configured
+    /// and supported.
     ///
     /// # Errors
-    /// The kernel's, and those of the connection.
+    /// I/O errors, and those of the connection.
     fn into_one_way(self: Box<Self>, way: StreamDirection) -> io::Result<Box<dyn DataStream>>;
 }
 
-/// A way of a connection, as this side sees it.
+/// Direction of a data stream as seen from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamDirection {
-    /// What is sent.
+    /// This side sends.
     Outgoing,
-    /// What comes.
+    /// This side receives.
     Incoming,
 }
 
@@ -96,18 +99,18 @@ impl DataStream for TcpStream {
     }
 }
 
-/// What lets connections in; each side has its own.
+/// Credentials for data connections; each side has its own.
 pub enum Credentials {
-    /// TLS 1.3, where each side has the private key to the public key that the other one was told.
+    /// TLS 1.3; each side knows the public key of the other one through the control channel.
     Tls {
-        /// Of this side.
+        /// Key pair of this side.
         own: KeyPair,
-        /// The public key of the other side.
+        /// Public key of the peer.
         peer: Vec<u8>,
-        /// Whether the kernel is to make and open records, if it can.
+        /// Whether the kernel encrypts and decrypts records, if supported.
         by_kernel: bool,
     },
-    /// No encryption: both know a secret, and prove it when they connect.
+    /// No encryption: both sides know a secret and prove it when connecting.
     Plain(Secret),
 }
 
@@ -120,35 +123,35 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why there is no connection.
+/// Failure to open data connections.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// Nobody is there, or somebody in between does not let us through.
-    #[error("{0}: {1}")]
+    /// The address cannot be reached, or a firewall blocks it.
+    #[error("cannot connect to {0}: {1}")]
     Unreachable(SocketAddr, io::Error),
-    /// It took too long.
+    /// The time limit expired.
     #[error("no answer within the time limit")]
     TimedOut,
-    /// Somebody else is there.
-    #[error("whoever is there does not have the key that came through the control channel")]
+    /// The peer has another key.
+    #[error("the peer does not have the key received through the control channel")]
     WrongKey,
-    /// The other side closed the connection, as it does if our key is not the one that it knows.
-    #[error("the other side closed the connection before it let us in")]
+    /// The peer closed the connection, for example since it rejected our key.
+    #[error("the peer closed the connection during authentication")]
     Refused,
-    /// It does not speak as it should.
-    #[error("what came is no opening of a data connection: {0}")]
+    /// The peer violates the protocol.
+    #[error("invalid handshake of a data connection: {0}")]
     Protocol(String),
-    /// The kernel's.
+    /// I/O error.
     #[error(transparent)]
     Failed(#[from] io::Error),
-    /// Connections that should be there are not.
-    #[error("{0} of {1} connections came")]
+    /// Some connections were not established.
+    #[error("only {0} of {1} connections were established")]
     MissingConnections(usize, usize),
 }
 
 impl Credentials {
-    /// Opens a connection of ours, as the one with some number. What the other side needs to let it in is under way when this
-    /// returns: data may follow at once, and whoever is not let in finds the connection closed.
+    /// Authenticates an outgoing connection with a number. When this returns, our proof has been
+    /// sent: data may follow immediately, and a listener that rejects it closes the connection.
     fn authenticate_outgoing(
         &self,
         socket: TcpStream,
@@ -169,7 +172,7 @@ impl Credentials {
         }
     }
 
-    /// Looks who opens a connection to us, and gives its number.
+    /// Authenticates an incoming connection and returns its number.
     fn authenticate_incoming(
         &self,
         socket: &TcpStream,
@@ -191,10 +194,11 @@ impl Credentials {
     }
 }
 
-/// From now on nobody waits for a deadline. A connection that is half open, as after the other machine lost its power, is
-/// noticed by who reads from it: within [`IDLE`] and [`PROBES`] times [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). The kernel does not ask
-/// while something is on its way there, so who also writes to it looks by itself ([`tcp_tuning::is_silent`]). There is no
-/// `TCP_USER_TIMEOUT`, since that also ends a connection whose reader waits for its disk for so long.
+/// Prepares an authenticated connection for data, without deadlines. Readers detect a half-open
+/// connection, as after a power failure of the peer, within [`IDLE`] and [`PROBES`] times
+/// [`PROBE_EACH`] (tcp(7), `SO_KEEPALIVE`). The kernel sends no probes while data is
+/// unacknowledged, so writers check [`tcp_tuning::is_silent`] themselves. `TCP_USER_TIMEOUT` is not
+/// set, since it would also end a connection whose reader waits for its disk.
 fn ready(stream: Box<dyn DataStream>) -> Result<Box<dyn DataStream>, NetError> {
     settle(stream.socket())?;
     Ok(stream)

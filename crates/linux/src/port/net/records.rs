@@ -1,5 +1,5 @@
-//! The records of TLS over a socket, by the interface of rustls that leaves buffers to its user: its other one reads 4 KiB
-//! at a time.
+//! TLS records over a socket, by rustls' unbuffered interface: its buffered one reads 4 KiB at a
+//! time.
 
 mod relay;
 
@@ -14,16 +14,16 @@ use rustls::{Error, ExtractedSecrets, SupportedCipherSuite};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// Bytes that come are read into a buffer of so many: some records of 16 KiB.
+/// Size of the receive buffer: several records of 16 KiB.
 const INCOMING: usize = 128 << 10;
-/// Bytes that are encrypted at once.
+/// Bytes encrypted per call.
 const PIECE: usize = 7 * RECORD;
-/// Most bytes of data in one record (RFC 8446, section 5.1).
+/// Maximum bytes of data in one record (RFC 8446, section 5.1).
 pub(super) const RECORD: usize = 16 << 10;
-/// A buffer for a piece as records, for a message of the handshake, or for news of another key.
+/// Size of the send buffer: a piece as records, or a handshake message or key update.
 const OUTGOING: usize = PIECE + 8 * 256 + RECORD;
 
-/// What both sides of rustls do alike.
+/// Common interface of rustls' client and server connections.
 pub trait Records: Send + 'static {
     type Data;
 
@@ -33,7 +33,7 @@ pub trait Records: Send + 'static {
 
     fn suite(&self) -> Option<SupportedCipherSuite>;
 
-    /// The keys of both directions, for whoever goes on with them.
+    /// Returns the keys of both directions, to continue the connection elsewhere.
     fn into_secrets(self) -> Result<ExtractedSecrets, Error>;
 }
 
@@ -77,20 +77,20 @@ impl Records for UnbufferedServerConnection {
     }
 }
 
-/// A connection whose handshake is over.
+/// A TLS connection after its handshake.
 pub struct Tls<C> {
     connection: C,
     socket: TcpStream,
     incoming: Window,
     plain: PlaintextBuffer,
     outgoing: Vec<u8>,
-    /// Whether the other side said that nothing follows.
+    /// Whether the peer has closed its stream.
     ended: bool,
-    /// Whether the kernel is to take it over.
+    /// Whether to move the connection to the kernel.
     by_kernel: bool,
 }
 
-/// Data that was decrypted and not taken yet, and how much of it was.
+/// Decrypted data that was not yet read, and how much of it was.
 #[derive(Default)]
 pub(super) struct PlaintextBuffer {
     pub bytes: Vec<u8>,
@@ -98,7 +98,7 @@ pub(super) struct PlaintextBuffer {
 }
 
 impl PlaintextBuffer {
-    /// Takes as much as fits; none if all was taken.
+    /// Copies as much as fits; none if the buffer is empty.
     pub fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         if self.taken == self.bytes.len() {
             self.take_all(|_| {});
@@ -110,7 +110,7 @@ impl PlaintextBuffer {
         Some(count)
     }
 
-    /// Takes all that is left.
+    /// Passes on all remaining data.
     fn take_all(&mut self, take: impl FnOnce(&[u8])) {
         take(&self.bytes[self.taken..]);
         self.bytes.clear();
@@ -118,7 +118,7 @@ impl PlaintextBuffer {
     }
 }
 
-/// Bytes that came and were not decrypted yet.
+/// Received bytes that are not yet decrypted.
 struct Window {
     bytes: Vec<u8>,
     start: usize,
@@ -130,7 +130,8 @@ impl Window {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// How many bytes the record that came in part lacks: of its head (RFC 8446, section 5.1) if that is not whole yet.
+    /// Returns how many bytes the partially received record lacks; those of its header (RFC 8446,
+    /// section 5.1) if that is incomplete.
     fn missing(&mut self) -> usize {
         const HEAD: usize = 5;
         match *self.filled() {
@@ -158,25 +159,26 @@ impl Window {
     }
 }
 
-/// What rustls found in what came.
+/// Result of processing received bytes.
 enum Step {
-    /// Something that it keeps to itself.
+    /// Internal state changed; process again.
     Continue,
-    /// So many bytes of data.
+    /// Number of bytes of data.
     Data(usize),
-    /// So many bytes of the outgoing buffer are to be sent.
+    /// Number of bytes of the outgoing buffer to send.
     Send(usize),
-    /// Nothing whole: more must come.
+    /// No complete record: more bytes are needed.
     NeedInput,
 }
 
 impl<C: Records> Tls<C> {
-    /// Carries the handshake out.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// [`NetError`] if it fails, or takes too long.
+    /// [`NetError`] if it fails or times out.
     pub fn begin(connection: C, mut timed: DeadlineSocket<'_>) -> Result<Self, NetError> {
-        // What goes out in several records is not held back until the first is acknowledged (tcp(7), TCP_NODELAY).
+        // Several records are sent without waiting for the first acknowledgment (tcp(7),
+        // TCP_NODELAY).
         timed.socket.set_nodelay(true)?;
         let incoming = Window { bytes: vec![0; INCOMING], start: 0, end: 0 };
         let mut tls = Self {
@@ -198,13 +200,13 @@ impl<C: Records> Tls<C> {
         }
     }
 
-    /// The same, which the kernel is to take over when it is used one way.
+    /// Selects kernel TLS, used once the connection is restricted to one direction.
     #[must_use]
     pub fn by_kernel(self, by_kernel: bool) -> Self {
         Self { by_kernel, ..self }
     }
 
-    /// Decrypts what came until nothing of it is left, and reads the rest of the last record for that, and no byte more.
+    /// Decrypts all received bytes, reading exactly the rest of the last record.
     fn drain(&mut self) -> io::Result<()> {
         while !self.ended {
             match self.step(&mut []).map_err(to_io_error)? {
@@ -219,7 +221,8 @@ impl<C: Records> Tls<C> {
         Ok(())
     }
 
-    /// Lets rustls look at what came. Data goes to `into`, as much as fits, and the rest is kept.
+    /// Processes received bytes. Data is copied to `into` as far as it fits, and buffered
+    /// otherwise.
     fn step(&mut self, into: &mut [u8]) -> Result<Step, NetError> {
         let status = self.connection.process(self.incoming.filled());
         let mut discard = status.discard;
@@ -256,7 +259,7 @@ impl<C: Records> Tls<C> {
         Ok(step)
     }
 
-    /// Encrypts, and gives how many bytes of the buffer are to be sent; nothing of `data` says that nothing follows.
+    /// Encrypts data and returns the number of bytes to send; empty `data` closes the stream.
     fn encrypt(&mut self, data: &[u8]) -> Result<usize, NetError> {
         let status = self.connection.process(&mut []);
         match status.state.map_err(tls_error)? {
@@ -334,7 +337,7 @@ impl<C: Records> DataStream for Tls<C> {
     }
 }
 
-/// Once a connection is open, what is wrong with it is told as the kernel tells of others.
+/// Converts an error of an open connection.
 fn to_io_error(error: NetError) -> io::Error {
     match error {
         NetError::Failed(error) => error,
@@ -352,7 +355,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Who calls, and who is called.
+    /// Returns a connected client and server.
     fn pair() -> (Tls<UnbufferedClientConnection>, Tls<UnbufferedServerConnection>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let to = listener.local_addr().expect("an address");
@@ -360,7 +363,7 @@ mod tests {
             let socket = TcpStream::connect(to).expect("connected");
             let client =
                 client(&KeyPair::generate().expect("a key"), KeyVerifier::new(|_| true)).expect("a client");
-            Tls::begin(client, DeadlineSocket::new(&socket, LIMIT)).expect("let in")
+            Tls::begin(client, DeadlineSocket::new(&socket, LIMIT)).expect("authenticated")
         });
         let (socket, _) = listener.accept().expect("a connection");
         let server =
@@ -369,9 +372,9 @@ mod tests {
         (caller.join().expect("no panic"), called)
     }
 
-    /// So that the kernel could go on with the next record.
+    /// The kernel must be able to continue at the next record.
     #[test]
-    fn who_drains_a_connection_leaves_no_part_of_a_record() {
+    fn drain_leaves_no_partial_record() {
         let (mut caller, mut called) = pair();
         let sent: Vec<u8> = (0..3_000_000).map(|at: usize| (at * 7 + at / 251) as u8).collect();
         thread::scope(|scope| {

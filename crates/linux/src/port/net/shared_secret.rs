@@ -1,5 +1,6 @@
-//! A connection without encryption, whose two ends prove that they know a secret: a challenge each way, answered by
-//! HMAC-SHA-256 (RFC 2104) over both challenges, the number of the connection and who answers.
+//! Unencrypted connections whose ends prove that they know a secret: each sends a challenge,
+//! answered by an HMAC-SHA-256 (RFC 2104) of both challenges, the number of the connection and the
+//! role of the sender.
 
 use super::deadline::{opening_error, DeadlineSocket};
 use super::NetError;
@@ -8,14 +9,14 @@ use ring::hmac::{self, Key, HMAC_SHA256};
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Bytes of a secret, of a challenge and of an answer.
+/// Bytes of a secret, a challenge and a proof.
 const BYTES: usize = 32;
 
-/// Who answers a challenge; so no answer can be sent back as one's own.
+/// Roles within proofs, so that no proof can be reflected.
 const CLIENT_ROLE: &[u8] = b"numaio caller";
 const LISTENER_ROLE: &[u8] = b"numaio door";
 
-/// What both ends know, and nobody else.
+/// A secret known to both ends only.
 #[derive(Clone)]
 pub struct Secret([u8; BYTES]);
 
@@ -26,20 +27,20 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// One that nobody knows yet.
+    /// Generates a random secret.
     ///
     /// # Errors
-    /// The kernel's, if it has no random numbers.
+    /// I/O error if the kernel provides no random numbers.
     pub fn generate() -> io::Result<Self> {
         random::bytes().map(Self)
     }
 
-    /// One that came from the other side.
+    /// Creates the secret received from the peer.
     pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// To be told to the other side.
+    /// Returns the bytes to send to the peer.
     pub fn bytes(&self) -> [u8; BYTES] {
         self.0
     }
@@ -54,7 +55,8 @@ impl Secret {
         hmac::verify(&Key::new(HMAC_SHA256, &self.0), &message, tag).is_ok()
     }
 
-    /// The side that connects: number and challenge; the other one's challenge and proof; our proof.
+    /// Authenticates as client: sends number and challenge, checks the listener's proof, sends our
+    /// proof.
     pub(super) fn authenticate_outgoing(
         &self,
         index: u16,
@@ -73,7 +75,7 @@ impl Secret {
         socket.write_all(self.proof(CLIENT_ROLE, index, &challenges).as_ref()).map_err(opening_error)
     }
 
-    /// The side that is connected to; gives the number.
+    /// Authenticates as listener, and returns the number of the connection.
     pub(super) fn authenticate_incoming(&self, mut socket: DeadlineSocket<'_>) -> Result<u16, NetError> {
         let (mut index, mut theirs, mut proof) = ([0; 2], [0; BYTES], [0; BYTES]);
         socket.read_exact(&mut index).map_err(opening_error)?;

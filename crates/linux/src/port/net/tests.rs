@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Of who calls, and of who is called.
+/// Credentials of client and server.
 type CredentialPair = (Arc<Credentials>, Credentials);
 
 fn tls() -> CredentialPair {
@@ -29,15 +29,15 @@ fn plain() -> CredentialPair {
 }
 
 fn address(listener: &DataListener) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, listener.port().expect("a port").expect("one of its own")).into()
+    (Ipv4Addr::LOCALHOST, listener.port().expect("a port").expect("its own port")).into()
 }
 
-/// From now on this end gets nothing of what comes, and answers nothing, as if its host had lost its power: a filter that lets
-/// no byte through (socket(7), `SO_ATTACH_FILTER`).
+/// Drops all packets that arrive at this end, as if its host had lost power, by a filter that
+/// accepts none (socket(7), `SO_ATTACH_FILTER`).
 pub(super) fn vanish(socket: &TcpStream) {
     let mut nothing = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
     let filter = libc::sock_fprog { len: 1, filter: &raw mut nothing };
-    // SAFETY: the kernel copies the one instruction, which lives until then.
+    // SAFETY: the kernel copies the one instruction, which lives through the call.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -52,15 +52,15 @@ pub(super) fn vanish(socket: &TcpStream) {
 
 type StreamPair = (Vec<Box<dyn DataStream>>, Vec<Box<dyn DataStream>>);
 
-/// Connections that were opened, at the side that called and at the other one.
+/// Opens connections, and returns the client's and the server's ends.
 fn open((client, server): CredentialPair, count: usize) -> StreamPair {
-    let listener = DataListener::bind(server, None, count).expect("a door");
-    let called = connect(&client, (address(&listener), &[]), count, LIMIT).expect("let in");
-    (called, listener.into_streams(LIMIT).expect("all are in"))
+    let listener = DataListener::bind(server, None, count).expect("a listener");
+    let called = connect(&client, (address(&listener), &[]), count, LIMIT).expect("authenticated");
+    (called, listener.into_streams(LIMIT).expect("all connections"))
 }
 
 #[test]
-fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
+fn data_arrives_and_tls_distinguishes_close_from_loss() {
     for (credential_pairs, is_tls) in [(tls(), true), (plain(), false)] {
         let (called, answered) = open(credential_pairs, 4);
         for (index, (mut one, mut other)) in called.into_iter().zip(answered).enumerate() {
@@ -86,7 +86,7 @@ fn what_is_written_arrives_and_an_end_in_order_is_told_from_a_cut() {
     }
 }
 
-/// How many connections the kernel ever made records for, and opened those of.
+/// Returns how many connections the kernel has ever encrypted and decrypted.
 fn taken_over() -> [u64; 2] {
     let counts = std::fs::read_to_string("/proc/net/tls_stat").expect("the kernel's counts");
     ["TlsTxSw", "TlsRxSw"].map(|name| {
@@ -95,11 +95,11 @@ fn taken_over() -> [u64; 2] {
     })
 }
 
-/// Also what was sent before the kernel of the other side takes over.
+/// Includes data sent before the receiving kernel took over.
 #[test]
-fn the_kernel_takes_connections_over() {
+fn kernel_takes_over_tls_records() {
     if !has_kernel_tls() {
-        crate::test_support::print_skipped("skipped: the_kernel_takes_connections_over: this kernel has no TLS");
+        crate::test_support::print_skipped("skipped: kernel_takes_over_tls_records: this kernel has no TLS");
         return;
     }
     let before = taken_over();
@@ -131,103 +131,104 @@ fn the_kernel_takes_connections_over() {
             assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
         }
     }
-    // Other tests beside this one may have some too.
+    // Concurrent tests may add connections.
     assert!(taken_over().iter().zip(before).all(|(now, before)| *now >= before + 4), "{:?}", taken_over());
 }
 
 #[test]
-fn whoever_has_another_key_is_no_peer() {
+fn rejects_peers_with_another_key() {
     let ((client, server), (unauthorized, other_server)) = (tls(), tls());
-    let listener = DataListener::bind(server, None, 1).expect("a door");
-    let refused = connect(&unauthorized, (address(&listener), &[]), 1, LIMIT).expect_err("no peer");
+    let listener = DataListener::bind(server, None, 1).expect("a listener");
+    let refused = connect(&unauthorized, (address(&listener), &[]), 1, LIMIT).expect_err("wrong key");
     assert!(matches!(refused, NetError::WrongKey), "{refused}");
     assert!(matches!(
         listener.into_streams(Duration::from_millis(50)),
         Err(NetError::MissingConnections(0, 1))
     ));
-    // A man in the middle has another key than the one that came through ssh.
-    let listener = DataListener::bind(other_server, None, 1).expect("a door");
-    let refused = connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("no door of the peer");
+    // An attacker in between has another key than the one received through ssh.
+    let listener = DataListener::bind(other_server, None, 1).expect("a listener");
+    let refused =
+        connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("not the listener of the peer");
     assert!(matches!(refused, NetError::WrongKey), "{refused}");
-    // One who has the door's key, and not the caller's.
+    // A client with the listener's public key, but not the expected private one.
     let (_, server) = tls();
-    let Credentials::Tls { own, .. } = &server else { panic!("a lock of TLS") };
+    let Credentials::Tls { own, .. } = &server else { panic!("TLS credentials") };
     let unauthorized = Credentials::Tls {
         own: KeyPair::generate().expect("a key"),
         peer: own.public().to_vec(),
         by_kernel: false,
     };
-    let listener = DataListener::bind(server, None, 1).expect("a door");
+    let listener = DataListener::bind(server, None, 1).expect("a listener");
     let mut streams =
-        connect(&Arc::new(unauthorized), (address(&listener), &[]), 1, LIMIT).expect("the right door");
-    assert!(!matches!(streams[0].read(&mut [0]), Ok(1..)), "it is not let in");
+        connect(&Arc::new(unauthorized), (address(&listener), &[]), 1, LIMIT).expect("the right listener");
+    assert!(!matches!(streams[0].read(&mut [0]), Ok(1..)), "authentication fails");
     assert!(matches!(
         listener.into_streams(Duration::from_millis(50)),
         Err(NetError::MissingConnections(0, 1))
     ));
     // The same with secrets.
     let ((client, _), (_, other_server)) = (plain(), plain());
-    let listener = DataListener::bind(other_server, None, 1).expect("a door");
-    let refused = connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("no peer");
+    let listener = DataListener::bind(other_server, None, 1).expect("a listener");
+    let refused = connect(&client, (address(&listener), &[]), 1, LIMIT).expect_err("wrong key");
     assert!(matches!(refused, NetError::WrongKey), "{refused}");
 }
 
 #[test]
-fn connections_are_taken_over_from_another_process() {
+fn takes_connections_over_from_another_process() {
     for (client, server) in [tls(), plain()] {
         let source = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let connections = OutgoingConnections::start(source.local_addr().expect("an address"), &[], 3, LIMIT);
-        let came: Vec<_> = (0..3).map(|_| source.accept().expect("a connection").0).collect();
-        // They are there before anybody knows what lets them in.
+        let accepted: Vec<_> = (0..3).map(|_| source.accept().expect("a connection").0).collect();
+        // Connections arrive before credentials are known.
         let (process, ours) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let listener = DataListener::from_process(server, ours, 2).expect("a door");
+        let listener = DataListener::from_process(server, ours, 2).expect("a listener");
         let ticket = Ticket::generate().expect("a ticket");
         connections.open(client, Some(ticket), LIMIT);
-        for socket in came {
-            assert_eq!(Ticket::of(&socket, LIMIT).expect("told"), Some(ticket));
+        for socket in accepted {
+            assert_eq!(Ticket::of(&socket, LIMIT).expect("a ticket"), Some(ticket));
             hand_over(&process, &socket).expect("handed over");
         }
-        // Of three, two were wanted.
-        let mut called = connections.into_streams(2, LIMIT).expect("let in");
-        let mut streams = listener.into_streams(LIMIT).expect("all are in");
+        // Two of the three are needed.
+        let mut called = connections.into_streams(2, LIMIT).expect("authenticated");
+        let mut streams = listener.into_streams(LIMIT).expect("all connections");
         assert_eq!((called.len(), streams.len()), (2, 2));
         called[1].write_all(b"x").expect("sent");
-        streams[1].read_exact(&mut [0]).expect("came");
-        assert!(hand_over(&process, streams[0].socket()).is_err(), "the door is closed");
+        streams[1].read_exact(&mut [0]).expect("received");
+        assert!(hand_over(&process, streams[0].socket()).is_err(), "the listener is closed");
     }
 }
 
 #[test]
-fn connections_take_the_addresses_of_a_host_in_turn() {
+fn connections_alternate_between_addresses_of_a_host() {
     let (client, server) = plain();
-    let listener = DataListener::bind(server, None, 5).expect("a door");
+    let listener = DataListener::bind(server, None, 5).expect("a listener");
     let (first, port) = (address(&listener), address(&listener).port());
-    // At the third one nobody listens.
+    // Nothing listens on the third address.
     let unused = TcpListener::bind("127.0.0.3:0").expect("a port").local_addr().expect("an address");
     let others = [SocketAddr::from(([127, 0, 0, 2], port)), unused];
-    let called = connect(&client, (first, &others), 5, LIMIT).expect("let in");
+    let called = connect(&client, (first, &others), 5, LIMIT).expect("authenticated");
     let last = |socket: &TcpStream| match socket.peer_addr().expect("an address").ip() {
         IpAddr::V4(four) => four.octets()[3],
         IpAddr::V6(_) => 0,
     };
     assert_eq!(called.iter().map(|stream| last(stream.socket())).collect::<Vec<_>>(), [1, 2, 1, 1, 2]);
-    assert_eq!(listener.into_streams(LIMIT).expect("all are in").len(), 5);
+    assert_eq!(listener.into_streams(LIMIT).expect("all connections").len(), 5);
 }
 
 #[test]
-fn calls_that_nobody_wants_are_no_burden() {
+fn dropped_connections_are_closed() {
     let source = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let connections = OutgoingConnections::start(source.local_addr().expect("an address"), &[], 1, LIMIT);
-    let (mut came, _) = source.accept().expect("a connection");
+    let (mut accepted, _) = source.accept().expect("a connection");
     drop(connections);
-    assert_eq!(came.read(&mut [0]).expect("closed"), 0);
+    assert_eq!(accepted.read(&mut [0]).expect("closed"), 0);
 }
 
 #[test]
-fn answers_of_a_door_cannot_be_sent_back_to_it() {
+fn rejects_reflected_proofs() {
     let (client, server) = plain();
-    let listener = DataListener::bind(server, None, 1).expect("a door");
-    // It asks the door its own challenge, and takes the answer for its own.
+    let listener = DataListener::bind(server, None, 1).expect("a listener");
+    // The attacker sends the listener's challenge back and reflects its proof.
     let mut first = TcpStream::connect(address(&listener)).expect("connected");
     first.write_all(&[0; 34]).expect("sent");
     let mut reply = [0; 64];
@@ -235,53 +236,53 @@ fn answers_of_a_door_cannot_be_sent_back_to_it() {
     first.write_all(&reply[32..]).expect("sent");
     assert_eq!(first.read(&mut reply).expect("closed"), 0);
     assert!(connect(&client, (address(&listener), &[]), 1, LIMIT).is_ok());
-    // The number of a connection that nobody waits for.
+    // A connection number beyond the expected ones.
     let late =
         client.authenticate_outgoing(TcpStream::connect(address(&listener)).expect("connected"), 7, LIMIT);
-    assert!(!matches!(late.expect("the right door").read(&mut [0]), Ok(1..)), "it is not let in");
+    assert!(!matches!(late.expect("the right listener").read(&mut [0]), Ok(1..)), "authentication fails");
 }
 
 #[test]
-fn strangers_do_not_hold_the_door_shut() {
+fn unauthenticated_connections_do_not_block_the_listener() {
     for (client, server) in [tls(), plain()] {
-        let listener = DataListener::bind(server, None, 3).expect("a door");
+        let listener = DataListener::bind(server, None, 3).expect("a listener");
         let mut unauthenticated: Vec<TcpStream> =
             (0..100).map(|_| TcpStream::connect(address(&listener)).expect("connected")).collect();
         unauthenticated
             .iter_mut()
             .step_by(2)
             .for_each(|unauthorized| drop(unauthorized.write_all(b"GET / HTTP/1.1\r\n\r\n")));
-        let called = connect(&client, (address(&listener), &[]), 3, LIMIT).expect("let in");
-        let streams = listener.into_streams(LIMIT).expect("all are in");
+        let called = connect(&client, (address(&listener), &[]), 3, LIMIT).expect("authenticated");
+        let streams = listener.into_streams(LIMIT).expect("all connections");
         assert_eq!((called.len(), streams.len()), (3, 3));
     }
 }
 
 #[test]
-fn a_door_that_is_no_door_is_told_in_time() {
+fn silent_or_foreign_listeners_are_reported_within_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
     let limit = Duration::from_millis(200);
     for (client, _) in [tls(), plain()] {
-        let late = connect(&client, (at, &[]), 2, limit).expect_err("nobody answers");
+        let late = connect(&client, (at, &[]), 2, limit).expect_err("no answer");
         assert!(matches!(late, NetError::TimedOut), "{late}");
     }
     drop(listener);
-    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("nobody listens");
+    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("nothing listens");
     assert!(matches!(refused, NetError::Unreachable(..)), "{refused}");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
     let garbage = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a guest");
+        let (mut socket, _) = listener.accept().expect("a connection");
         drop(socket.write_all(&[b'x'; 1000]));
         drop(socket.read_to_end(&mut Vec::new()));
     });
-    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("no TLS");
+    let refused = connect(&tls().0, (at, &[]), 1, LIMIT).expect_err("not TLS");
     assert!(matches!(refused, NetError::Protocol(_)), "{refused}");
-    garbage.join().expect("ended");
+    garbage.join().expect("finished");
 }
 
-/// Two links over connections, and what is heard of each.
+/// Returns the two ends of a link, with their events and pools.
 fn links(
     credential_pairs: CredentialPair,
     there: usize,
@@ -306,14 +307,14 @@ fn links(
 }
 
 #[test]
-fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
-    // Connections that are spared are closed with the others.
+fn packets_arrive_in_order() {
+    // Unused connections are closed with the others.
     for (credential_pairs, sparing) in [(tls(), false), (plain(), false), (tls(), true), (plain(), true)] {
-        let [(one, _heard, pool), (other, received, _)] = links(credential_pairs, 5, 1, 6, sparing);
+        let [(one, _events, pool), (other, received, _)] = links(credential_pairs, 5, 1, 6, sparing);
         const COUNT: u32 = 300;
         let sender = std::thread::spawn(move || {
             for number in 0..COUNT {
-                // Lengths differ, so that connections overtake each other.
+                // Different lengths make connections overtake each other.
                 let data = (number % 3 != 0).then(|| {
                     let mut slab = pool.take().expect("a buffer");
                     let length = if number % 7 == 1 { BLOCK } else { 1 + number as usize };
@@ -337,30 +338,30 @@ fn packets_are_handed_over_in_the_order_in_which_they_were_sent() {
             }
         }
         sender.join().expect("sent");
-        // The end that sent was dropped, when all was on its way.
+        // The sending end was dropped after everything was written.
         assert!(
-            matches!(received.recv_timeout(LIMIT), Ok(Event::Closed(why)) if why.contains("closed by the other side"))
+            matches!(received.recv_timeout(LIMIT), Ok(Event::Closed(why)) if why.contains("closed by the peer"))
         );
         drop(other);
     }
 }
 
 #[test]
-fn a_connection_that_is_cut_ends_the_link_once() {
+fn lost_connection_closes_the_link_once() {
     for credential_pairs in [tls(), plain()] {
         let (mut called, mut answered) = open(credential_pairs, 3);
         let other = StreamSet { to: answered.split_off(2), from: answered };
         let (events, received) = channel();
         let link =
             StreamSetLink::new(other, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
-        // In the midst of a packet.
+        // Within a packet.
         called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
         match received.recv_timeout(LIMIT) {
-            Ok(Event::Closed(why)) => assert!(why.contains("cut"), "{why}"),
+            Ok(Event::Closed(why)) => assert!(why.contains("lost"), "{why}"),
             event => panic!("{event:?}"),
         }
-        // The other connections end too, and nothing more is told.
+        // The other connections are closed, too, without another event.
         let mut rest = Vec::new();
         drop(called[2].read_to_end(&mut rest));
         drop(link);
@@ -369,15 +370,15 @@ fn a_connection_that_is_cut_ends_the_link_once() {
 }
 
 #[test]
-fn numbers_that_are_wrong_end_the_link() {
+fn invalid_packet_numbers_close_the_link() {
     let packet = |number: u64| [&number.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, b'x']].concat();
-    // What is sent on each of two connections, how many packets are heard, and what is wrong.
+    // Packet numbers on each of two connections, delivered packets, and the error.
     let cases: [(&[u64], &[u64], usize, &str); 5] = [
-        (&[0, 1, 1], &[], 2, "packet 1 came twice"),
-        (&[0, 2], &[3], 1, "packet 1 came twice, or not at all"),
-        (&[1], &[2], 0, "packet 0 came twice, or not at all"),
-        (&[1, 1], &[], 0, "packet 1 came twice"),
-        (&[0, 1], &[u64::MAX], 2, "packet 2 came twice, or not at all"),
+        (&[0, 1, 1], &[], 2, "packet 1 received twice"),
+        (&[0, 2], &[3], 1, "packet 1 received twice or missing"),
+        (&[1], &[2], 0, "packet 0 received twice or missing"),
+        (&[1, 1], &[], 0, "packet 1 received twice"),
+        (&[0, 1], &[u64::MAX], 2, "packet 2 received twice or missing"),
     ];
     for (first, second, count, expected) in cases {
         let (mut called, mut answered) = open(plain(), 3);
@@ -388,7 +389,7 @@ fn numbers_that_are_wrong_end_the_link() {
         for (stream, numbers) in called.iter_mut().zip([first, second]) {
             numbers.iter().for_each(|number| drop(stream.write_all(&packet(*number))));
         }
-        // What is missing comes no more.
+        // No further packets follow.
         called.iter_mut().take(2).for_each(|stream| drop(stream.close()));
         let mut count_received = 0;
         let event = loop {
@@ -404,13 +405,13 @@ fn numbers_that_are_wrong_end_the_link() {
 }
 
 #[test]
-fn frames_that_nobody_takes_do_not_pile_up() {
+fn untaken_frames_are_limited() {
     let (mut called, mut answered) = open(plain(), 3);
     let streams = StreamSet { to: answered.split_off(2), from: answered };
     let ((events, received), backpressure) = (channel(), Arc::default());
     let link =
         StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
-    // Of two connections in turn, each packet as large as there may be one, until nothing is taken any more.
+    // Sends maximal packets on two connections in turn, until no more are accepted.
     let frames = vec![7; MOST_FRAMES];
     let head = [(MOST_FRAMES as u32).to_be_bytes(), [0; 4]].concat();
     let mut sender = called.drain(..2).collect::<Vec<_>>();
@@ -423,28 +424,28 @@ fn frames_that_nobody_takes_do_not_pile_up() {
         }
         40
     });
-    let came = || received.recv_timeout(Duration::from_millis(500)).is_ok();
+    let has_event = || received.recv_timeout(Duration::from_millis(500)).is_ok();
     std::thread::sleep(Duration::from_millis(500));
     let mut first = 0;
-    while came() {
+    while has_event() {
         first += 1;
     }
-    // 64 MiB, the packet that goes beyond, and one of the other connection.
+    // 64 MiB, the packet that exceeds it, and one of the other connection.
     assert!((16..=18).contains(&first), "{first} packets");
     backpressure.mark_taken(first, first * MOST_FRAMES);
-    assert!(came(), "there is room again");
+    assert!(has_event(), "reading resumes");
     drop(link);
-    assert!(sent.join().expect("ended") < 40, "nobody waits for what comes no more");
+    assert!(sent.join().expect("finished") < 40, "a closed link blocks no sender");
 }
 
 #[test]
-fn who_reads_no_answers_is_read_no_more() {
+fn reading_pauses_while_the_peer_reads_no_answers() {
     let (mut called, mut answered) = open(plain(), 3);
     let streams = StreamSet { to: answered.split_off(2), from: answered };
     let ((events, received), backpressure) = (channel(), Backpressure::new(true));
     let link =
         StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
-    // As much as may wait, and what the connection takes up.
+    // The limit, and what the connection itself buffers.
     let answer = || Packet { frames: vec![7; MOST_FRAMES], data: None };
     (0..32).for_each(|_| link.send(answer()));
     let mut back = called.pop().expect("a connection");
@@ -455,36 +456,36 @@ fn who_reads_no_answers_is_read_no_more() {
         }
         called
     });
-    let came = || received.recv_timeout(Duration::from_millis(500)).is_ok();
+    let has_event = || received.recv_timeout(Duration::from_millis(500)).is_ok();
     let mut first = 0;
-    while came() {
+    while has_event() {
         first += 1;
     }
     assert!(first <= 2, "{first} packets: one of each reader");
     let read = std::thread::spawn(move || drop(back.read_to_end(&mut Vec::new())));
-    (first..40).for_each(|number| assert!(came(), "packet {number} does not come"));
-    // Who waits again ends with the link.
+    (first..40).for_each(|number| assert!(has_event(), "packet {number} is missing"));
+    // A reader that pauses again stops with the link.
     (0..32).for_each(|_| link.send(answer()));
     drop(link);
-    read.join().expect("ended");
+    read.join().expect("finished");
     drop(sent.join().expect("sent"));
 }
 
 #[test]
-fn a_link_needs_more_buffers_than_connections() {
+fn link_needs_more_buffers_than_connections() {
     let (_called, mut answered) = open(plain(), 4);
     let streams = StreamSet { to: answered.split_off(3), from: answered };
     assert!(StreamSetLink::new(streams, (false, &[]), channel().0, &Pool::new(3), &Arc::default()).is_err());
 }
 
 #[test]
-fn words_of_a_late_door_come_before_its_time_is_over() {
-    // A stranger who sends a byte now and then is not waited for beyond the limit.
+fn slow_handshake_ends_at_the_deadline() {
+    // A peer that sends single bytes cannot extend the limit.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
-    let dripping = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a guest");
-        // A record of a handshake that is long, byte by byte, until nobody listens.
+    let slow_peer = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a connection");
+        // A long handshake record, byte by byte, until the connection is closed.
         let head = [22, 3, 3, 0x3f, 0xff];
         let mut bytes = head.into_iter().chain(std::iter::repeat(2));
         while socket.write_all(&[bytes.next().unwrap_or(2)]).is_ok() {
@@ -492,7 +493,7 @@ fn words_of_a_late_door_come_before_its_time_is_over() {
         }
     });
     let began = Instant::now();
-    let late = connect(&tls().0, (at, &[]), 1, Duration::from_millis(300)).expect_err("it drips");
+    let late = connect(&tls().0, (at, &[]), 1, Duration::from_millis(300)).expect_err("too slow");
     assert!(matches!(late, NetError::TimedOut), "{late} after {:?}", began.elapsed());
-    dripping.join().expect("ended");
+    slow_peer.join().expect("finished");
 }

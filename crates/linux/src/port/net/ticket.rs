@@ -1,6 +1,7 @@
-//! Data connections at the port of a daemon. Its process that listens starts another one for each transfer, so a connection
-//! begins with a ticket, which tells whose it is, and is handed over unread. A ticket proves nothing, and whoever is on the way
-//! sees it: what lets a connection in is the [`super::Credentials`], as everywhere.
+//! Data connections at the port of a daemon. The listening process starts a session process for
+//! each transfer, so a connection begins with a ticket that identifies its session, and is passed
+//! on with the rest unread. A ticket is not a secret: connections are authenticated by
+//! [`super::Credentials`].
 
 use super::deadline::{opening_error, DeadlineSocket};
 use super::NetError;
@@ -18,37 +19,38 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What stands in front of a ticket: no handshake of TLS begins so.
+/// Prefix of a ticket, which no TLS handshake begins with.
 const HEAD: &[u8; 8] = b"\x93numaio:";
 const BYTES: usize = 16;
 
-/// What the connections of one transfer have in common, and no others.
+/// Identifies the connections of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub [u8; BYTES]);
 
 impl Ticket {
-    /// One that nobody has yet.
+    /// Generates a random ticket.
     ///
     /// # Errors
-    /// The kernel's, if it has no random numbers.
+    /// I/O error if the kernel provides no random numbers.
     pub fn generate() -> io::Result<Self> {
         random::bytes().map(Self)
     }
 
-    /// Says it, first of all.
+    /// Sends the ticket, before anything else.
     ///
     /// # Errors
-    /// The kernel's.
+    /// I/O errors.
     pub(super) fn send(&self, mut socket: &TcpStream) -> io::Result<()> {
-        // What follows is not held back until this is acknowledged.
+        // Following data need not wait for the acknowledgment of the ticket.
         socket.set_nodelay(true)?;
         socket.write_all(&[&HEAD[..], &self.0].concat())
     }
 
-    /// The ticket that a connection begins with; none if it begins otherwise, as a control channel does. Then nothing was read.
+    /// Reads the ticket of a connection; none, with nothing read, if it starts otherwise, like a
+    /// control channel.
     ///
     /// # Errors
-    /// It says nothing within `limit`, or half a ticket.
+    /// [`NetError`] if nothing arrives within `limit`, or the ticket is incomplete.
     pub fn of(socket: &TcpStream, limit: Duration) -> Result<Option<Self>, NetError> {
         let mut timed = DeadlineSocket::new(socket, limit);
         let mut first = [0];
@@ -67,10 +69,10 @@ impl Ticket {
     }
 }
 
-/// Hands a connection over to another process (unix(7), `SCM_RIGHTS`).
+/// Passes a connection to another process (unix(7), `SCM_RIGHTS`).
 ///
 /// # Errors
-/// The kernel's: the process may be gone.
+/// I/O errors: the process may have exited.
 pub fn hand_over(to: &UnixStream, socket: &TcpStream) -> io::Result<()> {
     let sockets = [socket.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -80,10 +82,10 @@ pub fn hand_over(to: &UnixStream, socket: &TcpStream) -> io::Result<()> {
     Ok(sent.map(drop)?)
 }
 
-/// The next connection that is handed over; none if there are no more.
+/// Receives the next connection passed by another process; none at the end.
 ///
 /// # Errors
-/// The kernel's.
+/// I/O errors.
 pub(super) fn take_over(from: &UnixStream) -> io::Result<Option<TcpStream>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -98,7 +100,7 @@ pub(super) fn take_over(from: &UnixStream) -> io::Result<Option<TcpStream>> {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    // There is none if we have too many open files.
+    // The descriptor is missing if too many files are open.
     socket.map(|socket| Some(TcpStream::from(socket))).ok_or_else(|| Errno::MFILE.into())
 }
 
@@ -116,28 +118,28 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_handed_over_behind_its_ticket() {
+    fn connection_is_handed_over_after_its_ticket() {
         let ((mut near, far), ticket) = (pair(), Ticket::generate().expect("a ticket"));
         ticket.send(&near).expect("shown");
         near.write_all(b"rest").expect("sent");
-        assert_eq!(Ticket::of(&far, LIMIT).expect("told"), Some(ticket));
+        assert_eq!(Ticket::of(&far, LIMIT).expect("a ticket"), Some(ticket));
         let (to, from) = UnixStream::pair().expect("a pair");
         hand_over(&to, &far).expect("handed over");
         drop((far, to));
         let mut taken = take_over(&from).expect("taken").expect("a connection");
         let mut rest = [0; 4];
-        taken.read_exact(&mut rest).expect("came");
+        taken.read_exact(&mut rest).expect("received");
         assert_eq!(&rest, b"rest");
         assert!(take_over(&from).expect("an end").is_none());
     }
 
     #[test]
-    fn what_has_no_ticket_is_left_as_it_is() {
+    fn connection_without_ticket_stays_unread() {
         let (mut near, mut far) = pair();
         near.write_all(b"\x16\x03").expect("sent");
-        assert_eq!(Ticket::of(&far, LIMIT).expect("told"), None);
+        assert_eq!(Ticket::of(&far, LIMIT).expect("readable"), None);
         let mut first = [0; 2];
-        far.read_exact(&mut first).expect("came");
+        far.read_exact(&mut first).expect("received");
         assert_eq!(&first, b"\x16\x03");
         for wrong in [&b"\x93numaio\x0a0123456789abcdef"[..], b"\x93numaio:0123456789abcde", b"\x93", b""] {
             let (mut near, far) = pair();

@@ -1,9 +1,10 @@
-//! TLS 1.3 (RFC 8446) with raw public keys (RFC 7250): each side makes a key for one transfer, tells its public half
-//! through the control channel, and takes nobody else than who has the private half of the key that it was told.
+//! TLS 1.3 (RFC 8446) with raw public keys (RFC 7250): each side generates a key pair for one
+//! transfer, sends its public key through the control channel, and accepts only the peer with the
+//! private key of the received one.
 //!
-//! There are no certificates: no names, dates and authorities that would have to be checked. No session is resumed, and
-//! nothing is sent before the handshake is over on both sides. A control channel to a daemon is made in the same way, with
-//! keys that are kept ([`super::control`]).
+//! There are no certificates, and so no names, dates or authorities to check. Sessions are not
+//! resumed, and no data is sent before both sides complete the handshake. Control channels of
+//! daemons work alike, with persistent keys ([`super::control`]).
 
 use super::deadline::DeadlineSocket;
 use super::key::{KEY_BYTES, PRIVATE_HEAD};
@@ -27,7 +28,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// The key of one side: made for one transfer, or kept.
+/// Key pair of one side: for one transfer, or persistent.
 #[derive(Clone)]
 pub struct KeyPair(Arc<CertifiedKey>);
 
@@ -38,33 +39,33 @@ impl fmt::Debug for KeyPair {
 }
 
 impl KeyPair {
-    /// A fresh one: Ed25519 (RFC 8032).
+    /// Generates an Ed25519 key pair (RFC 8032).
     ///
     /// # Errors
-    /// The kernel's, if it has no random numbers.
+    /// I/O error if the kernel provides no random numbers.
     pub fn generate() -> io::Result<Self> {
         Self::from_private(&random::bytes()?)
     }
 
-    /// The one with this private half (RFC 8032, section 5.1.5), which is any bytes that nobody can guess.
+    /// Creates a key pair from a private key (RFC 8032, section 5.1.5): 32 unpredictable bytes.
     ///
     /// # Errors
-    /// None is foreseen.
+    /// None is expected.
     pub(super) fn from_private(private: &[u8; KEY_BYTES]) -> io::Result<Self> {
         let pkcs8 = [PRIVATE_HEAD, private].concat();
         let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(&pkcs8[..])).map_err(io::Error::other)?;
-        let public = key.public_key().ok_or_else(|| io::Error::other("a key has no public half"))?;
+        let public = key.public_key().ok_or_else(|| io::Error::other("key without public part"))?;
         let public = CertificateDer::from(public.as_ref().to_vec());
         Ok(Self(Arc::new(CertifiedKey::new(vec![public], key))))
     }
 
-    /// The public half, as a SubjectPublicKeyInfo in DER (RFC 8410).
+    /// Returns the public key as a SubjectPublicKeyInfo in DER (RFC 8410).
     pub fn public(&self) -> &[u8] {
         self.0.cert.first().map_or(&[], |public| public.as_ref())
     }
 }
 
-/// The cipher that this CPU has instructions for comes first; the side that connects decides.
+/// Prefers the cipher that this CPU has instructions for; the client decides.
 fn provider() -> Arc<CryptoProvider> {
     #[cfg(target_arch = "x86_64")]
     let has_aes = std::arch::is_x86_feature_detected!("aes");
@@ -81,10 +82,10 @@ fn provider() -> Arc<CryptoProvider> {
 
 type AcceptKey = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// Decides whose key is taken.
+/// Decides which public keys are accepted.
 pub struct KeyVerifier {
     accepts: Box<AcceptKey>,
-    /// The key that came, taken or not.
+    /// Key that the peer presented, accepted or not.
     presented_key: OnceLock<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
@@ -96,18 +97,19 @@ impl fmt::Debug for KeyVerifier {
 }
 
 impl KeyVerifier {
-    /// Takes the public keys of which `accepts` says so, as SubjectPublicKeyInfo in DER.
+    /// Accepts the keys that satisfy `accepts`, given as SubjectPublicKeyInfo in DER.
     pub fn new(accepts: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { accepts: Box::new(accepts), presented_key: OnceLock::new(), provider: provider() })
     }
 
-    /// Takes one key, and no other.
+    /// Accepts exactly one key.
     fn pinned(key: &[u8]) -> Arc<Self> {
         let key = key.to_vec();
         Self::new(move |came| came == key)
     }
 
-    /// The key of the other side, if it showed one. It is proven to be its own when the handshake is over.
+    /// Returns the key that the peer presented, if any. The completed handshake proves its
+    /// possession.
     pub fn presented_key(&self) -> Option<&[u8]> {
         self.presented_key.get().map(Vec::as_slice)
     }
@@ -216,10 +218,11 @@ impl ClientCertVerifier for KeyVerifier {
     }
 }
 
-/// The side that connects; the kernel makes and opens records after the handshake if that is wanted and possible.
+/// Performs the handshake as client; afterwards the kernel handles records if configured and
+/// supported.
 ///
 /// # Errors
-/// [`NetError`] if the other side does not have the key, or does not speak TLS.
+/// [`NetError`] if the peer lacks the key or does not speak TLS.
 pub fn connect(
     (own, by_kernel): (&KeyPair, bool),
     peer: &[u8],
@@ -228,10 +231,10 @@ pub fn connect(
     Ok(Box::new(Tls::begin(client(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
-/// The side that is connected to.
+/// Performs the handshake as server.
 ///
 /// # Errors
-/// As of [`call`].
+/// As for [`connect`].
 pub fn accept(
     (own, by_kernel): (&KeyPair, bool),
     peer: &[u8],
@@ -240,7 +243,7 @@ pub fn accept(
     Ok(Box::new(Tls::begin(server(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
 }
 
-/// The handshake of the side that connects.
+/// Creates the TLS client.
 pub fn client(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedClientConnection, NetError> {
     let mut config = ClientConfig::builder_with_provider(verifier.provider.clone())
         .with_protocol_versions(&[&TLS13])
@@ -251,12 +254,12 @@ pub fn client(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedCli
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_sni = false;
-    // Keys have no names.
+    // Raw public keys have no names.
     let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
     UnbufferedClientConnection::new(Arc::new(config), name).map_err(tls_error)
 }
 
-/// The handshake of the side that is connected to.
+/// Creates the TLS server.
 pub fn server(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedServerConnection, NetError> {
     let mut config = ServerConfig::builder_with_provider(verifier.provider.clone())
         .with_protocol_versions(&[&TLS13])
@@ -268,7 +271,7 @@ pub fn server(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedSer
     UnbufferedServerConnection::new(Arc::new(config)).map_err(tls_error)
 }
 
-/// What rustls refused, in our words.
+/// Classifies an error of rustls.
 pub fn tls_error(error: Error) -> NetError {
     match error {
         Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => NetError::WrongKey,

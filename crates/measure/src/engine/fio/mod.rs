@@ -1,4 +1,4 @@
-//! fio (<https://fio.readthedocs.io>), one process for each group of streams.
+//! fio (<https://fio.readthedocs.io>), one process per group of streams.
 
 mod output;
 #[cfg(test)]
@@ -12,22 +12,22 @@ use numaio_machine::workload::{
 use numaio_schema::IoEngine;
 use output::Run;
 
-/// Its name on PATH.
+/// Program name.
 const PROGRAM: &str = "fio";
 
-/// Part of what each of several processes measures that they may be apart, at most: one part in this many.
+/// Tolerated skew of processes: one part in this many of their run time.
 const MAX_SKEW_PART: u64 = 10;
-/// Windows for which several processes measure: they do not begin at the same moment.
+/// Windows that several processes measure, since they do not start simultaneously.
 const WINDOWS_OF_SEVERAL: u32 = 2;
 
 /// A disk, or a file on one, measured by fio.
 ///
-/// A limit of bytes ends no visit of fio, only the campaign after it.
+/// A byte limit stops only the campaign, not a single visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fio {
-    /// Where, and how; the path must be one that another process can open.
+    /// Path and method; another process must be able to open the path.
     pub path: DiskPath,
-    /// Whether io_uring has its buffers and file registered, which needs memory that may be locked.
+    /// Whether to register buffers and file with io_uring, which requires lockable memory.
     pub registered: bool,
 }
 
@@ -68,7 +68,7 @@ impl Engine for Fio {
         let mut figures = VisitFigures {
             elapsed_ns: outcome.elapsed_ns,
             cpu_ns: Some(0),
-            // No page of another program is looked at.
+            // Pages of other programs are not checked.
             residency: Residency { pages_checked: Some(0), ..Residency::default() },
             ..VisitFigures::default()
         };
@@ -85,7 +85,7 @@ impl Engine for Fio {
     }
 }
 
-/// Windows for which each of so many processes measures.
+/// Returns the number of windows that each process measures.
 fn windows(processes: usize) -> u32 {
     if processes > 1 {
         WINDOWS_OF_SEVERAL
@@ -94,44 +94,45 @@ fn windows(processes: usize) -> u32 {
     }
 }
 
-/// Time between the ends of the first and the last process, which run equally long.
+/// Returns the time between the ends of the first and the last process, which run equally long.
 fn end_skew_ms(runs: &[Run]) -> u64 {
     let ends = || runs.iter().map(|run| run.ended_ms);
     ends().max().unwrap_or(0).saturating_sub(ends().min().unwrap_or(0))
 }
 
-/// What is measured of several processes is of one time only if they run at one time.
+/// Returns the reason if processes did not run simultaneously, so that their figures cannot be
+/// added.
 fn too_far_apart(runs: &[Run]) -> Option<String> {
     let (apart, runtime) = (end_skew_ms(runs), runs.iter().map(|run| run.runtime_ms).min()?);
     let too_far = apart.saturating_mul(MAX_SKEW_PART) > runtime;
-    too_far.then(|| format!("processes of fio measured {runtime} ms each and {apart} ms apart"))
+    too_far.then(|| format!("fio processes measured {runtime} ms each, {apart} ms apart"))
 }
 
-/// What one process measured.
+/// Parses the output of one process.
 fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
     let complaint = || {
         let lines =
             output.stderr.lines().chain(output.stdout.lines().take_while(|line| !line.starts_with('{')));
-        lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it does not say why").to_owned()
+        lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message").to_owned()
     };
     let run = output::parse(&output.stdout).map_err(|why| match output.ended {
         ToolEnd::Status(0) => failed(PROGRAM, why.to_string()),
         ToolEnd::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
         ToolEnd::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
-        ToolEnd::Signal(signal) => failed(PROGRAM, format!("it was ended by signal {signal}")),
-        ToolEnd::TimeLimit => failed(PROGRAM, "it did not end in time".to_owned()),
+        ToolEnd::Signal(signal) => failed(PROGRAM, format!("terminated by signal {signal}")),
+        ToolEnd::TimeLimit => failed(PROGRAM, "time limit exceeded".to_owned()),
     })?;
     match output.ended {
         ToolEnd::Status(0) => Ok(run),
         ToolEnd::Status(_) => Err(failed(PROGRAM, complaint())),
-        ToolEnd::Signal(signal) => Err(failed(PROGRAM, format!("it was ended by signal {signal}"))),
-        ToolEnd::TimeLimit => Err(failed(PROGRAM, "it did not end in time".to_owned())),
+        ToolEnd::Signal(signal) => Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
+        ToolEnd::TimeLimit => Err(failed(PROGRAM, "time limit exceeded".to_owned())),
     }
 }
 
 impl Fio {
-    /// The engine that had this run, and its window; `disk` is where and how, but for the name by which fio opened it.
-    /// None if it is no measurement.
+    /// Reconstructs the engine and window from the arguments of a run; `disk` provides everything
+    /// but the path. None if the run is not a measurement.
     pub fn of_run(run: &ToolWorkload, disk: DiskPath) -> Option<(Self, Sampling)> {
         let args = &run.processes.first()?.args;
         let value = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
@@ -147,7 +148,7 @@ impl Fio {
         ))
     }
 
-    /// Jobs that do what one stream does: without asynchronous I/O one for each request in flight.
+    /// Returns the jobs per stream: without asynchronous I/O, one for each request in flight.
     fn jobs_of_a_stream(&self, request: &CellRequest) -> u32 {
         if self.path.method == DiskMethod::Threads {
             request.depth
@@ -156,8 +157,8 @@ impl Fio {
         }
     }
 
-    /// Options of one process. Of the area each job has its own part, `each` bytes long; those of groups before it have
-    /// the first `before` parts.
+    /// Returns the arguments of one process. Each job uses its own part of the area, `each` bytes
+    /// long, after the `before` parts of earlier groups.
     fn args(&self, request: &CellRequest, group: &StreamGroup, (before, each): (u64, u64)) -> Vec<String> {
         let DiskPath { path, at, method, direct, order, .. } = &self.path;
         let rw = match (group.direction, order) {
@@ -175,7 +176,7 @@ impl Fio {
         let mut args = vec![
             "--output-format=json".to_owned(),
             "--name=numaio".to_owned(),
-            // A colon would part two names.
+            // fio separates file names by colons.
             format!("--filename={}", path.replace('\\', "\\\\").replace(':', "\\:")),
             "--allow_file_create=0".to_owned(),
             format!("--rw={rw}"),

@@ -1,16 +1,16 @@
-//! What fio writes with `--output-format=json` (fio(1), "JSON+ output" and "Normal output").
+//! JSON output of fio (fio(1), "JSON+ output" and "Normal output").
 //!
-//! Lines before the first `{` are complaints. Only fields that are read are declared; others may come and go with fio's
-//! version.
+//! Lines before the first `{` are error messages. Only the required fields are declared, since
+//! others vary with the version.
 
 use serde::Deserialize;
 
-/// Jobs of one process, at most.
+/// Maximum number of jobs per process.
 const MOST_JOBS: usize = 65_536;
-/// fio before this version counts in KiB what it calls bytes.
+/// Older versions report KiB as bytes.
 const LEAST_MAJOR: u32 = 3;
 
-/// What one process measured, all of its jobs together.
+/// Figures of one process, for all of its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Run {
     /// Bandwidth in bytes per second.
@@ -19,39 +19,39 @@ pub struct Run {
     pub bytes: u64,
     /// CPU time of the jobs, user and system, in nanoseconds.
     pub cpu_ns: u64,
-    /// When it ended, in milliseconds since 1970; 0 if it does not tell.
+    /// End time in milliseconds since 1970; 0 if unknown.
     pub ended_ms: u64,
-    /// How long the longest job measured, in milliseconds.
+    /// Run time of the longest job, in milliseconds.
     pub runtime_ms: u64,
 }
 
-/// Why there is no figure.
+/// Reason for missing figures.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OutputError {
-    /// There is no JSON.
-    #[error("it gave no JSON")]
+    /// The output contains no JSON.
+    #[error("no JSON output")]
     NoJson,
-    /// It is cut off or otherwise wrong.
-    #[error("its JSON cannot be read: {0}")]
+    /// The JSON is truncated or invalid.
+    #[error("invalid JSON output: {0}")]
     Json(String),
-    /// It counts otherwise.
-    #[error("{0} is too old: fio-3.0 or newer is needed")]
+    /// The version uses other units.
+    #[error("{0} is too old: expected fio-3.0 or newer")]
     TooOld(String),
     /// A job failed.
     #[error("job {job} failed with error {error} ({})", std::io::Error::from_raw_os_error(*error))]
     Job {
-        /// Its name and number.
+        /// Name and number of the job.
         job: String,
-        /// An errno.
+        /// Its errno.
         error: i32,
     },
-    /// No job moved anything.
-    #[error("its jobs moved nothing")]
+    /// No job moved data.
+    #[error("no data moved")]
     Nothing,
 }
 
 impl OutputError {
-    /// Whether fio itself tells what failed.
+    /// Returns whether fio itself reported the failure.
     pub fn is_of_a_job(&self) -> bool {
         matches!(self, Self::Job { .. })
     }
@@ -94,7 +94,7 @@ struct Side {
     runtime: u64,
 }
 
-/// Reads what one process wrote.
+/// Parses the output of one process.
 ///
 /// # Errors
 /// [`OutputError`].
@@ -105,7 +105,7 @@ pub fn parse(text: &str) -> Result<Run, OutputError> {
     });
     let start = starts.into_iter().find(|(_, line)| line.starts_with('{')).map(|(start, _)| start);
     let json = start.and_then(|start| text.get(start..)).ok_or(OutputError::NoJson)?;
-    // Only the first value: what fio says after it is no JSON.
+    // Only the first value: text after it is not JSON.
     let document = serde_json::Deserializer::from_str(json).into_iter::<Document>().next();
     let document =
         document.ok_or(OutputError::NoJson)?.map_err(|error| OutputError::Json(error.to_string()))?;
@@ -141,7 +141,7 @@ impl Run {
     }
 }
 
-/// `3` of `fio-3.33-5-g123`.
+/// Parses the major version: `3` of `fio-3.33-5-g123`.
 fn major(version: &str) -> Option<u32> {
     let number = version.strip_prefix("fio-")?;
     number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

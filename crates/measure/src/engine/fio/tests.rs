@@ -1,4 +1,4 @@
-//! fio's own words: captures of fio 3.33 (Debian 12), names of files changed; and any text.
+//! Captures of fio 3.33 (Debian 12) with changed file names, and arbitrary text.
 
 use super::*;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -47,17 +47,17 @@ fn request(groups: &[StreamGroup]) -> CellRequest<'_> {
 }
 
 #[test]
-fn what_it_measured_is_read() {
+fn parses_captured_measurement() {
     let run = parse(READ).expect("a run");
     assert_eq!(run.bytes, 155_058_176);
-    // fio's own bw_bytes is the same, rounded down.
+    // fio's own bw_bytes, rounded down.
     assert_eq!(run.bytes_per_s.floor(), 515_143_441.0);
     // 8.666667 % of 301 ms.
     assert_eq!(run.cpu_ns, 26_086_667);
 }
 
 #[test]
-fn jobs_of_one_process_are_added_and_groups_are_kept_apart() {
+fn jobs_are_summed_and_groups_kept_separate() {
     let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), WRITE_2_JOBS, "") else { return };
     outcome.processes.extend(outcome.processes.clone());
     let figures = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome)).expect("figures");
@@ -75,7 +75,7 @@ fn jobs_of_one_process_are_added_and_groups_are_kept_apart() {
 }
 
 #[test]
-fn a_job_that_failed_is_named_with_its_error() {
+fn failed_job_is_named_with_its_error() {
     let error = parse(EIO).expect_err("a job failed");
     assert_eq!(error, OutputError::Job { job: "numaio 1".into(), error: 5 });
     let error =
@@ -87,24 +87,24 @@ fn a_job_that_failed_is_named_with_its_error() {
 }
 
 #[test]
-fn what_fio_complains_of_is_the_error() {
+fn fio_messages_become_the_error() {
     let of = |ended, stdout, stderr| {
         fio(DiskMethod::Uring).read(&output(ended, stdout, stderr)).expect_err("no figure").to_string()
     };
     let refused = "fio: file creation disallowed by allow_file_create=0\n";
     assert_eq!(of(ToolEnd::Status(1), ABSENT, refused), format!("fio: {}", refused.trim()));
     assert_eq!(of(ToolEnd::Status(1), "fio: bad option\n", ""), "fio: fio: bad option");
-    assert_eq!(of(ToolEnd::Status(0), "", ""), "fio: it gave no JSON");
-    assert_eq!(of(ToolEnd::Status(0), ABSENT, ""), "fio: its jobs moved nothing");
-    assert_eq!(of(ToolEnd::Signal(9), READ, ""), "fio: it was ended by signal 9");
-    assert_eq!(of(ToolEnd::TimeLimit, &READ[..2000], ""), "fio: it did not end in time");
-    assert!(of(ToolEnd::Status(0), &READ[..2000], "").contains("its JSON cannot be read: EOF"));
+    assert_eq!(of(ToolEnd::Status(0), "", ""), "fio: no JSON output");
+    assert_eq!(of(ToolEnd::Status(0), ABSENT, ""), "fio: no data moved");
+    assert_eq!(of(ToolEnd::Signal(9), READ, ""), "fio: terminated by signal 9");
+    assert_eq!(of(ToolEnd::TimeLimit, &READ[..2000], ""), "fio: time limit exceeded");
+    assert!(of(ToolEnd::Status(0), &READ[..2000], "").contains("invalid JSON output: EOF"));
     let old = READ.replace("fio-3.33", "fio-2.21");
     assert!(of(ToolEnd::Status(0), &old, "").contains("fio-2.21 is too old"));
 }
 
 #[test]
-fn other_versions_and_lines_around_the_json_change_nothing() {
+fn tolerates_other_versions_and_surrounding_text() {
     let run = parse(READ);
     let newer = READ.replace("\"groupid\" : 0,", "\"groupid\" : 0, \"job_start\" : 17, \"new\" : [{}],");
     let without = READ.replace("\"bw_bytes\"", "\"other\"").replace("fio-3.33", "fio-3.1-5-gabc");
@@ -114,7 +114,7 @@ fn other_versions_and_lines_around_the_json_change_nothing() {
 }
 
 #[test]
-fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
+fn each_group_is_a_bound_process_with_its_own_area() {
     let groups = [group(2, Direction::Write), group(3, Direction::Read)];
     let Ok(Workload::Tool(tool)) = fio(DiskMethod::Uring).workload(&request(&groups)) else {
         panic!("a tool")
@@ -151,7 +151,7 @@ fn each_group_is_a_bound_process_with_its_own_part_of_the_area() {
 }
 
 #[test]
-fn processes_that_measured_at_different_times_do_not_count() {
+fn skewed_processes_do_not_count() {
     let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), READ, "") else { return };
     let mut ended_early_at = |end_skew_ms: u64| {
         let (at, later) = ("1795260698627", (1_795_260_698_627 + end_skew_ms).to_string());
@@ -163,11 +163,11 @@ fn processes_that_measured_at_different_times_do_not_count() {
         figures.ended_early
     };
     assert_eq!(ended_early_at(30), None);
-    assert_eq!(ended_early_at(31).expect("a cut"), "processes of fio measured 301 ms each and 31 ms apart");
+    assert_eq!(ended_early_at(31).expect("a cut"), "fio processes measured 301 ms each, 31 ms apart");
 }
 
 #[test]
-fn an_engine_is_known_again_by_its_arguments() {
+fn engine_is_reconstructed_from_its_arguments() {
     let engine = fio(DiskMethod::Uring);
     let groups = [group(1, Direction::Read), group(2, Direction::Read)];
     let Ok(Workload::Tool(tool)) = engine.workload(&request(&groups)) else { panic!("a tool") };

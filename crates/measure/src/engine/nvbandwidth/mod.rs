@@ -1,7 +1,7 @@
-//! nvbandwidth (<https://github.com/NVIDIA/nvbandwidth>), NVIDIA's own measurement, bound to a node.
+//! nvbandwidth (<https://github.com/NVIDIA/nvbandwidth>), NVIDIA's benchmark, bound to a node.
 //!
-//! It measures every GPU, one after the other, and gives the median of its samples. Of both directions at once it
-//! measures one while the other disturbs, and then the other way round.
+//! It measures every GPU in turn and reports the median of its samples. For both directions at
+//! once, it measures one while the other causes load, and then vice versa.
 
 mod output;
 #[cfg(test)]
@@ -15,31 +15,31 @@ use numaio_machine::workload::{Direction, StreamGroup, ToolProcess, ToolWorkload
 use numaio_schema::IoEngine;
 use output::Run;
 
-/// Its name on PATH.
+/// Program name.
 const PROGRAM: &str = "nvbandwidth";
-/// Its buffers are multiples of this.
+/// Granularity of its buffers.
 const MIB: u64 = 1 << 20;
-/// Time that it may take, in milliseconds. It starts every GPU first, eight of them in ten seconds or more.
+/// Time limit in milliseconds. Initialization of eight GPUs alone takes ten seconds or more.
 const TIME_LIMIT_MS: u32 = 180_000;
 
 /// A GPU, measured by nvbandwidth.
 ///
-/// It has one stream, and chooses how many copies are in flight. A limit of bytes ends no visit of it, only the campaign
-/// after it.
+/// It uses one stream with a fixed number of copies in flight. A byte limit stops only the
+/// campaign, not a single visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nvbandwidth {
-    /// The driver's index.
+    /// Index of the driver.
     pub device: u32,
 }
 
-/// A GPU, as nvbandwidth lists it.
+/// A GPU as listed by nvbandwidth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedGpu {
-    /// The driver's index.
+    /// Index of the driver.
     pub index: u32,
-    /// What it is called.
+    /// Model name.
     pub name: String,
-    /// PCI address; releases before 0.5 do not tell it.
+    /// PCI address; missing before release 0.5.
     pub pci: Option<PciAddress>,
 }
 
@@ -50,7 +50,7 @@ impl Engine for Nvbandwidth {
 
     fn version(&self, probe: &dyn Probe) -> Result<String, ProbeError> {
         let output = version_of(probe, PROGRAM, "--help")?;
-        // Where it cannot be loaded, as without a driver, the loader speaks in its place.
+        // If it cannot be loaded, as without a driver, this is the message of the loader.
         match output.split_once("Version: ") {
             Some((_, version)) => Ok(format!("{PROGRAM} {version}")),
             None => Err(failed(PROGRAM, output)),
@@ -59,7 +59,7 @@ impl Engine for Nvbandwidth {
 
     fn remedy(&self) -> Option<&'static str> {
         Some(
-            "no distribution has a package of it: build it from https://github.com/NVIDIA/nvbandwidth (needs the CUDA \
+            "not packaged by distributions: build it from https://github.com/NVIDIA/nvbandwidth (needs the CUDA \
              toolkit) and put it on PATH",
         )
     }
@@ -69,7 +69,7 @@ impl Engine for Nvbandwidth {
         if !request.block_bytes.is_multiple_of(MIB) {
             return Err(failed(
                 PROGRAM,
-                format!("it copies whole MiB, and {} bytes are none", request.block_bytes),
+                format!("block size must be a multiple of 1 MiB, got {} bytes", request.block_bytes),
             ));
         }
         let group = &request.groups[0];
@@ -85,7 +85,8 @@ impl Engine for Nvbandwidth {
         let outcome = tool_outcome(outcome)?;
         let output = outcome.processes.first().ok_or(ProbeError::OtherOutcome)?;
         let runs = run(output)?.bytes_per_s(self.device).map_err(|why| failed(PROGRAM, why.to_string()))?;
-        // It does not tell how many bytes it moved: never more than this, as it takes time for other things too.
+        // An upper bound, since nvbandwidth does not report the bytes moved and does other work as
+        // well.
         let fastest = runs.iter().copied().fold(0.0, f64::max);
         let bytes_of_all = (fastest * outcome.elapsed_ns as f64 / 1e9) as u64;
         Ok(VisitFigures {
@@ -93,17 +94,17 @@ impl Engine for Nvbandwidth {
             groups: runs.into_iter().map(|bytes_per_s| vec![bytes_per_s]).collect(),
             bytes_of_all,
             elapsed_ns: outcome.elapsed_ns,
-            // No page of another program is looked at.
+            // Pages of other programs are not checked.
             residency: Residency { pages_checked: Some(0), ..Residency::default() },
             ..VisitFigures::default()
         })
     }
 }
 
-/// The GPUs that nvbandwidth finds, by the driver's index; it moves a few MiB to each.
+/// Returns the GPUs found by nvbandwidth, by driver index, with a small transfer to each.
 ///
 /// # Errors
-/// [`ProbeError::Unsupported`] if it is missing, and if it fails.
+/// [`ProbeError::Unsupported`] if it is missing; an error if it fails.
 pub fn gpus(probe: &dyn Probe) -> Result<Vec<ListedGpu>, ProbeError> {
     let args = args(1, 1, &["host_to_device_memcpy_ce"]);
     let process = ToolProcess { args, cpus: CpuSet::new(), memory: None };
@@ -122,7 +123,7 @@ fn tool(process: ToolProcess) -> Workload {
     })
 }
 
-/// Its options. By itself it would move to the CPUs next to each GPU.
+/// Returns its arguments. By default it would bind itself to the CPUs next to each GPU.
 fn args(mib: u64, samples: u32, tests: &[&str]) -> Vec<String> {
     let (mib, samples) = (mib.to_string(), samples.to_string());
     let options = [
@@ -137,10 +138,11 @@ fn args(mib: u64, samples: u32, tests: &[&str]) -> Vec<String> {
     options.iter().chain(&["--testcase"]).chain(tests).map(|text| (*text).to_owned()).collect()
 }
 
-/// What it can do: one stream of one direction, or one of each in the same place.
+/// Returns the tests for the groups: one stream of one direction, or one of each with the same
+/// placement.
 fn tests_of(groups: &[StreamGroup]) -> Result<Vec<&'static str>, ProbeError> {
     if groups.iter().any(|group| group.streams != 1) {
-        return Err(failed(PROGRAM, "it has one stream".to_owned()));
+        return Err(failed(PROGRAM, "only one stream is supported".to_owned()));
     }
     match groups {
         [one] => Ok(vec![match one.direction {
@@ -153,31 +155,30 @@ fn tests_of(groups: &[StreamGroup]) -> Result<Vec<&'static str>, ProbeError> {
                     "host_to_device_bidirectional_memcpy_ce",
                     "device_to_host_bidirectional_memcpy_ce",
                 ]),
-                _ => Err(failed(PROGRAM, "its directions at once are a write and a read".to_owned())),
+                _ => Err(failed(PROGRAM, "only a write combined with a read is supported".to_owned())),
             }
         }
-        _ => Err(failed(PROGRAM, "it measures no mix of places".to_owned())),
+        _ => Err(failed(PROGRAM, "mixed placements are not supported".to_owned())),
     }
 }
 
 fn notes(groups: usize) -> Vec<String> {
-    let every = "nvbandwidth tells a median and no samples; where its pages lay is not looked at".to_owned();
-    let both =
-        "of both directions at once nvbandwidth measures one after the other, each while the other disturbs";
+    let every = "nvbandwidth reports a median without samples; page residency is not checked".to_owned();
+    let both = "nvbandwidth measures both directions one after the other, each under load of the other one";
     let both = (groups > 1).then(|| both.to_owned());
     [every].into_iter().chain(both).collect()
 }
 
-/// What one process said.
+/// Parses the output of one process.
 fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
     let complaint = || {
         let line = output.stderr.lines().map(str::trim).find(|line| !line.is_empty());
-        // Release 0.8 keeps errors of the driver to itself with --json.
-        line.unwrap_or("it does not say why; without --json it may").to_owned()
+        // With --json, release 0.8 does not print driver errors.
+        line.unwrap_or("no error message (try without --json)").to_owned()
     };
     let run = match output.ended {
-        ToolEnd::Signal(signal) => return Err(failed(PROGRAM, format!("it was ended by signal {signal}"))),
-        ToolEnd::TimeLimit => return Err(failed(PROGRAM, "it did not end in time".to_owned())),
+        ToolEnd::Signal(signal) => return Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
+        ToolEnd::TimeLimit => return Err(failed(PROGRAM, "time limit exceeded".to_owned())),
         ToolEnd::Status(_) => output::parse(&output.stdout),
     };
     match (run, output.ended) {

@@ -1,49 +1,49 @@
-//! What nvbandwidth writes with `--json` (json_output.cpp of its release 0.8).
+//! JSON output of nvbandwidth (json_output.cpp of release 0.8).
 //!
-//! Only fields that are read are declared; others may come and go with its version.
+//! Only the required fields are declared, since others vary with the version.
 
 use super::ListedGpu;
 use serde::Deserialize;
 
-/// GPUs and measurements that are read, at most.
+/// Maximum number of GPUs and measurements.
 const MOST: usize = 4096;
-/// Fastest copy that is believed, in GB/s; NVLink-C2C has 450 in one direction.
+/// Maximum plausible bandwidth in GB/s; NVLink-C2C has 450 in one direction.
 const FASTEST_GB_PER_S: f64 = 1e5;
 
-/// What one process said.
+/// Parsed output of one process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     devices: Vec<String>,
     tests: Vec<Test>,
 }
 
-/// Why there is no figure.
+/// Reason for missing figures.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
-    /// There is no JSON.
-    #[error("it gave no JSON")]
+    /// The output contains no JSON.
+    #[error("no JSON output")]
     NoJson,
-    /// It is cut off or otherwise wrong.
-    #[error("its JSON cannot be read: {0}")]
+    /// The JSON is truncated or invalid.
+    #[error("invalid JSON output: {0}")]
     Json(String),
-    /// It tells an error.
+    /// nvbandwidth reported an error.
     #[error("{0}")]
     WarningContext(String),
-    /// A measurement was not made.
+    /// A test was not performed.
     #[error("{test}: {status}")]
     NotPassed {
-        /// Its name.
+        /// Name of the test.
         test: String,
-        /// What it says of it, as `Waived`.
+        /// Its status, such as `Waived`.
         status: String,
     },
-    /// A GPU is not among those that it measured.
-    #[error("it has no figure of GPU {0}")]
+    /// The GPU was not measured.
+    #[error("no result for GPU {0}")]
     NoDevice(u32),
 }
 
 impl OutputError {
-    /// Whether nvbandwidth itself tells what failed.
+    /// Returns whether nvbandwidth itself reported the failure.
     pub fn is_reported(&self) -> bool {
         matches!(self, Self::WarningContext(_) | Self::NotPassed { .. })
     }
@@ -64,7 +64,7 @@ struct Document {
     testcases: Option<Vec<Test>>,
 }
 
-/// A measurement; one that failed may be there twice, `Running` at first.
+/// A test; a failed one may be listed twice, first as `Running`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Test {
     #[serde(default)]
@@ -73,7 +73,7 @@ struct Test {
     status: String,
     #[serde(default)]
     error: Option<String>,
-    /// A row for the host, a column for each GPU.
+    /// One row for the host, one column per GPU.
     #[serde(rename = "bandwidth_matrix", default)]
     matrix: Vec<Vec<Value>>,
 }
@@ -86,15 +86,15 @@ enum Value {
     Number(f64),
 }
 
-/// Reads what one process wrote.
+/// Parses the output of one process.
 ///
 /// # Errors
 /// [`OutputError`].
 pub fn parse(text: &str) -> Result<Run, OutputError> {
-    // Lines before the document are complaints of libraries.
+    // Lines before the document are messages of libraries.
     let start = text.find("{\n").or_else(|| text.find('{')).ok_or(OutputError::NoJson)?;
     let json = text.get(start..).ok_or(OutputError::NoJson)?;
-    // Only the first value: what comes after it is no JSON.
+    // Only the first value: text after it is not JSON.
     let document = serde_json::Deserializer::from_str(json).into_iter::<Envelope>().next();
     let document = document
         .ok_or(OutputError::NoJson)?
@@ -118,7 +118,7 @@ pub fn parse(text: &str) -> Result<Run, OutputError> {
 }
 
 impl Run {
-    /// Bandwidth of each measurement in bytes per second, of one GPU.
+    /// Returns the bandwidth of each test on a GPU, in bytes per second.
     pub fn bytes_per_s(&self, device: u32) -> Result<Vec<f64>, OutputError> {
         let none = || OutputError::NoDevice(device);
         let value = |test: &Test| test.matrix.first()?.get(device as usize)?.gb_per_s();
@@ -133,7 +133,7 @@ impl Run {
         Ok(values)
     }
 
-    /// The GPUs.
+    /// Returns the listed GPUs.
     pub fn gpus(&self) -> Vec<ListedGpu> {
         self.devices.iter().filter_map(|line| gpu(line)).collect()
     }
@@ -149,7 +149,7 @@ impl Value {
     }
 }
 
-/// `1: NVIDIA H100 80GB HBM3 (00000000:29:00): (host)`: index, name, domain, bus and device, host.
+/// Parses a line such as `1: NVIDIA H100 80GB HBM3 (00000000:29:00): (host)`.
 fn gpu(line: &str) -> Option<ListedGpu> {
     let (index, rest) = line.split_once(": ")?;
     let rest = rest.split_once("): (").map_or(rest, |(before, _)| before).trim_end_matches(')');
@@ -160,7 +160,7 @@ fn gpu(line: &str) -> Option<ListedGpu> {
     Some(ListedGpu { index: index.trim().parse().ok()?, name: short(name), pci })
 }
 
-/// What another program says, of a bearable length.
+/// Shortens text of another program to one line.
 fn short(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
     line.trim().to_owned()

@@ -1,5 +1,5 @@
-//! The captures were written by json_output.cpp of nvbandwidth's release 0.8, unchanged, out of the figures that its
-//! README shows; no GPU was at hand.
+//! Captures produced by the unchanged json_output.cpp of nvbandwidth 0.8 from the figures in its
+//! README; no GPU was available.
 
 use super::output::{parse, OutputError};
 use super::*;
@@ -34,7 +34,7 @@ fn request(groups: &[StreamGroup], block_bytes: u64) -> CellRequest<'_> {
 const ENGINE: Nvbandwidth = Nvbandwidth { device: 2 };
 
 #[test]
-fn a_figure_of_each_direction_is_read_of_the_gpu_asked_for() {
+fn reads_both_directions_of_the_requested_gpu() {
     let figures = ENGINE.read(&output(CAPTURE, "", ToolEnd::Status(0))).expect("a figure");
     assert_eq!(figures.groups, [[25.97e9], [19.37e9]]);
     assert_eq!((figures.bytes, figures.cpu_ns, figures.bytes_of_all), (0, None, 51_940_000_000));
@@ -47,7 +47,7 @@ fn a_figure_of_each_direction_is_read_of_the_gpu_asked_for() {
 }
 
 #[test]
-fn gpus_are_listed_with_their_addresses() {
+fn gpus_are_listed_with_addresses() {
     let gpus = parse(CAPTURE).expect("a run").gpus();
     assert_eq!(gpus.len(), 8);
     let pci = "0000:29:00.0".parse().ok();
@@ -58,7 +58,7 @@ fn gpus_are_listed_with_their_addresses() {
 }
 
 #[test]
-fn what_failed_is_said() {
+fn failures_are_reported() {
     let why = |stdout: &str, stderr: &str, ended| {
         ENGINE.read(&output(stdout, stderr, ended)).expect_err("no figure").to_string()
     };
@@ -69,13 +69,13 @@ fn what_failed_is_said() {
         "nvbandwidth: [CUDA_ERROR_NO_DEVICE] no device  in cuInit(0)"
     );
     assert_eq!(why("", "\n oops \n", ToolEnd::Status(127)), "nvbandwidth: oops");
-    assert!(why("", "", ToolEnd::Status(1)).contains("without --json it may"));
+    assert!(why("", "", ToolEnd::Status(1)).contains("try without --json"));
     assert_eq!(why(CAPTURE, "late", ToolEnd::Status(3)), "nvbandwidth: late");
-    assert_eq!(why(CAPTURE, "", ToolEnd::Signal(9)), "nvbandwidth: it was ended by signal 9");
-    assert_eq!(why("", "", ToolEnd::TimeLimit), "nvbandwidth: it did not end in time");
+    assert_eq!(why(CAPTURE, "", ToolEnd::Signal(9)), "nvbandwidth: terminated by signal 9");
+    assert_eq!(why("", "", ToolEnd::TimeLimit), "nvbandwidth: time limit exceeded");
     let other = Nvbandwidth { device: 8 }.read(&output(CAPTURE, "", ToolEnd::Status(0)));
-    assert!(other.expect_err("eight GPUs").to_string().ends_with("no figure of GPU 8"));
-    // A test that failed after it had begun is there twice.
+    assert!(other.expect_err("eight GPUs").to_string().ends_with("no result for GPU 8"));
+    // A test that fails after its start is listed twice.
     let twice = FAILED.replacen("Waived", "Passed", 1);
     let error = parse(&twice).expect_err("failed");
     assert_eq!(
@@ -85,16 +85,16 @@ fn what_failed_is_said() {
 }
 
 #[test]
-fn figures_that_cannot_be_are_none() {
+fn implausible_figures_are_rejected() {
     for value in ["N/A", "0", "-1", "nan", "inf", "1e99", ""] {
         let text = CAPTURE.replace("\"25.97\"", &format!("{value:?}"));
         let error = ENGINE.read(&output(&text, "", ToolEnd::Status(0))).expect_err(value);
-        assert!(error.to_string().contains("no figure of GPU 2"), "{error}");
+        assert!(error.to_string().contains("no result for GPU 2"), "{error}");
     }
 }
 
 #[test]
-fn it_is_bound_to_the_group_and_binds_itself_to_nothing() {
+fn process_is_bound_to_the_group_without_own_affinity() {
     let groups = [group(Direction::Read, 1)];
     let Ok(Workload::Tool(tool)) = ENGINE.workload(&request(&groups, 64 << 20)) else { panic!("a tool") };
     let [process] = &tool.processes[..] else { panic!("one process") };
@@ -107,7 +107,7 @@ fn it_is_bound_to_the_group_and_binds_itself_to_nothing() {
 }
 
 #[test]
-fn what_it_cannot_do_is_refused() {
+fn rejects_unsupported_requests() {
     let (write, read) = (group(Direction::Write, 1), group(Direction::Read, 1));
     let elsewhere = StreamGroup { memory: NodeId(0), ..read.clone() };
     let both = [write.clone(), read.clone()];
@@ -135,7 +135,7 @@ proptest! {
                 }
             }
         }
-        // Only the line's end can be missing from a document that is whole.
+        // Only the final newline may be missing from a complete document.
         prop_assert!(parse(truncated).is_err() || truncated.trim_end() == CAPTURE.trim_end());
     }
 }

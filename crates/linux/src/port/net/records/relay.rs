@@ -1,5 +1,5 @@
-//! A connection whose two ends speak and listen at once: its bytes are carried to and from a local stream, by one thread
-//! that waits for both. So whoever uses it has two plain streams, as those of a program that ssh started.
+//! Relay of a bidirectional connection: one thread copies bytes between it and a local stream, so
+//! that the user has two plain streams, like those of a program started by ssh.
 
 use super::{to_io_error, Records, Step, Tls, PIECE};
 use crate::port::net::is_silent;
@@ -9,10 +9,10 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How often it looks within the time in which silence is noticed.
+/// Number of checks within the silence limit.
 const CHECKS: u32 = 6;
 
-/// Bytes that are to be written when there is room for them.
+/// Bytes waiting to be written.
 #[derive(Default)]
 struct WriteBuffer {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl WriteBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Writes as much as there is room for.
+    /// Writes until the destination would block.
     fn write(&mut self, mut to: impl Write) -> io::Result<()> {
         while self.written < self.bytes.len() {
             match unless_blocked(to.write(&self.bytes[self.written..]))? {
@@ -43,7 +43,7 @@ impl WriteBuffer {
     }
 }
 
-/// What was done; none if that is not possible now.
+/// Returns the result; none if the operation would block.
 fn unless_blocked(done: io::Result<usize>) -> io::Result<Option<usize>> {
     match done {
         Ok(count) => Ok(Some(count)),
@@ -52,28 +52,29 @@ fn unless_blocked(done: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// How far both directions are. Each holds what one reading gave, and reads on when that is written: so neither side can make
-/// the other one keep more.
+/// State of both directions. Each holds the result of one read and reads again once that is
+/// written, so that neither side can make the other one buffer more.
 #[derive(Default)]
 struct Flow {
-    /// To the other side, as records.
+    /// Records to the peer.
     up: WriteBuffer,
-    /// To the local stream.
+    /// Data to the local stream.
     down: WriteBuffer,
-    /// Whether the local stream has ended, and whether the other side was told so.
+    /// Whether the local stream has ended, and whether the peer was notified.
     up_ended: bool,
     up_shut: bool,
-    /// Whether the local stream was told that the other side has ended.
+    /// Whether the local stream was notified of the peer's end.
     down_shut: bool,
-    /// What the local stream gave last.
+    /// Data last read from the local stream.
     buffer: Vec<u8>,
 }
 
 impl<C: Records> Tls<C> {
-    /// Carries bytes until both directions have ended in order.
+    /// Relays bytes until both directions have ended in order.
     ///
     /// # Errors
-    /// The connection was cut, or what came is no TLS; the other side did not answer for `silence`; the local stream is gone.
+    /// The connection was lost or violates TLS; the peer was silent for `silence`; the local stream
+    /// is closed.
     pub fn relay(mut self, local: &UnixStream, silence: Duration) -> io::Result<()> {
         self.socket.set_nonblocking(true)?;
         local.set_nonblocking(true)?;
@@ -110,7 +111,8 @@ impl<C: Records> Tls<C> {
         }
     }
 
-    /// Until something can be done, or it is time to look. What nobody waits for is left out: its end would be told without end.
+    /// Waits until progress is possible or a check is due. Unneeded descriptors are left out: their
+    /// hang-up would be reported endlessly.
     fn wait(&self, flow: &Flow, local: &UnixStream, most: Duration) -> io::Result<()> {
         let flags = |read: bool, write: bool| {
             let (mut flags, none) = (PollFlags::empty(), PollFlags::empty());
@@ -129,13 +131,13 @@ impl<C: Records> Tls<C> {
         }
     }
 
-    /// Reads what came; false if nothing did.
+    /// Reads available bytes; false if there are none.
     fn filled(&mut self) -> io::Result<bool> {
         let filled = self.incoming.fill(&self.socket).map(|()| 1);
         Ok(unless_blocked(filled)?.is_some())
     }
 
-    /// Decrypts all records that are whole.
+    /// Decrypts all complete records.
     fn decrypt(&mut self, flow: &mut Flow) -> io::Result<()> {
         loop {
             match self.step(&mut []).map_err(to_io_error)? {
@@ -151,7 +153,7 @@ impl<C: Records> Tls<C> {
         Ok(())
     }
 
-    /// Encrypts what the local stream has, or its end.
+    /// Encrypts available data of the local stream, or its end.
     fn encrypt_next(&mut self, flow: &mut Flow, local: &UnixStream) -> io::Result<()> {
         let mut from = local;
         let Some(count) = unless_blocked(from.read(&mut flow.buffer))? else { return Ok(()) };
