@@ -43,7 +43,7 @@ fn interrupts_move_are_read_back_and_undone() {
     let managed = device("nvme0n1").irqs.iter().filter(|irq| irq.fixed.is_some()).count();
     assert_eq!(managed, 8, "a queue for each CPU: {:?}", device("nvme0n1").irqs);
     assert!(text("plan").contains("managed") && text("list").contains("irq-1"), "{}", text("list"));
-    assert!(text("nothing").contains("nothing to take back"), "{}", text("nothing"));
+    assert!(text("nothing").contains("No changes to undo"), "{}", text("nothing"));
 }
 
 /// Killed as soon as its receipt is there, and later: what it had done by then is taken back.

@@ -67,13 +67,13 @@ pub fn fail(failure: &Failure) -> ExitCode {
 /// How text is to look on standard output.
 pub fn style(common: &Common) -> TextStyle {
     let terminal = io::stdout().is_terminal();
-    let colour = match common.color {
+    let color = match common.color {
         Color::Always => true,
         Color::Never => false,
         // https://no-color.org: set and not empty
         Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    let default = TextStyle { colour, unit: common.unit, ..TextStyle::default() };
+    let default = TextStyle { color, unit: common.unit, ..TextStyle::default() };
     match numaio_linux::terminal::width().filter(|_| terminal) {
         Some(width) => TextStyle { width: width.clamp(60, 160), ..default },
         None => default,

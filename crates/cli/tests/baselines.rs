@@ -136,7 +136,7 @@ fn operations_and_loops_are_chosen() {
     on_tape(&["stream", "--threads", "2"]).failed(1, &["not on the tape", "hint"]);
     // This machine's cores have one hardware thread each, so that the same was measured.
     let text = on_tape(&["stream", "--hyper-threads"]).ok();
-    assert!(text.contains("a thread on each hardware thread of the CPU"), "{text}");
+    assert!(text.contains("one thread per hardware thread of the CPU"), "{text}");
     assert_eq!(stream_record(&["--hyper-threads"]).method.scope, StreamScope::HardwareThreads);
     for other in [&["--threads", "2"][..], &["--per-core"]] {
         on_tape(&[&["stream", "--hyper-threads"], other].concat()).failed(2, &["cannot be used with"]);
@@ -167,7 +167,7 @@ fn every_figure_can_be_asked_for_its_statistics() {
     let rows = text.lines().filter(|line| line.trim_start().starts_with("copy by node")).count();
     assert!(rows == 15 && text.contains("DRIFT") && text.contains("95 % INTERVAL"), "{text}");
     let text = on_tape(&["latency", "--loaded", "--stats"]).ok();
-    assert!(text.contains("node 7 to 0, gap 12800 ns") && text.contains("Every load"), "{text}");
+    assert!(text.contains("node 7 to 0, gap 12800 ns") && text.contains("All loads"), "{text}");
     let text = Home::new().run(&["model", "--machine", "amd-2p", "--stats", "--node", "2"]).ok();
     let rows = text.lines().filter(|line| line.contains("by node 2 ")).count();
     assert!(rows == 7 && text.contains("DRIFT"), "{text}");

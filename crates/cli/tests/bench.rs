@@ -40,7 +40,7 @@ fn a_file_is_measured_shown_saved_and_gone() {
     let text = said.ok();
     for part in [
         "I/O of ",
-        " by way of .",
+        " via .",
         "built-in disk",
         "O_DIRECT",
         "Device write, blocks of 128 KiB",
@@ -79,7 +79,7 @@ fn fio_and_our_own_engine_check_each_other() {
     }
     let text = disk(&home, &["--engine", "all", "--direction", "read", "--output", "both"]).ok();
     assert!(
-        text.contains("fio-") && text.contains(" over fio") && text.contains("by 2 cells: median "),
+        text.contains("fio-") && text.contains(" / fio-") && text.contains("over 2 cells: median "),
         "{text}"
     );
     assert_eq!(files(&home).len(), 2);

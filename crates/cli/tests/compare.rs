@@ -92,8 +92,8 @@ fn hop_distance_misorders_the_papers_machine() {
         assert!(!of(name).inversions.is_empty() && !of(name).same_classes, "{name}");
     }
     let page = home.run(&["compare", "--machine", DL585]).ok();
-    assert!(page.contains("Device read: which views tell what the copy model measures"), "{page}");
-    assert!(page.contains("It puts node 5 before node 2"), "{page}");
+    assert!(page.contains("Device read: agreement of each view with the copy model"), "{page}");
+    assert!(page.contains("Ranks node 5 above node 2"), "{page}");
     let all = home.run(&["compare", "--machine", DL585, "--all-pairs"]).ok();
     assert!(all.lines().count() > page.lines().count() && !all.contains("--all-pairs"), "{all}");
 }

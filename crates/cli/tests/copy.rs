@@ -416,7 +416,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     copy(&home, &["-an", "src/", "dst"]).ok();
     assert_eq!(names().collect::<Vec<_>>(), left);
     let said = copy(&home, &["-a", "src/", "dst"]).ok();
-    assert!(said.contains("were there from before"), "{said}");
+    assert!(said.contains(" resumed"), "{said}");
     same(&home, "src", "dst");
     // An interrupt is said, and the same holds; also of two at once, as timeout(1) sends them.
     let child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);

@@ -48,7 +48,7 @@ fn what_was_begun_is_gone_on_with_also_after_another_copy_to_there() {
     home.run(&["copy", "other/two", "to"]).ok();
     assert_eq!(left(&home).len(), 2, "a journal and what was begun");
     let said = home.run(&["copy", "one", "to"]).ok();
-    assert!(said.contains("were there from before"), "{said}");
+    assert!(said.contains(" resumed"), "{said}");
     same(&home, "one", "to/one");
     same(&home, "other/two", "to/two");
     assert_eq!(left(&home), [""; 0]);
@@ -63,7 +63,7 @@ fn what_was_begun_is_removed_when_it_is_old_and_its_journal_with_it() {
     delete();
     assert_eq!(left(&home).len(), 2, "it may be under way");
     let said = home.run(&["copy", "one", "to"]).ok();
-    assert!(said.contains("were there from before"), "{said}");
+    assert!(said.contains(" resumed"), "{said}");
     fs::remove_file(home.0.join("to/one")).expect("removed");
     cut(&home, &["one"]);
     let part = left(&home).into_iter().find(|name| name.contains("part")).expect("what was begun");
@@ -80,7 +80,7 @@ fn what_was_begun_where_a_rule_leaves_all_alone_is_gone_on_with() {
     cut(&home, &["-r", "other"]);
     home.run(&["copy", "-r", "--delete", "--exclude", "/other/", "small/", "to"]).ok();
     let said = home.run(&["copy", "-r", "other", "to"]).ok();
-    assert!(said.contains("were there from before"), "{said}");
+    assert!(said.contains(" resumed"), "{said}");
     same(&home, "other/two", "to/other/two");
 }
 
@@ -111,7 +111,7 @@ fn a_backup_by_hard_links_is_not_written_to_and_in_nobodys_way() {
             fs::hard_link(home.0.join("to").join(name), home.0.join("backup").join(name)).expect("a link");
         }
         let said = home.run(&["copy", "one", "to"]).ok();
-        assert_eq!(said.contains("were there from before"), !with_part, "{said}");
+        assert_eq!(said.contains(" resumed"), !with_part, "{said}");
         assert!(read("backup") == before, "the backup was changed");
         same(&home, "one", "to/one");
         assert_eq!(left(&home), [""; 0]);

@@ -96,7 +96,7 @@ fn large_files_arrive_where_all_files_have_one_owner() {
     ";
     let Some(said) = on_exfat(&home, script) else { return no_exfat() };
     assert!(
-        said.out.contains("were there from before") && said.out.ends_with("code 0\nlarge\n"),
+        said.out.contains(" resumed") && said.out.ends_with("code 0\nlarge\n"),
         "{}\n{}",
         said.out,
         said.err

@@ -149,7 +149,7 @@ fn within_a_machine_nothing_is_packed() {
         ["copy", "-a", "--tunnel", "--compress", "zstd", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
     let mut command = home.command_by(&[], &[&words[..], &["src/", "host:other"]].concat());
     let said = Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).output().expect("numaio")).ok();
-    assert!(said.contains(" on the way\n"), "{said}");
+    assert!(said.contains(" sent after compression\n"), "{said}");
     let job = home.run(&["jobs", "--json"]).ok();
     let jobs: Value = serde_json::from_str(&job).expect("jobs");
     let sent: Vec<u64> =

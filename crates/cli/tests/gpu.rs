@@ -82,7 +82,7 @@ fn the_table_has_a_column_for_each_way() {
     assert!(page.contains("Device: cuda:0, Fake GPU A, 0000:f0:00.0"), "{page}");
     let titles = page.lines().find(|line| line.contains("DOWNLOAD")).expect("a table");
     let titles: Vec<&str> = titles.split_whitespace().collect();
-    assert_eq!(titles, ["NODE", "SIZE", "DOWNLOAD", "READBACK", "BOTH", "OF", "IT", "DOWN", "BACK"]);
+    assert_eq!(titles, ["NODE", "SIZE", "DOWNLOAD", "READBACK", "BOTH", "BOTH:", "DOWN", "BOTH:", "BACK"]);
     let rows = page.lines().filter(|line| line.contains(" KiB  ") || line.contains(" MiB  "));
     assert_eq!(rows.filter(|line| line.split_whitespace().count() == 8).count(), 2, "{page}");
     let page = bench(&home, &["--direction", "read", "--precision", "99", "--sizes", "1M"]).ok();

@@ -58,7 +58,7 @@ fn wrong_devices_and_machines_are_refused_with_a_hint() {
     home.run(&["undo", "--machine", TAPE]).failed(2, &["only this machine"]);
     home.run(&["irq", "undo", "eth99"]).failed(1, &["nothing about eth99"]);
     home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
-    assert!(home.run(&["undo", "--list"]).ok().contains("nothing to take back"));
+    assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
     home.run(&["undo"]).ok();
 }
 
@@ -135,7 +135,7 @@ fn after_a_restart_nothing_is_left_to_take_back() {
         receipt.underway = Some(0);
     });
     let list = home.run(&["undo", "--list"]).ok();
-    assert!(list.contains("irq-1 of eth0") && list.contains("Cut short: 0 of 1"), "{list}");
+    assert!(list.contains("irq-1 of eth0") && list.contains("Interrupted: 0 of 1"), "{list}");
     assert!(path.exists(), "a list changes nothing");
     let said = home.run(&["undo"]);
     assert!(said.err.contains("started anew"), "{}", said.err);
@@ -282,5 +282,5 @@ fn without_rights_nothing_is_changed_and_the_rights_are_named() {
     Said::of(home.command_by(&nobody, &apply).output().expect("setpriv"))
         .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing is changed"]);
     assert_eq!(plan(), before);
-    assert!(home.run(&["undo", "--list"]).ok().contains("nothing to take back"));
+    assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
 }

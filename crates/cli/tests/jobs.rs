@@ -57,7 +57,7 @@ fn same(home: &Home, to: &str) {
 fn every_copy_notes_itself() {
     let home = Home::new();
     home.file("f", "content");
-    assert!(home.run(&["jobs"]).ok().contains("no jobs"));
+    assert!(home.run(&["jobs"]).ok().contains("No jobs"));
     home.run(&["copy", "f", "g"]).ok();
     home.run(&["copy", "--dry-run", "f", "h"]).ok();
     home.run(&["copy", "--no-job", "f", "h"]).ok();
@@ -97,7 +97,7 @@ fn a_killed_one_is_cut_and_goes_on() {
     // From anywhere; the limit of its rate is a part of the command.
     let elsewhere = home.command_by(&[], &["jobs", "resume", "1"]).current_dir("/").output();
     let said = Said::of(elsewhere.expect("numaio")).ok();
-    assert!(said.contains("were there from before"), "{said}");
+    assert!(said.contains(" resumed"), "{said}");
     same(&home, "dst");
     let job = shown(&home, 1);
     assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));

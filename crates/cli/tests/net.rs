@@ -66,7 +66,7 @@ fn the_loopback_is_measured_shown_and_saved() {
     let said = home.run(&net(&["--peer", "localhost", "--streams", "1", "--sizes", "64K,1K"]));
     let text = said.ok();
     for part in
-        ["I/O through lo with 127.0.0.1:", "Device write (this machine sends)", "64 KiB", "CPU s/GB HERE"]
+        ["I/O through lo with 127.0.0.1:", "Device write (this machine sends)", "64 KiB", "CPU s/GB LOCAL"]
     {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }

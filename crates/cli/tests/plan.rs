@@ -197,7 +197,7 @@ fn people_get_tables_of_the_flows_and_what_was_rejected() {
     support::expect("plan-dtn.txt", &text);
     let text = home.run(&[&DL585[..], &["eth0,eth1"]].concat()).ok();
     for words in
-        ["proven best", "Bottleneck", "Assumed", "all local", "even spread", "% more", "eth0+eth1 (node 7)"]
+        ["proven optimal", "Bottleneck", "Assumptions", "all local", "even spread", "% more", "eth0+eth1 (node 7)"]
     {
         assert!(text.contains(words), "{words} is not in {text}");
     }
@@ -363,7 +363,7 @@ fn a_time_limit_gives_the_best_plan_so_far_and_its_gap() {
     let plan = plan_of(home.run(&["plan", "--file", &hard, "--json", "--time-limit", "0.2"]));
     assert!(!plan.proof.optimal && plan.proof.gap > 1e-6 && plan.proof.gap < 0.5, "{:?}", plan.proof);
     let text = home.run(&["plan", "--file", &hard, "--time-limit", "0.2"]).ok();
-    assert!(text.contains("% above the best"), "{text}");
+    assert!(text.contains("% above the optimum"), "{text}");
 }
 
 /// Eight nodes, each with storage and a NIC, no bandwidth like another: nothing is scarce but threads.

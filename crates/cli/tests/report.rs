@@ -344,7 +344,7 @@ fn hostile_names_and_what_is_missing_stay_text() {
     let page = folder.page(&files.each_ref().map(String::as_str));
     let text = fs::read_to_string(&page).expect("the page");
     assert!(!text.contains("<img") && !text.contains(|c: char| c.is_control() && c != '\n'));
-    assert!(text.contains("<strong>Incomplete. </strong>") && text.contains("<strong>No figure: </strong>"));
+    assert!(text.contains("<strong>Incomplete. </strong>") && text.contains("<strong>No value: </strong>"));
     let Some(browser) = Browser::find("hostile_names_and_what_is_missing_stay_text") else { return };
     let seen = open(&browser, &page, &[]);
     assert_model(&seen, &model);
@@ -450,7 +450,7 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     let applied =
         Applied { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };
     let receipt = Receipt::foreseen("0", None, 0, vec![applied]);
-    failed(&[&folder.document("receipt.json", &receipt)], &["receipt.json", "receipt of changes"]);
+    failed(&[&folder.document("receipt.json", &receipt)], &["receipt.json", "receipts of changes"]);
     let whole = documents::model(&machine, THEN);
     let mut comparison = documents::comparison(&machine, &whole, NodeId(7));
     comparison.views[1].machine = "another".into();

@@ -41,7 +41,7 @@ pub struct MachineDocuments {
 
 /// Why a document has no place in a report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum BundleError {
     /// Changes that were applied.
     #[error("it is a receipt of changes, and no report tells of them")]
     Receipt,
@@ -73,20 +73,20 @@ impl Bundle {
     /// Adds a document to those of its machine.
     ///
     /// # Errors
-    /// [`Misfit`]; nothing was added then.
-    pub fn add(&mut self, document: Document) -> Result<(), Misfit> {
+    /// [`BundleError`]; nothing was added then.
+    pub fn add(&mut self, document: Document) -> Result<(), BundleError> {
         self.put(document, None)
     }
 
     /// Adds a document to those of a machine that it is taken for, as one from before its host was renamed.
     ///
     /// # Errors
-    /// [`Misfit`]; nothing was added then.
-    pub fn add_as(&mut self, document: Document, machine: &Identity) -> Result<(), Misfit> {
+    /// [`BundleError`]; nothing was added then.
+    pub fn add_as(&mut self, document: Document, machine: &Identity) -> Result<(), BundleError> {
         self.put(document, Some(machine))
     }
 
-    fn put(&mut self, document: Document, taken_for: Option<&Identity>) -> Result<(), Misfit> {
+    fn put(&mut self, document: Document, taken_for: Option<&Identity>) -> Result<(), BundleError> {
         let whose = |told: &Identity| {
             let alike = taken_for.filter(|machine| machine.fingerprint == told.fingerprint);
             alike.unwrap_or(told).clone()
@@ -110,11 +110,11 @@ impl Bundle {
                 let machine = Identity { fingerprint: it.machine.clone(), ..Identity::default() };
                 self.of(&whose(&machine)).views.insert(0, *it);
             }
-            Document::Validation(_) | Document::Prediction(_) => return Err(Misfit::Derived),
-            Document::Placement(_) => return Err(Misfit::Placement),
-            Document::Receipt(_) => return Err(Misfit::Receipt),
-            Document::Record(_) => return Err(Misfit::Record),
-            Document::PlanProblem(_) | Document::Plan(_) => return Err(Misfit::Plan),
+            Document::Validation(_) | Document::Prediction(_) => return Err(BundleError::Derived),
+            Document::Placement(_) => return Err(BundleError::Placement),
+            Document::Receipt(_) => return Err(BundleError::Receipt),
+            Document::Record(_) => return Err(BundleError::Record),
+            Document::PlanProblem(_) | Document::Plan(_) => return Err(BundleError::Plan),
         }
         for machine in &mut self.machines {
             machine.sort();
@@ -176,11 +176,11 @@ impl Bundle {
     }
 }
 
-fn of_one_machine(comparison: &Comparison) -> Result<(), Misfit> {
+fn of_one_machine(comparison: &Comparison) -> Result<(), BundleError> {
     let wanted = &comparison.machine.fingerprint;
     match comparison.views.iter().position(|view| view.machine != *wanted) {
         None => Ok(()),
-        Some(index) => Err(Misfit::OtherMachine {
+        Some(index) => Err(BundleError::OtherMachine {
             field: format!("views[{index}].machine"),
             found: comparison.views[index].machine.clone(),
             wanted: wanted.clone(),

@@ -139,7 +139,7 @@ fn lines(machine: &MachineDocuments) -> Vec<Line> {
         .flat_map(|comparison| comparison.views.iter().map(|view| (Some(comparison.measured_at), view)));
     let views = views.chain(machine.views.iter().map(|view| (None, view)));
     let views = views.flat_map(|(measured_at, view)| of_view(view, &Line { measured_at, ..first.clone() }));
-    let ios = machine.ios.iter().flat_map(|record| of_io(record, &on(&record.provenance)));
+    let ios = machine.ios.iter().flat_map(|record| io_sheet(record, &on(&record.provenance)));
     models.chain(streams).chain(latencies).chain(ios).chain(views).collect()
 }
 
@@ -245,10 +245,10 @@ fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
 }
 
 /// A mix has no one node of CPUs and of buffers: its series tells them.
-fn of_io(record: &IoRecord, first: &Line) -> Vec<Line> {
+fn io_sheet(record: &IoRecord, first: &Line) -> Vec<Line> {
     let device = &record.device;
     let line = |cell: &IoCell| {
-        let place = io_text::place(cell);
+        let place = io_text::node_pair(cell);
         let operation = cell.operation.iter().map(|operation| format!("{operation}, "));
         let series = format!(
             "{} by {}, {}blocks of {} bytes, {}",
@@ -256,7 +256,7 @@ fn of_io(record: &IoRecord, first: &Line) -> Vec<Line> {
             record.method.engine.name(),
             operation.collect::<String>(),
             cell.block_bytes,
-            io_text::name(cell)
+            io_text::cell_name(cell)
         );
         let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
         let line = Line {

@@ -1,17 +1,17 @@
 //! What costs bandwidth, for people.
 
-use crate::style::{Page, TextStyle};
-use crate::words;
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use numaio_machine::findings::Severity;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, Diagnosed, Diagnosis, Loss};
 
 /// Findings, the dearest first: what was seen, what it costs, what mends it.
 pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let of = match diagnosis.devices.as_slice() {
-        [] => words::machine_name(&diagnosis.machine),
-        devices => format!("{} of {}", devices.join(", "), words::machine_name(&diagnosis.machine)),
+        [] => phrases::machine_name(&diagnosis.machine),
+        devices => format!("{} of {}", devices.join(", "), phrases::machine_name(&diagnosis.machine)),
     };
     page.paragraph(0, 2, &format!("What costs I/O bandwidth on {of}: {}", summary(&diagnosis.findings)));
     for group in alike(&diagnosis.findings) {
@@ -32,10 +32,10 @@ fn summary(findings: &[Diagnosed]) -> String {
         if number == 0 {
             String::new()
         } else {
-            words::count(number, words::severity(severity))
+            phrases::count(number, phrases::severity(severity))
         }
     };
-    match words::joined([Severity::Problem, Severity::Warning, Severity::Note].map(count), ", ") {
+    match phrases::joined([Severity::Problem, Severity::Warning, Severity::Note].map(count), ", ") {
         empty if empty.is_empty() => "nothing was found".to_owned(),
         counts => counts,
     }
@@ -62,10 +62,10 @@ fn alike(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
 /// Lines of one kind that are shown of a group.
 const MOST_LINES: usize = 4;
 
-fn write(page: &mut Page, group: &[&Diagnosed]) {
+fn write(page: &mut TextPage, group: &[&Diagnosed]) {
     let first = group[0];
-    let subjects = words::joined(group.iter().map(|found| words::short(&found.finding.subject)), ", ");
-    let severity = words::severity(first.finding.severity);
+    let subjects = phrases::joined(group.iter().map(|found| phrases::short(&found.finding.subject)), ", ");
+    let severity = phrases::severity(first.finding.severity);
     page.paragraph(0, 4, &format!("{severity}: {subjects}: {} [{}]", first.finding.what, first.finding.rule));
     lines(
         page,
@@ -87,7 +87,7 @@ fn write(page: &mut Page, group: &[&Diagnosed]) {
 }
 
 /// Each once, and how many more there are.
-fn lines(page: &mut Page, write: impl Fn(&mut Page, &str), texts: impl Iterator<Item = String>) {
+fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl Iterator<Item = String>) {
     let mut once: Vec<String> = Vec::new();
     for text in texts.filter(|text| !text.trim().is_empty()) {
         if !once.contains(&text) {

@@ -1,9 +1,9 @@
 //! Measured copies to and from a GPU as text: download, readback, and both at once, by node.
 
-use crate::figures::Figures;
-use crate::io_text::{self, Ranked};
+use crate::io_text::{self, RankedCell};
 use crate::matrix_text::{figure, write_notes};
-use crate::style::{Page, TextStyle};
+use crate::number_format::NumberFormat;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 /// One table: rows are places of CPUs and buffers, sizes and numbers of streams where there are several. `ranks` are the
 /// classes of the cells, in their order; cells have their colours.
 pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
-    let mut page = io_text::begin(record, style);
+    let mut page = io_text::start_page(record, style);
     let rank = |index: usize| ranks.get(index).copied().flatten();
-    let cells: Vec<Ranked> =
+    let cells: Vec<RankedCell> =
         record.cells.iter().enumerate().map(|(index, cell)| (cell, rank(index))).collect();
-    let (places, mixes): (Vec<Ranked>, Vec<Ranked>) =
-        cells.into_iter().partition(|(cell, _)| io_text::place(cell).is_some());
+    let (places, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
+        cells.into_iter().partition(|(cell, _)| io_text::node_pair(cell).is_some());
     let unit = page.style().unit;
     let at_once = match places.iter().any(|(cell, _)| cell.groups.len() > 1) {
         true => "; BOTH is download and readback at once",
@@ -28,14 +28,14 @@ pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> 
     page.heading(&format!("Download (device write) and readback (device read): median in {unit}{at_once}"));
     write_table(&mut page, &places);
     for class in record.method.represented.iter().filter(|class| class.nodes.len() > 1) {
-        let of = format!("{}: {}", class.direction.name(), io_text::stands_for(class));
+        let of = format!("{}: {}", class.direction.name(), io_text::representative_note(class));
         page.paragraph(2, 2, &of);
     }
-    io_text::write_saving(&mut page, record, &places);
+    io_text::write_savings(&mut page, record, &places);
     if !mixes.is_empty() {
         io_text::write_mixes(&mut page, &mixes);
     }
-    write_notes(&mut page, record.cells.iter().map(|cell| (io_text::name(cell), &cell.bytes_per_s)));
+    write_notes(&mut page, record.cells.iter().map(|cell| (io_text::cell_name(cell), &cell.bytes_per_s)));
     io_text::write_processor_time(&mut page, record);
     page.into_text()
 }
@@ -44,7 +44,7 @@ pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> 
 type Key = ((NodeId, NodeId), u64, u32);
 
 fn key(cell: &IoCell) -> Option<Key> {
-    Some((io_text::place(cell)?, cell.block_bytes, io_text::streams(cell)))
+    Some((io_text::node_pair(cell)?, cell.block_bytes, io_text::streams(cell)))
 }
 
 /// What a column is of.
@@ -94,7 +94,7 @@ impl Column {
     }
 }
 
-fn write_table(page: &mut Page, cells: &[Ranked]) {
+fn write_table(page: &mut TextPage, cells: &[RankedCell]) {
     let keys: BTreeSet<Key> = cells.iter().filter_map(|(cell, _)| key(cell)).collect();
     let several = |count: usize| count > 1;
     let apart = keys.iter().any(|((cpu, memory), ..)| cpu != memory);
@@ -108,7 +108,7 @@ fn write_table(page: &mut Page, cells: &[Ranked]) {
     let titles = heads.into_iter().chain(columns.iter().map(|column| column.title()));
     let mut table = Table::new(titles.map(|title| (title, Align::Right)));
     let values = cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median());
-    let figures = Figures::bandwidth(page.style().unit, values);
+    let figures = NumberFormat::bandwidth(page.style().unit, values);
     for row in &keys {
         let ((cpu, memory), size, streams) = row;
         let mut texts = vec![cpu.to_string()];
@@ -118,9 +118,9 @@ fn write_table(page: &mut Page, cells: &[Ranked]) {
         let of = |column: &Column| {
             let found = cells.iter().find(|(cell, _)| key(cell) == Some(*row) && column.is_of(cell));
             let text = figure(found.map(|(cell, _)| &cell.bytes_per_s), |_| {
-                found.and_then(|(cell, _)| column.value(cell)).map(|value| figures.of(value))
+                found.and_then(|(cell, _)| column.value(cell)).map(|value| figures.format(value))
             });
-            Cell::of_class(text, found.and_then(|(_, rank)| *rank))
+            Cell::with_class(text, found.and_then(|(_, rank)| *rank))
         };
         table.row(texts.into_iter().map(Cell::from).chain(columns.iter().map(of)));
     }

@@ -1,15 +1,15 @@
 //! Interleave weights for people.
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::interleave::Interleave;
 use numaio_schema::InterleaveWeights;
 
 /// Weights beside those now in force; `now` is none for a kernel without weighted interleave, or another
 /// machine.
 pub fn interleave_text(weights: &InterleaveWeights, now: Option<&Interleave>, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let from = match weights.from {
         Some(node) => format!("the CPUs of node {node}"),
         None => "the CPUs that reach each memory fastest".to_owned(),
@@ -30,7 +30,7 @@ pub fn interleave_text(weights: &InterleaveWeights, now: Option<&Interleave>, st
         let before = now.and_then(|now| now.weights.get(&node.node));
         table.row([
             Cell::from(node.node.to_string()),
-            Cell::from(words::bandwidth(node.bytes_per_s, unit)),
+            Cell::from(phrases::bandwidth(node.bytes_per_s, unit)),
             Cell::from(node.weight.to_string()),
             Cell::from(format!("{:.1} %", f64::from(node.weight) / f64::from(all.max(1)) * 100.0)),
             Cell::from(format!("{:+.1} %", node.error * 100.0)),

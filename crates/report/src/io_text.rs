@@ -1,11 +1,11 @@
 //! Measured I/O as text: bandwidth by node and number of streams, for each direction.
 
-use crate::figures::Figures;
 use crate::matrix_text::{figure, write_notes};
-use crate::model_text::head;
-use crate::style::{Page, TextStyle};
+use crate::model_text::header;
+use crate::number_format::NumberFormat;
+use crate::phrases::{count, joined};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words::{count, joined};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::size_for_people;
@@ -17,29 +17,34 @@ use std::collections::BTreeSet;
 /// columns where there are several and one number of streams. `ranks` are the classes of the cells, in their order; cells
 /// have their colours. Mixes come last.
 pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
-    let mut page = begin(record, style);
-    let cells: Vec<Ranked> = record
+    let mut page = start_page(record, style);
+    let cells: Vec<RankedCell> = record
         .cells
         .iter()
         .enumerate()
         .map(|(index, cell)| (cell, ranks.get(index).copied().flatten()))
         .collect();
-    let (places, mixes): (Vec<Ranked>, Vec<Ranked>) =
-        cells.into_iter().partition(|(cell, _)| place(cell).is_some());
+    let (places, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
+        cells.into_iter().partition(|(cell, _)| node_pair(cell).is_some());
     write_places(&mut page, record, &places);
     if !mixes.is_empty() {
         write_mixes(&mut page, &mixes);
     }
-    write_notes(&mut page, record.cells.iter().map(|cell| (name(cell), &cell.bytes_per_s)));
+    write_notes(&mut page, record.cells.iter().map(|cell| (cell_name(cell), &cell.bytes_per_s)));
     write_processor_time(&mut page, record);
     page.into_text()
 }
 
 /// A page that begins with what was measured, and how.
-pub(crate) fn begin(record: &IoRecord, style: &TextStyle) -> Page {
-    let mut page = Page::new(style);
+pub(crate) fn start_page(record: &IoRecord, style: &TextStyle) -> TextPage {
+    let mut page = TextPage::new(style);
     let what = format!("I/O of {} on", device_name(&record.device));
-    head::write(&mut page, &what, &record.provenance, &[method(record), device(&record.device)]);
+    header::write(
+        &mut page,
+        &what,
+        &record.provenance,
+        &[method_sentence(record), device_sentence(&record.device)],
+    );
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
     }
@@ -59,14 +64,14 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
     let Some(middle) = numaio_schema::median(&ratios) else { return String::new() };
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     page.paragraph(
         0,
         2,
         &format!(
             "{} over {}, by {}: median {middle:.3}, from {least:.3} to {most:.3}",
-            engine(one),
-            engine(other),
+            engine_name(one),
+            engine_name(other),
             count(ratios.len(), "cell")
         ),
     );
@@ -74,10 +79,10 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
 }
 
 /// A cell and the rank of its class.
-pub(crate) type Ranked<'a> = (&'a IoCell, Option<u32>);
+pub(crate) type RankedCell<'a> = (&'a IoCell, Option<u32>);
 
 /// Nodes of CPUs and of buffers, if they are the same for all groups of a cell.
-pub(crate) fn place(cell: &IoCell) -> Option<(NodeId, NodeId)> {
+pub(crate) fn node_pair(cell: &IoCell) -> Option<(NodeId, NodeId)> {
     let first = (*cell.cpu_nodes.first()?, cell.groups.first()?.memory);
     let mut all = cell.cpu_nodes.iter().copied().zip(cell.groups.iter().map(|group| group.memory));
     let streams = cell.groups.first()?.streams;
@@ -86,7 +91,7 @@ pub(crate) fn place(cell: &IoCell) -> Option<(NodeId, NodeId)> {
 }
 
 /// What a table is of.
-fn way(cell: &IoCell) -> String {
+fn table_title(cell: &IoCell) -> String {
     let directions: Vec<&str> = cell.groups.iter().map(|group| group.direction.name()).collect();
     let both = if directions.len() > 1 { " at once" } else { "" };
     let operation = cell.operation.iter().map(|operation| format!(" ({operation})"));
@@ -97,12 +102,12 @@ pub(crate) fn streams(cell: &IoCell) -> u32 {
     cell.groups.first().map_or(0, |group| group.streams)
 }
 
-fn write_places(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
+fn write_places(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
     let by_block = cells.iter().map(|(cell, _)| streams(cell)).collect::<BTreeSet<u32>>().len() == 1
         && cells.iter().map(|(cell, _)| cell.block_bytes).collect::<BTreeSet<u64>>().len() > 1;
     let table_of = |cell: &IoCell| {
         let rest = if by_block { streams(cell).into() } else { cell.block_bytes };
-        (way(cell), rest)
+        (table_title(cell), rest)
     };
     let mut tables: Vec<(String, u64)> = Vec::new();
     for (cell, _) in cells {
@@ -112,7 +117,7 @@ fn write_places(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
     }
     let unit = page.style().unit;
     for (way, rest) in tables {
-        let of: Vec<Ranked> =
+        let of: Vec<RankedCell> =
             cells.iter().copied().filter(|(cell, _)| table_of(cell) == (way.clone(), rest)).collect();
         let (what, by) = match by_block {
             true => (count(rest as usize, "stream"), "bytes of a block"),
@@ -125,52 +130,54 @@ fn write_places(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
                 cell.groups.len() == 1 && cell.groups.iter().all(|group| group.direction == class.direction)
             });
             if of_way && class.nodes.len() > 1 {
-                page.paragraph(2, 2, &stands_for(class));
+                page.paragraph(2, 2, &representative_note(class));
             }
         }
     }
-    write_saving(page, record, cells);
+    write_savings(page, record, cells);
 }
 
-fn write_table(page: &mut Page, cells: &[Ranked], by_block: bool) {
+fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block: bool) {
     let column = |cell: &IoCell| if by_block { cell.block_bytes } else { streams(cell).into() };
     let columns: BTreeSet<u64> = cells.iter().map(|(cell, _)| column(cell)).collect();
-    let rows: BTreeSet<(NodeId, NodeId)> = cells.iter().filter_map(|(cell, _)| place(cell)).collect();
+    let rows: BTreeSet<(NodeId, NodeId)> = cells.iter().filter_map(|(cell, _)| node_pair(cell)).collect();
     let local = rows.iter().all(|(cpu, memory)| cpu == memory);
     let title = |column: &u64| if by_block { size_for_people(*column) } else { column.to_string() };
     let corner = if local { vec!["NODE"] } else { vec!["CPU NODE", "BUFFERS"] };
     let heads = corner.iter().map(|title| ((*title).to_owned(), Align::Right));
     let mut table = Table::new(heads.chain(columns.iter().map(|column| (title(column), Align::Right))));
     let unit = page.style().unit;
-    let figures = Figures::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
+    let figures =
+        NumberFormat::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
     for row in rows {
         let nodes = if local { vec![row.0] } else { vec![row.0, row.1] };
         let names = nodes.into_iter().map(|node| Cell::from(node.to_string()));
         let found = columns.iter().map(|wanted| {
-            let found = cells.iter().find(|(cell, _)| place(cell) == Some(row) && column(cell) == *wanted);
+            let found =
+                cells.iter().find(|(cell, _)| node_pair(cell) == Some(row) && column(cell) == *wanted);
             let reading = found.map(|(cell, _)| &cell.bytes_per_s);
-            let text = figure(reading, |reading| reading.median().map(|value| figures.of(value)));
-            Cell::of_class(text, found.and_then(|(_, rank)| *rank))
+            let text = figure(reading, |reading| reading.median().map(|value| figures.format(value)));
+            Cell::with_class(text, found.and_then(|(_, rank)| *rank))
         });
         table.row(names.chain(found));
     }
     page.table(2, &table);
 }
 
-pub(crate) fn stands_for(class: &Represented) -> String {
+pub(crate) fn representative_note(class: &Represented) -> String {
     let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
     format!("Node {} stands for {}: one class of the model.", class.by, joined(others, ", "))
 }
 
 /// What one node for each class saved.
-pub(crate) fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked]) {
+pub(crate) fn write_savings(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
     let saved: usize = record
         .method
         .represented
         .iter()
         .map(|class| {
             let as_many = cells.iter().filter(|(cell, _)| {
-                place(cell).is_some_and(|(_, memory)| memory == class.by)
+                node_pair(cell).is_some_and(|(_, memory)| memory == class.by)
                     && cell.groups.iter().all(|group| group.direction == class.direction)
             });
             as_many.count() * class.nodes.len().saturating_sub(1)
@@ -191,10 +198,11 @@ pub(crate) fn write_saving(page: &mut Page, record: &IoRecord, cells: &[Ranked])
     }
 }
 
-pub(crate) fn write_mixes(page: &mut Page, cells: &[Ranked]) {
+pub(crate) fn write_mixes(page: &mut TextPage, cells: &[RankedCell]) {
     let unit = page.style().unit;
     page.heading(&format!("Mixes of streams: median of all together in {unit}, and of each part"));
-    let figures = Figures::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
+    let figures =
+        NumberFormat::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
     let mut table = Table::new([
         ("MIX".to_owned(), Align::Left),
         (unit.to_string(), Align::Right),
@@ -202,17 +210,17 @@ pub(crate) fn write_mixes(page: &mut Page, cells: &[Ranked]) {
     ]);
     for (cell, _) in cells {
         let whole =
-            figure(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.of(value)));
+            figure(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.format(value)));
         let parts = cell
             .of_groups
             .iter()
-            .map(|part| part.as_ref().map_or_else(|| "-".to_owned(), |part| figures.of(part.median)));
-        table.row([Cell::from(name(cell)), Cell::from(whole), Cell::from(joined(parts, " + "))]);
+            .map(|part| part.as_ref().map_or_else(|| "-".to_owned(), |part| figures.format(part.median)));
+        table.row([Cell::from(cell_name(cell)), Cell::from(whole), Cell::from(joined(parts, " + "))]);
     }
     page.table(2, &table);
 }
 
-pub(crate) fn write_processor_time(page: &mut Page, record: &IoRecord) {
+pub(crate) fn write_processor_time(page: &mut TextPage, record: &IoRecord) {
     // Nanoseconds a byte are seconds a gigabyte.
     let costs: Vec<f64> = record.cells.iter().filter_map(|cell| cell.cpu_ns_per_byte).collect();
     let (least, most) =
@@ -230,7 +238,7 @@ pub(crate) fn write_processor_time(page: &mut Page, record: &IoRecord) {
 }
 
 /// The streams of a cell, for people.
-pub(crate) fn name(cell: &IoCell) -> String {
+pub(crate) fn cell_name(cell: &IoCell) -> String {
     let part = |(group, cpu_node): (&StreamGroup, &NodeId)| {
         let on = match group.memory == *cpu_node {
             true => format!("node {cpu_node}"),
@@ -241,7 +249,7 @@ pub(crate) fn name(cell: &IoCell) -> String {
     joined(cell.groups.iter().zip(&cell.cpu_nodes).map(part), " + ")
 }
 
-pub(crate) fn engine(record: &IoRecord) -> String {
+pub(crate) fn engine_name(record: &IoRecord) -> String {
     let method = &record.method;
     match method.version.as_str() {
         "" => method.engine.title().to_owned(),
@@ -250,7 +258,7 @@ pub(crate) fn engine(record: &IoRecord) -> String {
     }
 }
 
-pub(crate) fn method(record: &IoRecord) -> String {
+pub(crate) fn method_sentence(record: &IoRecord) -> String {
     let method = &record.method;
     let how = method.disk.map(|(how, order)| {
         let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
@@ -265,14 +273,14 @@ pub(crate) fn method(record: &IoRecord) -> String {
         };
         format!("{how}, {cache}, {order}")
     });
-    let visits = head::visits(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    let visits = header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
         [
-            engine(record),
+            engine_name(record),
             how.unwrap_or_default(),
             in_flight(method),
             method.area_bytes.map(|bytes| format!("{} touched", size_for_people(bytes))).unwrap_or_default(),
-            head::until(method.rounds.rounds, method.rounds.precision),
+            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
             format!("{:.0} s on the machine", method.rounds.elapsed_s),
         ],
@@ -296,7 +304,7 @@ pub(crate) fn device_name(device: &IoDevice) -> String {
 }
 
 /// Where the device is, and its interrupts, which stay where they are.
-pub(crate) fn device(device: &IoDevice) -> String {
+pub(crate) fn device_sentence(device: &IoDevice) -> String {
     let node = device.node.map_or("unknown node".to_owned(), |node| format!("node {node}"));
     let served = device.irqs.iter().filter_map(|irq| irq.effective.as_ref());
     let cpus = served.fold(CpuSet::new(), |all, cpus| all.union(cpus));

@@ -1,7 +1,7 @@
 //! Interrupts, queues and what was changed of them, for people.
 
-use crate::model_text::head::date;
-use crate::style::{Page, TextStyle};
+use crate::model_text::header::date;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::control::Change;
 use numaio_machine::set::CpuSet;
@@ -9,7 +9,7 @@ use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
 
 /// Devices with what serves them, and the plan if there is one.
 pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     if document.devices.is_empty() {
         page.heading("No device of this machine has interrupts that can be seen.");
     }
@@ -44,7 +44,7 @@ pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn show(page: &mut Page, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
+fn show(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
     let node = device.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
     page.heading(&format!("{}, {node}", device.device));
     let changes = plan.map_or(&[][..], |plan| &plan.changes);
@@ -57,7 +57,7 @@ fn show(page: &mut Page, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
         ("PLAN", Align::Left),
         ("NOTE", Align::Left),
     ];
-    let mut table = Table::new(columns).soft("NOTE");
+    let mut table = Table::new(columns).shrink_first("NOTE");
     for irq in &device.irqs {
         let to = changes.iter().find_map(|applied| match &applied.change {
             Change::IrqAffinity { irq: number, cpus } if *number == irq.irq.number => Some(cpus),
@@ -106,7 +106,7 @@ fn steered(cpus: &Option<CpuSet>) -> Cell {
     }
 }
 
-fn planned(page: &mut Page, plan: &IrqPlan, irqbalance: bool) {
+fn planned(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
     page.heading(
         match plan.changes.len() {
             0 => "Plan: nothing is to change".to_owned(),
@@ -167,7 +167,7 @@ pub fn irqbalance_ban(changes: &[Applied]) -> String {
 
 /// Receipts of this machine by name, in the order given.
 pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     if receipts.is_empty() {
         page.heading("There is nothing to take back on this machine.");
     }

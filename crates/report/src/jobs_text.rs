@@ -1,17 +1,17 @@
 //! Transfers of a user, for people.
 
-use crate::model_text::head::date;
+use crate::model_text::header::date;
+use crate::phrases::{bandwidth, count, joined};
 use crate::plan_text::seconds;
-use crate::style::{Page, TextStyle};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words::{bandwidth, count, joined};
 use numaio_machine::units::size_for_people;
 use numaio_schema::{Job, JobProblem, JobState, Word};
 use std::borrow::Cow;
 
 /// All jobs in a table, in the order given.
 pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     if jobs.is_empty() {
         page.heading("There are no jobs. Every numaio copy notes one.");
         return page.into_text();
@@ -26,7 +26,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
         ("FAILED", Align::Right),
         ("COMMAND", Align::Left),
     ];
-    let mut table = Table::new(columns).soft("COMMAND");
+    let mut table = Table::new(columns).shrink_first("COMMAND");
     for job in jobs {
         let failed = if job.totals.failed == 0 { String::new() } else { job.totals.failed.to_string() };
         table.row([
@@ -46,7 +46,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
 
 /// All of one job.
 pub fn job_text(job: &Job, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let why = if job.why.is_empty() { String::new() } else { format!(": {}", job.why) };
     page.heading(&format!("Job {}, {}{why}", job.id, job.state.name()));
     let runs = if job.runs > 1 { format!(", run {}", job.runs) } else { String::new() };

@@ -1,11 +1,11 @@
 //! Latency as text: matrices, views of targets, and curves under load.
 
-use crate::figures::Figures;
-use crate::matrix_text::{figure, half_width, write_notes, write_stats, write_views, Matrix, Stat};
-use crate::model_text::head;
-use crate::style::{Page, TextStyle};
+use crate::matrix_text::{figure, half_width, write_notes, write_stats, write_views, FigureStats, Matrix};
+use crate::model_text::header;
+use crate::number_format::NumberFormat;
+use crate::phrases::{joined, short};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
-use crate::words::{joined, short};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::size_for_people;
@@ -23,8 +23,8 @@ type Show<'a> = dyn Fn(NodeId, &Reading) -> Option<String> + 'a;
 ///
 /// Cells have the colour of their class in the CPU-centric view of their row, where that is among `views`.
 pub fn latency_text(record: &LatencyRecord, views: &[View], targets: &NodeSet, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    head::write(&mut page, "Latency of", &record.provenance, &[method(record)]);
+    let mut page = TextPage::new(style);
+    header::write(&mut page, "Latency of", &record.provenance, &[method_sentence(record)]);
     let readings: Readings =
         record.cells.iter().map(|cell| ((cell.cpu_node, cell.memory_node), &cell.ns_per_load)).collect();
     write_matrices(&mut page, &readings, views);
@@ -38,14 +38,14 @@ pub fn latency_text(record: &LatencyRecord, views: &[View], targets: &NodeSet, s
     page.into_text()
 }
 
-fn write_matrices(page: &mut Page, readings: &Readings, views: &[View]) {
+fn write_matrices(page: &mut TextPage, readings: &Readings, views: &[View]) {
     let rows: BTreeSet<NodeId> = readings.keys().map(|(cpu, _)| *cpu).collect();
     let rows: Vec<NodeId> = rows.into_iter().collect();
     let columns: BTreeSet<NodeId> = readings.keys().map(|(_, memory)| *memory).collect();
-    let figures = Figures::nanoseconds(readings.values().filter_map(|reading| reading.median()));
-    let median = |_: NodeId, reading: &Reading| reading.median().map(|ns| figures.of(ns));
+    let figures = NumberFormat::nanoseconds(readings.values().filter_map(|reading| reading.median()));
+    let median = |_: NodeId, reading: &Reading| reading.median().map(|ns| figures.format(ns));
     let best = |_: NodeId, reading: &Reading| {
-        reading.smallest().filter(|_| reading.summary.is_some()).map(|ns| figures.of(ns))
+        reading.smallest().filter(|_| reading.summary.is_some()).map(|ns| figures.format(ns))
     };
     let factor = |cpu: NodeId, reading: &Reading| {
         let local = readings.get(&(cpu, cpu)).and_then(|local| local.median())?;
@@ -84,7 +84,7 @@ fn name(cpu: NodeId, memory: NodeId) -> String {
     format!("node {cpu} to {memory}")
 }
 
-fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
+fn write_curve(page: &mut TextPage, curve: &LoadedCurve, idle: Option<&Reading>) {
     let LoadedCurve { cpu_node, cpu, placement, memory_node, points } = curve;
     let loaders = match placement.cpus.len() {
         1 => format!("CPU {} reads", placement.cpus),
@@ -96,8 +96,8 @@ fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
     let unit = page.style().unit;
     let loads = points.iter().filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median));
     let (loads, ns) = (
-        Figures::bandwidth(unit, loads),
-        Figures::nanoseconds(points.iter().filter_map(|point| point.ns_per_load.median())),
+        NumberFormat::bandwidth(unit, loads),
+        NumberFormat::nanoseconds(points.iter().filter_map(|point| point.ns_per_load.median())),
     );
     let mut table = Table::new([
         ("GAP ns".to_owned(), Align::Right),
@@ -107,18 +107,18 @@ fn write_curve(page: &mut Page, curve: &LoadedCurve, idle: Option<&Reading>) {
         ("NOTE".to_owned(), Align::Left),
     ]);
     let mut row = |gap: String, load: String, reading: &Reading| {
-        let latency = reading.median().map_or_else(|| "-".to_owned(), |value| ns.of(value));
+        let latency = reading.median().map_or_else(|| "-".to_owned(), |value| ns.format(value));
         // The range of a few visits says nothing of 95 %.
         let known = reading.summary.as_ref().filter(|summary| summary.interval != IntervalKind::Range);
         let interval = known.map(half_width).unwrap_or_default();
         table.row([gap, load, latency, interval, note(reading)].map(Into::into));
     };
     if let Some(idle) = idle {
-        row("no load".to_owned(), loads.of(0.0), idle);
+        row("no load".to_owned(), loads.format(0.0), idle);
     }
     for LoadPoint { gap_ns, load_bytes_read_per_s, ns_per_load } in points {
         let load =
-            load_bytes_read_per_s.as_ref().map_or_else(|| "-".to_owned(), |load| loads.of(load.median));
+            load_bytes_read_per_s.as_ref().map_or_else(|| "-".to_owned(), |load| loads.format(load.median));
         row(gap_ns.to_string(), load, ns_per_load);
     }
     page.table(2, &table.without_empty_columns());
@@ -130,20 +130,23 @@ fn note(reading: &Reading) -> String {
     joined([if unsettled { "unsettled" } else { "" }, &failure], "; ")
 }
 
-fn write_all_stats(page: &mut Page, record: &LatencyRecord) {
+fn write_all_stats(page: &mut TextPage, record: &LatencyRecord) {
     let idle = record.cells.iter();
-    let mut stats: Vec<Stat> =
-        idle.map(|cell| Stat::of(name(cell.cpu_node, cell.memory_node), &cell.ns_per_load)).collect();
+    let mut stats: Vec<FigureStats> = idle
+        .map(|cell| FigureStats::from_reading(name(cell.cpu_node, cell.memory_node), &cell.ns_per_load))
+        .collect();
     let points =
         || record.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
     let at =
         |curve: &LoadedCurve, gap: u32| format!("{}, gap {gap} ns", name(curve.cpu_node, curve.memory_node));
-    stats.extend(points().map(|(curve, point)| Stat::of(at(curve, point.gap_ns), &point.ns_per_load)));
+    stats.extend(
+        points().map(|(curve, point)| FigureStats::from_reading(at(curve, point.gap_ns), &point.ns_per_load)),
+    );
     let medians = stats.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
-    let figures = Figures::nanoseconds(medians);
+    let figures = NumberFormat::nanoseconds(medians);
     write_stats(page, "Every latency: number of visits, interval and drift", &stats, &figures);
-    let loads: Vec<Stat> = points()
-        .map(|(curve, point)| Stat {
+    let loads: Vec<FigureStats> = points()
+        .map(|(curve, point)| FigureStats {
             name: at(curve, point.gap_ns),
             summary: point.load_bytes_read_per_s.as_ref(),
             // Rounds end when latency is known; how much was read is noted beside it.
@@ -153,14 +156,14 @@ fn write_all_stats(page: &mut Page, record: &LatencyRecord) {
         .collect();
     if !loads.is_empty() {
         let medians = loads.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
-        let figures = Figures::bandwidth(page.style().unit, medians);
+        let figures = NumberFormat::bandwidth(page.style().unit, medians);
         write_stats(page, "Every load: number of visits, interval and drift", &loads, &figures);
     }
 }
 
-pub(crate) fn method(record: &LatencyRecord) -> String {
+pub(crate) fn method_sentence(record: &LatencyRecord) -> String {
     let method = &record.method;
-    let buffers = head::sizes(method.bytes.iter().map(|(_, bytes)| *bytes));
+    let buffers = header::size_range(method.bytes.iter().map(|(_, bytes)| *bytes));
     let points = record.curves.iter().flat_map(|curve| &curve.points).map(|point| &point.ns_per_load);
     let readings = record.cells.iter().map(|cell| &cell.ns_per_load).chain(points);
     joined(
@@ -170,9 +173,9 @@ pub(crate) fn method(record: &LatencyRecord) -> String {
                 "buffer of {buffers}, {} from place to place",
                 size_for_people(u64::from(method.stride_bytes))
             ),
-            head::pages(method.pages).to_owned(),
-            head::until(method.rounds.rounds, method.rounds.precision),
-            head::visits(readings.map(|reading| reading.visits.len())),
+            header::page_kind(method.pages).to_owned(),
+            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            header::visits_per_cell(readings.map(|reading| reading.visits.len())),
             format!("{:.0} s on the machine", method.rounds.elapsed_s),
         ],
         "; ",

@@ -10,11 +10,11 @@ use std::fmt::Write;
 pub fn markdown(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let mut out = String::from("# I/O on NUMA machines\n");
     for machine in &bundle.machines {
-        let _ = writeln!(out, "\n## {}", escaped(&sheets::name(machine)));
+        let _ = writeln!(out, "\n## {}", escaped(&sheets::machine_title(machine)));
         if machine.is_incomplete() {
             out.push_str("\n**Incomplete: not everything that was asked for was measured and settled.**\n");
         }
-        for section in sheets::of(machine, unit) {
+        for section in sheets::sections(machine, unit) {
             let _ = writeln!(out, "\n### {}", escaped(section.title));
             section.sheets.iter().for_each(|sheet| table(&mut out, sheet));
         }
@@ -32,7 +32,7 @@ fn table(out: &mut String, sheet: &Sheet) {
     let rule = |align: &Align| match align {
         Align::Left => ":--",
         Align::Right => "--:",
-        Align::Centre => ":-:",
+        Align::Center => ":-:",
     };
     line(out, sheet.aligned.iter().map(rule).map(str::to_owned));
     for row in &sheet.rows {

@@ -1,14 +1,14 @@
 //! What handles stand for, as text.
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
-use crate::words;
 use numaio_machine::near::{NearDevice, NearNode, Resolved, Step};
 
 /// For each handle its chain, or with `explain` every step with what was looked at and what that said;
 /// then devices, nodes, and where it led no further.
 pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     for resolved in handles {
         page.blank();
         match explain {
@@ -18,7 +18,7 @@ pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> Stri
         devices(&mut page, &resolved.devices);
         page.paragraph(2, 2, &nodes(&resolved.nodes));
         for finding in &resolved.findings {
-            let severity = words::severity(finding.severity);
+            let severity = phrases::severity(finding.severity);
             page.paragraph(
                 2,
                 4,
@@ -33,7 +33,7 @@ pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> Stri
 }
 
 /// Steps as a tree; below each what told it.
-fn steps(page: &mut Page, chain: &[Step]) {
+fn steps(page: &mut TextPage, chain: &[Step]) {
     let mut depths: Vec<usize> = Vec::with_capacity(chain.len());
     for step in chain {
         let depth = step.from.and_then(|from| depths.get(from)).map_or(0, |depth| depth + 1);
@@ -41,7 +41,7 @@ fn steps(page: &mut Page, chain: &[Step]) {
         let indent = 2 * depth;
         let arrow = if depth > 0 { "-> " } else { "" };
         page.paragraph(indent, 2, &format!("{arrow}{}", step.what));
-        let evidence = words::joined([&step.looked_at, &step.said], ": ");
+        let evidence = phrases::joined([&step.looked_at, &step.said], ": ");
         if !evidence.is_empty() {
             page.paragraph(indent + 5, 2, &evidence);
         }
@@ -49,7 +49,7 @@ fn steps(page: &mut Page, chain: &[Step]) {
 }
 
 /// A table where there is a choice of devices or shares; for one device the chain says it all.
-fn devices(page: &mut Page, devices: &[NearDevice]) {
+fn devices(page: &mut TextPage, devices: &[NearDevice]) {
     if devices.len() < 2 {
         return;
     }

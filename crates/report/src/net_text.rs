@@ -1,11 +1,11 @@
 //! Measured I/O through a network as text: a table for each direction and operation.
 
-use crate::figures::Figures;
 use crate::matrix_text::half_width;
-use crate::model_text::head;
-use crate::style::{Page, TextStyle};
+use crate::model_text::header;
+use crate::number_format::NumberFormat;
+use crate::phrases::{count, joined, short};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
-use crate::words::{count, joined, short};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Direction;
@@ -14,30 +14,30 @@ use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoThere};
 /// A table for each direction and operation: message size, streams, who is placed where at both ends, bandwidth, and
 /// CPU time at both ends.
 pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let peer = record.device.by_way_of.as_deref().unwrap_or("a peer");
     let what = format!("I/O through {} with {peer}, on", record.device.name);
-    let mut paragraphs = vec![method(record), format!("Here: {}", device(&record.device))];
-    paragraphs.extend(record.there.as_ref().map(|there| format!("There: {}", device(there))));
-    head::write(&mut page, &what, &record.provenance, &paragraphs);
+    let mut paragraphs = vec![method_sentence(record), format!("Here: {}", device_sentence(&record.device))];
+    paragraphs.extend(record.there.as_ref().map(|there| format!("There: {}", device_sentence(there))));
+    header::write(&mut page, &what, &record.provenance, &paragraphs);
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
     }
-    let mut ways: Vec<String> = Vec::new();
+    let mut titles: Vec<String> = Vec::new();
     for cell in &record.cells {
-        if !ways.contains(&way(cell)) {
-            ways.push(way(cell));
+        if !titles.contains(&table_title(cell)) {
+            titles.push(table_title(cell));
         }
     }
-    for name in ways {
+    for name in titles {
         page.heading(&name);
-        write_table(&mut page, record.cells.iter().filter(|cell| way(cell) == name));
+        write_table(&mut page, record.cells.iter().filter(|cell| table_title(cell) == name));
     }
     page.into_text()
 }
 
 /// What a table is of.
-fn way(cell: &IoCell) -> String {
+fn table_title(cell: &IoCell) -> String {
     let directions: Vec<&str> = cell
         .groups
         .iter()
@@ -50,9 +50,9 @@ fn way(cell: &IoCell) -> String {
     format!("{}{operation}", directions.join(" and "))
 }
 
-fn write_table<'a>(page: &mut Page, cells: impl Iterator<Item = &'a IoCell> + Clone) {
+fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> + Clone) {
     let unit = page.style().unit;
-    let figures = Figures::bandwidth(unit, cells.clone().filter_map(|cell| cell.bytes_per_s.median()));
+    let figures = NumberFormat::bandwidth(unit, cells.clone().filter_map(|cell| cell.bytes_per_s.median()));
     let mut table = Table::new([
         ("MESSAGE".to_owned(), Align::Right),
         ("STREAMS".to_owned(), Align::Right),
@@ -77,7 +77,7 @@ fn write_table<'a>(page: &mut Page, cells: impl Iterator<Item = &'a IoCell> + Cl
             cell.placement()
                 .map_or_else(String::new, |(cpu, memory, _)| place(&cpu.to_string(), Some(memory))),
             there.map(place_there).unwrap_or_default(),
-            reading.median().map_or_else(|| "-".to_owned(), |value| figures.of(value)),
+            reading.median().map_or_else(|| "-".to_owned(), |value| figures.format(value)),
             known.map(half_width).unwrap_or_default(),
             cell.cpu_ns_per_byte.map(seconds_per_gb).unwrap_or_default(),
             there.and_then(|there| there.cpu_ns_per_byte).map(seconds_per_gb).unwrap_or_default(),
@@ -106,22 +106,22 @@ fn seconds_per_gb(ns_per_byte: f64) -> String {
 }
 
 /// How streams were measured, in one sentence.
-fn method(record: &IoRecord) -> String {
+fn method_sentence(record: &IoRecord) -> String {
     let method = &record.method;
     let readings = record.cells.iter().map(|cell| cell.bytes_per_s.visits.len());
     joined(
         [
             format!("{} {}", method.engine.title(), method.version),
             "bytes are counted where they arrive".to_owned(),
-            head::until(method.rounds.rounds, method.rounds.precision),
-            head::visits(readings),
+            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            header::visits_per_cell(readings),
             format!("{:.0} s on the machine", method.rounds.elapsed_s),
         ],
         "; ",
     )
 }
 
-fn device(device: &IoDevice) -> String {
+fn device_sentence(device: &IoDevice) -> String {
     let node = match device.node {
         Some(node) => format!("on node {node}"),
         None => "on no node that is known".to_owned(),

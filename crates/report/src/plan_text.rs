@@ -1,8 +1,8 @@
 //! Plans of transfers, for people.
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::{
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// A plan: what it takes, its bottleneck, its flows drawn and in a table, simple plans beside it.
 pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     heading(&mut page, plan, style.unit);
     page.table(2, &flows(plan));
     page.heading("Ways");
@@ -30,12 +30,12 @@ pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn heading(page: &mut Page, plan: &Plan, unit: BandwidthUnit) {
+fn heading(page: &mut TextPage, plan: &Plan, unit: BandwidthUnit) {
     page.heading(&title(plan, unit));
     if let Some(machine) = &plan.problem.machine {
-        page.paragraph(2, 2, &format!("On {}", words::machine_name(machine)));
+        page.paragraph(2, 2, &format!("On {}", phrases::machine_name(machine)));
     }
-    let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
+    let stages = phrases::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
     page.paragraph(2, 2, &format!("Bottleneck: {stages}"));
     page.paragraph(2, 2, &proof(plan));
     page.blank();
@@ -47,7 +47,7 @@ pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
         Transfer::Send => "Send",
         Transfer::Receive => "Receive",
     };
-    let (time, rate) = (seconds(plan.predicted.time_s), words::bandwidth(plan.predicted.bytes_per_s, unit));
+    let (time, rate) = (seconds(plan.predicted.time_s), phrases::bandwidth(plan.predicted.bytes_per_s, unit));
     format!("{verb} {}: {time}, {rate}", size_for_people(plan.problem.total_bytes()))
 }
 
@@ -110,7 +110,7 @@ fn flow(pool: Option<&PlannedPool>) -> [String; 4] {
 
 /// Devices of a node by name.
 pub(crate) fn devices(pool: &PlannedPool) -> String {
-    let names = words::joined(pool.devices.iter().map(|name| words::short(name)), "+");
+    let names = phrases::joined(pool.devices.iter().map(|name| phrases::short(name)), "+");
     format!("{names} (node {})", pool.way.device_node)
 }
 
@@ -134,7 +134,7 @@ fn ways(plan: &Plan, unit: BandwidthUnit) -> Table {
                 Cell::from(format!("{kind} of node {} - memory {}", way.device_node, way.memory_node)),
                 Cell::from(way.threads.to_string()),
                 Cell::from(size_for_people(way.bytes)),
-                Cell::from(words::bandwidth(way.bytes_per_s, unit)),
+                Cell::from(phrases::bandwidth(way.bytes_per_s, unit)),
                 Cell::from(seconds(way.bytes as f64 / way.bytes_per_s)),
                 Cell::from(origin(rates, way)),
             ]);
@@ -171,7 +171,7 @@ fn beside(plan: &Plan, unit: BandwidthUnit) -> Table {
             Cell::from(name),
             Cell::from(shown(&|it| seconds(it.time_s))),
             Cell::from(simulated),
-            Cell::from(shown(&|it| words::bandwidth(it.bytes_per_s, unit))),
+            Cell::from(shown(&|it| phrases::bandwidth(it.bytes_per_s, unit))),
             Cell::from(shown(&|it| seconds(it.sum_s))),
         ]);
     }
@@ -194,9 +194,9 @@ pub(crate) fn name(stage: &Stage) -> String {
         Stage::NetworkWay(way) => {
             format!("network threads of memory {} to node {}", way.memory_node, way.device_node)
         }
-        Stage::Storage(device) => words::short(device),
+        Stage::Storage(device) => phrases::short(device),
         Stage::Nics(node) => format!("the NICs of node {node}"),
-        Stage::Limit(name) => words::short(name),
+        Stage::Limit(name) => phrases::short(name),
     }
 }
 

@@ -1,10 +1,10 @@
 //! A prediction as text: the mix by both predictors, what each node gets of it, and what all of it rests on.
 
-use crate::figures::Figures;
-use crate::model_text::head;
-use crate::style::{Page, TextStyle};
+use crate::model_text::header;
+use crate::number_format::NumberFormat;
+use crate::phrases::{self, count};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words::{self, count};
 use numaio_machine::units::size_for_people;
 use numaio_schema::{
     CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
@@ -12,7 +12,7 @@ use numaio_schema::{
 
 /// What a mix, and the best mix, are predicted to give.
 pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     write_head(&mut page, prediction);
     if let Some(mix) = &prediction.mix {
         page.heading(&format!("Mix: {}", streams(&mix.streams)));
@@ -28,11 +28,11 @@ pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn write_head(page: &mut Page, prediction: &IoPrediction) {
+fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
     let capacities = &prediction.capacities;
-    let device = words::short(&capacities.device);
+    let device = phrases::short(&capacities.device);
     let node = capacities.node.map(|node| format!(" on node {node}")).unwrap_or_default();
-    let operation = capacities.operation.iter().map(|operation| format!(" ({})", words::short(operation)));
+    let operation = capacities.operation.iter().map(|operation| format!(" ({})", phrases::short(operation)));
     page.paragraph(
         0,
         2,
@@ -40,7 +40,7 @@ fn write_head(page: &mut Page, prediction: &IoPrediction) {
             "Predicted {}{} of {device}{node}, {}",
             capacities.direction.name(),
             operation.collect::<String>(),
-            words::machine_name(&prediction.machine)
+            phrases::machine_name(&prediction.machine)
         ),
     );
     page.paragraph(
@@ -49,7 +49,7 @@ fn write_head(page: &mut Page, prediction: &IoPrediction) {
         &format!(
             "From what {} measured by {}: blocks of {}, buffers local to each process's node",
             capacities.engine.title(),
-            head::date(prediction.measured_at),
+            header::date(prediction.measured_at),
             size_for_people(capacities.block_bytes)
         ),
     );
@@ -64,12 +64,12 @@ fn streams(mix: &[NodeStreams]) -> String {
     mix.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-fn write_mix(page: &mut Page, mix: &MixPrediction) {
+fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
     let unit = page.style().unit;
     let all = [mix.equation_1.high, mix.limits.high]
         .into_iter()
         .chain(mix.flows.iter().map(|flow| flow.alone.bytes_per_s));
-    let figures = Figures::bandwidth(unit, all);
+    let figures = NumberFormat::bandwidth(unit, all);
     let columns = [
         ("PREDICTOR".to_owned(), Align::Left),
         (figures.unit().to_owned(), Align::Right),
@@ -80,7 +80,7 @@ fn write_mix(page: &mut Page, mix: &MixPrediction) {
     let row = |title: &str, estimate: Estimate, error: Option<f64>| -> [Cell; 4] {
         [
             title.into(),
-            figures.of(estimate.bytes_per_s).into(),
+            figures.format(estimate.bytes_per_s).into(),
             figures.range(estimate.low, estimate.high).into(),
             error.map(|error| format!("{:+.1} %", error * 100.0)).unwrap_or_default().into(),
         ]
@@ -115,8 +115,8 @@ fn write_mix(page: &mut Page, mix: &MixPrediction) {
         table.row([
             flow.node.to_string().into(),
             streams.streams.to_string().into(),
-            figures.of(flow.alone.bytes_per_s).into(),
-            figures.of(flow.bytes_per_s).into(),
+            figures.format(flow.alone.bytes_per_s).into(),
+            figures.format(flow.bytes_per_s).into(),
             held.into(),
         ]);
     }
@@ -124,10 +124,10 @@ fn write_mix(page: &mut Page, mix: &MixPrediction) {
 }
 
 /// What the predictions rest on.
-fn write_basis(page: &mut Page, capacities: &Capacities) {
+fn write_basis(page: &mut TextPage, capacities: &Capacities) {
     page.heading("What it rests on");
     let unit = page.style().unit;
-    let cap = words::bandwidth(capacities.cap.bytes_per_s, unit);
+    let cap = phrases::bandwidth(capacities.cap.bytes_per_s, unit);
     page.paragraph(2, 2, &match (capacities.sharing, capacities.cap_source) {
         (Sharing::Time { factor, .. }, _) => format!(
             "Nodes share the device's time: a mix gave less than its best node alone, which no cap does. The second \
@@ -137,7 +137,7 @@ fn write_basis(page: &mut Page, capacities: &Capacities) {
             "The device gives all nodes together {cap}: a mix was measured to give no more, though its nodes get more alone."
         ),
         (Sharing::MaxMin, CapSource::AtLeast) => {
-            let seen = words::bandwidth(capacities.cap.low, unit);
+            let seen = phrases::bandwidth(capacities.cap.low, unit);
             format!("No limit of the device is known: the mixes that were measured gave what their nodes get alone, up to {seen}.")
         }
         (Sharing::MaxMin, CapSource::Assumed) => format!(
@@ -146,7 +146,7 @@ fn write_basis(page: &mut Page, capacities: &Capacities) {
         ),
     });
     if let Some(link) = capacities.link_bytes_per_s {
-        page.paragraph(2, 2, &format!("Its PCI Express link carries {}.", words::bandwidth(link, unit)));
+        page.paragraph(2, 2, &format!("Its PCI Express link carries {}.", phrases::bandwidth(link, unit)));
     }
     let stands = capacities.nodes.iter().filter(|node| node.node != node.measured);
     let stands: Vec<String> = stands.map(|node| format!("{} as node {}", node.node, node.measured)).collect();

@@ -1,10 +1,10 @@
 //! STREAM as text: matrices, views of targets, and whether cores of one node agree.
 
-use crate::figures::Figures;
-use crate::matrix_text::{figure, write_notes, write_stats, write_views, Matrix, Stat};
-use crate::model_text::head;
-use crate::style::{Page, TextStyle};
-use crate::words::{count, joined};
+use crate::matrix_text::{figure, write_notes, write_stats, write_views, FigureStats, Matrix};
+use crate::model_text::header;
+use crate::number_format::NumberFormat;
+use crate::phrases::{count, joined};
+use crate::style::{TextPage, TextStyle};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::workload::StreamOp;
@@ -19,8 +19,8 @@ type Row = (NodeId, Option<CpuSet>);
 ///
 /// Bandwidth is as STREAM counts it, in the unit of `style`.
 pub fn stream_text(record: &StreamRecord, views: &[View], targets: &NodeSet, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    head::write(&mut page, "STREAM on", &record.provenance, &[method(record), counting(record)]);
+    let mut page = TextPage::new(style);
+    header::write(&mut page, "STREAM on", &record.provenance, &[method_sentence(record), counting(record)]);
     for op in StreamOp::ALL {
         let cells: Vec<&StreamCell> = record.cells.iter().filter(|cell| cell.op == op).collect();
         if !cells.is_empty() {
@@ -29,16 +29,19 @@ pub fn stream_text(record: &StreamRecord, views: &[View], targets: &NodeSet, sty
     }
     write_views(&mut page, views, targets);
     if style.stats {
-        let stats: Vec<Stat> =
-            record.cells.iter().map(|cell| Stat::of(name(record, cell), &cell.bytes_per_s)).collect();
+        let stats: Vec<FigureStats> = record
+            .cells
+            .iter()
+            .map(|cell| FigureStats::from_reading(name(record, cell), &cell.bytes_per_s))
+            .collect();
         let medians = record.cells.iter().filter_map(|cell| cell.bytes_per_s.median());
-        let figures = Figures::bandwidth(style.unit, medians);
+        let figures = NumberFormat::bandwidth(style.unit, medians);
         write_stats(&mut page, "Every figure: number of visits, interval and drift", &stats, &figures);
     }
     page.into_text()
 }
 
-fn write_op(page: &mut Page, record: &StreamRecord, op: StreamOp, cells: &[&StreamCell]) {
+fn write_op(page: &mut TextPage, record: &StreamRecord, op: StreamOp, cells: &[&StreamCell]) {
     let unit = page.style().unit;
     let readings: BTreeMap<(Row, NodeId), &Reading> =
         cells.iter().map(|cell| ((row(record, cell), cell.memory_node), &cell.bytes_per_s)).collect();
@@ -52,13 +55,13 @@ fn write_op(page: &mut Page, record: &StreamRecord, op: StreamOp, cells: &[&Stre
         .flat_map(|classes| &classes.classes)
         .flat_map(|class| class.pairs.iter().map(move |pair| (*pair, class.rank)))
         .collect();
-    let figures = Figures::bandwidth(unit, readings.values().filter_map(|reading| reading.largest()));
+    let figures = NumberFormat::bandwidth(unit, readings.values().filter_map(|reading| reading.largest()));
     let show = |of: fn(&Reading) -> Option<f64>| {
         let (readings, rows, classes) = (&readings, &rows, &classes);
         move |index: usize, memory: NodeId| {
             let row = &rows[index];
             let reading = readings.get(&(row.clone(), memory)).copied();
-            let text = figure(reading, |reading| of(reading).map(|value| figures.of(value)));
+            let text = figure(reading, |reading| of(reading).map(|value| figures.format(value)));
             (text, classes.get(&(row.0, memory)).copied())
         }
     };
@@ -107,7 +110,12 @@ fn name(record: &StreamRecord, cell: &StreamCell) -> String {
 }
 
 /// Whether the cores of each node agree on each node's memory.
-fn write_agreement(page: &mut Page, record: &StreamRecord, cells: &[&StreamCell], figures: &Figures) {
+fn write_agreement(
+    page: &mut TextPage,
+    record: &StreamRecord,
+    cells: &[&StreamCell],
+    figures: &NumberFormat,
+) {
     let mut groups: BTreeMap<NodeId, BTreeMap<NodeId, Vec<&StreamCell>>> = BTreeMap::new();
     for cell in cells {
         groups.entry(cell.cpu_node).or_default().entry(cell.memory_node).or_default().push(cell);
@@ -129,7 +137,7 @@ fn write_agreement(page: &mut Page, record: &StreamRecord, cells: &[&StreamCell]
             .map(|(memory, (slow, fast))| {
                 let of = |cell: &StreamCell| {
                     let median = cell.bytes_per_s.median().unwrap_or(0.0);
-                    format!("CPU {} {}", cell.placement.cpus, figures.of(median))
+                    format!("CPU {} {}", cell.placement.cpus, figures.format(median))
                 };
                 format!("memory of {memory}: {}, {} {}", of(slow), of(fast), figures.unit())
             })
@@ -164,12 +172,12 @@ fn apart<'c>(cells: &[&'c StreamCell], precision: f64) -> Option<(&'c StreamCell
     most.map(|(slow, fast)| (slow.0, fast.0))
 }
 
-pub(crate) fn method(record: &StreamRecord) -> String {
+pub(crate) fn method_sentence(record: &StreamRecord) -> String {
     let method = &record.method;
     let loops: Vec<String> = method.loops.iter().map(|(op, one)| format!("{op} by {one}")).collect();
     let ran = method.trials.iter().filter(|trial| trial.bytes_per_s.is_some());
     let tried: BTreeSet<_> = ran.map(|trial| trial.stream_loop).collect();
-    let trial = head::trial_of(tried.len());
+    let trial = header::loop_trial_note(tried.len());
     let threads = match method.scope {
         StreamScope::Core => "each core alone".to_owned(),
         StreamScope::HardwareThreads => "a thread on each hardware thread of the CPU node".to_owned(),
@@ -178,14 +186,14 @@ pub(crate) fn method(record: &StreamRecord) -> String {
             count(threads as usize, "thread") + " of the CPU node"
         }
     };
-    let arrays = head::sizes(method.bytes_per_array.iter().map(|(_, bytes)| *bytes));
-    let visits = head::visits(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    let arrays = header::size_range(method.bytes_per_array.iter().map(|(_, bytes)| *bytes));
+    let visits = header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
         [
             format!("{}{trial}", loops.join(", ")),
             format!("{threads}, arrays of {arrays} for each thread"),
-            head::pages(method.pages).to_owned(),
-            head::until(method.rounds.rounds, method.rounds.precision),
+            header::page_kind(method.pages).to_owned(),
+            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
             format!("{:.0} s on the machine", method.rounds.elapsed_s),
         ],

@@ -10,7 +10,7 @@ pub struct TextStyle {
     /// Columns of a line. Below [`NARROWEST`](Self::NARROWEST) it is taken as that.
     pub width: usize,
     /// Whether classes are coloured by ANSI escape codes. Without it no escape code is written.
-    pub colour: bool,
+    pub color: bool,
     /// Unit of bandwidth.
     pub unit: BandwidthUnit,
     /// Whether number, interval and drift of every measured figure are shown.
@@ -29,7 +29,7 @@ impl TextStyle {
 
 impl Default for TextStyle {
     fn default() -> Self {
-        Self { width: 100, colour: false, unit: BandwidthUnit::default(), stats: false }
+        Self { width: 100, color: false, unit: BandwidthUnit::default(), stats: false }
     }
 }
 
@@ -68,7 +68,7 @@ fn clean_char(c: char) -> char {
 }
 
 /// Columns that a clean text takes.
-pub(crate) fn columns_of(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
@@ -80,13 +80,13 @@ pub(crate) const BREAKS: [char; 3] = [' ', ',', '/'];
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(BREAKS) {
-        let line = lines.last_mut().map(|line| columns_of(line)).unwrap_or_default();
-        if line > 0 && line + columns_of(word.trim_end()) > columns {
+        let line = lines.last_mut().map(|line| display_width(line)).unwrap_or_default();
+        if line > 0 && line + display_width(word.trim_end()) > columns {
             lines.push(String::new());
         }
         for c in word.chars() {
             let full = lines.last().is_some_and(|line| {
-                !line.is_empty() && columns_of(line) + c.width().unwrap_or(0) > columns && c != ' '
+                !line.is_empty() && display_width(line) + c.width().unwrap_or(0) > columns && c != ' '
             });
             if full {
                 lines.push(String::new());
@@ -106,12 +106,12 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 /// A page of text under construction. Everything that is put on it is made clean.
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     style: TextStyle,
     text: String,
 }
 
-impl Page {
+impl TextPage {
     pub(crate) fn new(style: &TextStyle) -> Self {
         Self { style: *style, text: String::new() }
     }

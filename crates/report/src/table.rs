@@ -3,7 +3,7 @@
 //! Of our own rather than `comfy-table`, since a page needs lines that span the columns, colours that do not
 //! count as width, and columns that shrink from the widest on.
 
-use crate::style::{clean, columns_of, wrap, TextStyle, BREAKS};
+use crate::style::{clean, display_width, wrap, TextStyle, BREAKS};
 
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -28,7 +28,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// A text in the colour of a class.
-    pub(crate) fn of_class(text: impl Into<Cell>, class: Option<u32>) -> Self {
+    pub(crate) fn with_class(text: impl Into<Cell>, class: Option<u32>) -> Self {
         Self { class, ..text.into() }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Table {
     /// Blanks before rows and head, but not before texts that span the columns.
     inset: usize,
     /// Columns that are made narrower before others.
-    soft: Vec<bool>,
+    shrink_first: Vec<bool>,
 }
 
 impl Table {
@@ -69,14 +69,14 @@ impl Table {
     }
 
     fn of_columns(columns: Vec<(String, Align)>) -> Self {
-        let soft = vec![false; columns.len()];
-        Self { columns, rows: Vec::new(), inset: 0, soft }
+        let shrink_first = vec![false; columns.len()];
+        Self { columns, rows: Vec::new(), inset: 0, shrink_first }
     }
 
     /// Names a column that is made narrower before others, unless they are much wider.
-    pub(crate) fn soft(mut self, title: &str) -> Self {
-        for (soft, (its_title, _)) in self.soft.iter_mut().zip(&self.columns) {
-            *soft |= its_title == title;
+    pub(crate) fn shrink_first(mut self, title: &str) -> Self {
+        for (shrink_first, (its_title, _)) in self.shrink_first.iter_mut().zip(&self.columns) {
+            *shrink_first |= its_title == title;
         }
         self
     }
@@ -105,7 +105,7 @@ impl Table {
             .map(|column| self.cells().all(|cells| cells[column].text.is_empty()))
             .collect();
         let keep = |index: &usize| !empty[*index];
-        self.soft = (0..empty.len()).filter(keep).map(|index| self.soft[index]).collect();
+        self.shrink_first = (0..empty.len()).filter(keep).map(|index| self.shrink_first[index]).collect();
         self.columns = (0..empty.len()).filter(keep).map(|index| self.columns[index].clone()).collect();
         for row in &mut self.rows {
             if let Row::Cells(cells) = row {
@@ -124,10 +124,10 @@ impl Table {
 
     /// The widths of the columns: what the texts need, the widest made narrower until a line fits.
     fn widths(&self, page: usize) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| columns_of(title)).collect();
+        let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| display_width(title)).collect();
         for cells in self.cells() {
             for (width, cell) in widths.iter_mut().zip(cells) {
-                *width = columns_of(&cell.text).max(*width);
+                *width = display_width(&cell.text).max(*width);
             }
         }
         let gaps = GAP * widths.len().saturating_sub(1);
@@ -135,7 +135,7 @@ impl Table {
         let floors: Vec<usize> = self.columns.iter().map(|(title, _)| longest_word(title)).collect();
         while excess > 0 {
             let can_shrink = |index: &usize| widths[*index] > floors[*index];
-            let widest = |index: &usize| widths[*index] + if self.soft[*index] { SOFT } else { 0 };
+            let widest = |index: &usize| widths[*index] + if self.shrink_first[*index] { SOFT } else { 0 };
             let Some(index) = (0..widths.len()).filter(can_shrink).max_by_key(widest) else { break };
             widths[index] -= 1;
             excess -= 1;
@@ -174,7 +174,7 @@ impl Table {
             let texts = wrapped.iter().zip(cells).zip(&self.columns).zip(widths);
             let padded = texts.map(|(((lines, cell), (_, align)), width)| {
                 let text = lines.get(index).map(String::as_str).unwrap_or_default();
-                pad(text, *align, *width, cell.class.filter(|_| style.colour))
+                pad(text, *align, *width, cell.class.filter(|_| style.color))
             });
             padded.collect::<Vec<_>>().join(&" ".repeat(GAP))
         };
@@ -184,13 +184,13 @@ impl Table {
 
 /// Width of the longest part of a title that is not cut.
 fn longest_word(title: &str) -> usize {
-    title.split_inclusive(BREAKS).map(|word| columns_of(word.trim_end())).max().unwrap_or(0)
+    title.split_inclusive(BREAKS).map(|word| display_width(word.trim_end())).max().unwrap_or(0)
 }
 
 fn pad(text: &str, align: Align, width: usize, class: Option<u32>) -> String {
-    let blanks = " ".repeat(width.saturating_sub(columns_of(text)));
+    let blanks = " ".repeat(width.saturating_sub(display_width(text)));
     let text = match class {
-        Some(rank) if !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", colour_of_class(rank)),
+        Some(rank) if !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", color_of_class(rank)),
         _ => text.to_owned(),
     };
     match align {
@@ -200,7 +200,7 @@ fn pad(text: &str, align: Align, width: usize, class: Option<u32>) -> String {
 }
 
 /// ANSI code of a class: green, cyan, yellow, magenta, and red for all that follow.
-fn colour_of_class(rank: u32) -> u8 {
+fn color_of_class(rank: u32) -> u8 {
     match rank {
         0 | 1 => 32,
         2 => 36,
@@ -233,15 +233,15 @@ mod tests {
         table.row(["word ".repeat(30).into(), "short".into()]);
         let style = TextStyle { width: 76, ..TextStyle::default() };
         let lines = table.lines(&style, 4);
-        assert!(lines.iter().all(|line| columns_of(line) <= 76), "{lines:#?}");
+        assert!(lines.iter().all(|line| display_width(line) <= 76), "{lines:#?}");
         assert!(lines.len() > 3);
     }
 
     #[test]
     fn colours_take_no_width() {
         let mut table = Table::new([("A", Align::Left), ("B", Align::Left)]);
-        table.row([Cell::of_class("x", Some(1)), "y".into()]);
-        let style = TextStyle { colour: true, ..TextStyle::default() };
+        table.row([Cell::with_class("x", Some(1)), "y".into()]);
+        let style = TextStyle { color: true, ..TextStyle::default() };
         assert_eq!(table.lines(&style, 0), ["A  B", "\x1b[32mx\x1b[0m  y"]);
     }
 }

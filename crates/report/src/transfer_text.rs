@@ -1,6 +1,6 @@
 //! A transfer while it runs and at its end, in a line for people.
 
-use crate::words::bandwidth;
+use crate::phrases::bandwidth;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::JobTotals;
 

@@ -1,10 +1,10 @@
 //! A validation as text: Tables IV and V of Li et al. (ICPP 2013) for a machine, and what follows from them.
 
-use crate::figures::Figures;
-use crate::model_text::head::{self, percent};
-use crate::style::{Page, TextStyle};
+use crate::model_text::header::{self, percent};
+use crate::number_format::NumberFormat;
+use crate::phrases::{self, count};
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words::{self, count};
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
@@ -15,19 +15,19 @@ use numaio_schema::{
 /// For each direction the classes of the model with what it and measured I/O say of them, what hop distance and STREAM
 /// would have said, and what is to be concluded.
 pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let identity = &validation.machine;
-    let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
+    let machine = phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", ");
     page.paragraph(
         0,
         2,
         &format!("The model of node {} of {machine}, beside measured I/O", validation.target),
     );
-    let devices: Vec<String> = validation.devices.iter().map(|device| words::short(device)).collect();
+    let devices: Vec<String> = validation.devices.iter().map(|device| phrases::short(device)).collect();
     page.paragraph(
         0,
         2,
-        &format!("Measured: {}, up to {}", devices.join(", "), head::date(validation.measured_at)),
+        &format!("Measured: {}, up to {}", devices.join(", "), header::date(validation.measured_at)),
     );
     for warning in &validation.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
@@ -38,7 +38,7 @@ pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn write_direction(page: &mut Page, direction: &ValidatedDirection) {
+fn write_direction(page: &mut TextPage, direction: &ValidatedDirection) {
     let (way, table) = match direction.direction {
         Direction::Write => ("Device write", "IV"),
         Direction::Read => ("Device read", "V"),
@@ -57,8 +57,8 @@ fn write_direction(page: &mut Page, direction: &ValidatedDirection) {
 fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
     let titles = direction.classes.iter().map(|class| (format!("CLASS {}", class.rank), Align::Right));
     let method = ("METHOD".to_owned(), Align::Left);
-    let mut table =
-        Table::new([method, ("UNIT".to_owned(), Align::Left)].into_iter().chain(titles)).soft("METHOD");
+    let mut table = Table::new([method, ("UNIT".to_owned(), Align::Left)].into_iter().chain(titles))
+        .shrink_first("METHOD");
     let nodes = direction.classes.iter().map(|class| Cell::from(class.nodes.to_string()));
     table.row([Cell::from("nodes"), Cell::from("")].into_iter().chain(nodes));
     for column in &direction.columns {
@@ -66,8 +66,8 @@ fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
         let cells = |text: &dyn Fn(&Spread) -> String| -> Vec<Cell> {
             let cell = |(spread, class): (&Option<Spread>, &numaio_schema::ValidatedClass)| {
                 let text = spread.as_ref().map_or("-".to_owned(), text);
-                let colour = (column.role != Role::Rival).then_some(class.rank);
-                Cell::of_class(text, colour)
+                let color = (column.role != Role::Rival).then_some(class.rank);
+                Cell::with_class(text, color)
             };
             column.classes.iter().zip(&direction.classes).map(cell).collect()
         };
@@ -83,33 +83,33 @@ fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
 }
 
 /// None of distances, which are numbers without unit.
-fn figures(column: &Column, unit: BandwidthUnit) -> Option<Figures> {
+fn figures(column: &Column, unit: BandwidthUnit) -> Option<NumberFormat> {
     let values = column.view.nodes.iter().map(|value| value.value);
     match column.view.quantity {
-        Quantity::BytesPerS => Some(Figures::bandwidth(unit, values)),
-        Quantity::NsPerLoad => Some(Figures::nanoseconds(values)),
+        Quantity::BytesPerS => Some(NumberFormat::bandwidth(unit, values)),
+        Quantity::NsPerLoad => Some(NumberFormat::nanoseconds(values)),
         Quantity::Distance => None,
     }
 }
 
-fn shown(value: f64, figures: Option<Figures>) -> String {
-    figures.map_or_else(|| format!("{value:.1}"), |figures| figures.of(value))
+fn shown(value: f64, figures: Option<NumberFormat>) -> String {
+    figures.map_or_else(|| format!("{value:.1}"), |figures| figures.format(value))
 }
 
 /// `28.50 - 28.80`; none where both are written alike.
-fn range(spread: &Spread, figures: Option<Figures>) -> Option<String> {
+fn range(spread: &Spread, figures: Option<NumberFormat>) -> Option<String> {
     let (least, most) = (shown(spread.min, figures), shown(spread.max, figures));
     (least != most).then(|| format!("{least} - {most}"))
 }
 
 fn title(view: &View) -> String {
-    match words::short(&view.title) {
-        title if title.is_empty() => words::short(&view.name),
+    match phrases::short(&view.title) {
+        title if title.is_empty() => phrases::short(&view.name),
         title => title,
     }
 }
 
-fn write_verdict(page: &mut Page, direction: &ValidatedDirection, verdict: &Verdict) {
+fn write_verdict(page: &mut TextPage, direction: &ValidatedDirection, verdict: &Verdict) {
     let Some(column) = direction.column(&verdict.measured) else { return };
     page.blank();
     page.paragraph(2, 2, &format!("{}: {}", title(&column.view), in_order(verdict)));
@@ -159,11 +159,11 @@ fn rivals(direction: &ValidatedDirection, agreements: &[Agreement]) -> Table {
         ("OF", Align::Right),
         ("WORST", Align::Left),
     ];
-    let mut table = Table::new(columns).soft("WORST");
+    let mut table = Table::new(columns).shrink_first("WORST");
     for agreement in agreements {
         let name = direction
             .column(&agreement.first)
-            .map_or_else(|| words::short(&agreement.first), |it| title(&it.view));
+            .map_or_else(|| phrases::short(&agreement.first), |it| title(&it.view));
         let wrong = agreement.inversions.len() as u32;
         let tied = agreement.tied_in_one + agreement.tied_in_both;
         let worst =

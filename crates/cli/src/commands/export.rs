@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::see::see;
 use numaio_machine::topology::Topology;
-use numaio_report::Measured;
+use numaio_report::MeasurementSet;
 use numaio_schema::{Document, LatencyRecord, Model, StreamRecord, StreamScope};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
     }
     let found = found(common, args)?;
     let Some(topology) = &found.topology else { return Err(no_topology()) };
-    let measured = Measured {
+    let measured = MeasurementSet {
         stream: found.stream.as_ref(),
         latency: found.latency.as_ref(),
         model: found.model.as_ref(),

@@ -83,7 +83,7 @@ const worst_contrast = () => {
 };
 seen.schemes = {};
 for (const scheme of ["auto", "light", "dark"]) {
-  document.getElementById(`colours-${scheme}`).checked = true;
+  document.getElementById(`colors-${scheme}`).checked = true;
   const [ratio, where] = worst_contrast();
   seen.schemes[scheme] = { page: rgba(getComputedStyle(document.body).backgroundColor).slice(0, 3), ratio, where };
 }

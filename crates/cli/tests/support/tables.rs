@@ -155,7 +155,7 @@ fn assert_curve(tables: &[Table], curve: &LoadedCurve) {
     let (cpu, node, memory) = (curve.cpu, curve.cpu_node, curve.memory_node);
     let cpus = &curve.placement.cpus;
     let title = format!(
-        "Latency under load: CPU {cpu} of node {node} to memory of node {memory}, while CPUs {cpus} read it"
+        "Latency under load: CPU {cpu} (node {node}) to memory of node {memory}, while CPUs {cpus} read the same memory"
     );
     let table = find(tables, &title);
     assert_eq!(table.rows.len(), curve.points.len() + 1);
@@ -168,7 +168,7 @@ fn assert_curve(tables: &[Table], curve: &LoadedCurve) {
 
 fn assert_views(tables: &[Table], comparison: &Comparison) {
     let target = comparison.target;
-    let values = find(tables, &format!("Views of target node {target}: value and, in brackets, class"));
+    let values = find(tables, &format!("Views of target node {target}: value and [class]"));
     for (index, view) in comparison.views.iter().enumerate() {
         let factor = if view.quantity == Quantity::BytesPerS { 1e9 } else { 1.0 };
         for row in values.rows.iter().skip(1) {

@@ -1,9 +1,9 @@
 //! Nodes as rows, views as columns, in as many blocks as the page is narrow.
 
 use super::title;
-use crate::figures::Figures;
-use crate::model_text::head::percent;
-use crate::style::{clean, columns_of, wrap, Page, BREAKS};
+use crate::model_text::header::percent;
+use crate::number_format::NumberFormat;
+use crate::style::{clean, display_width, wrap, TextPage, BREAKS};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -28,11 +28,11 @@ struct Column {
 impl Column {
     fn width(&self) -> usize {
         let texts = self.head.iter().chain(self.cells.iter().map(|(text, _)| text));
-        texts.map(|text| columns_of(text)).max().unwrap_or(0)
+        texts.map(|text| display_width(text)).max().unwrap_or(0)
     }
 }
 
-pub(super) fn write(page: &mut Page, comparison: &Comparison) {
+pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
     let nodes: NodeSet =
         comparison.views.iter().flat_map(|view| view.nodes.iter().map(|value| value.node)).collect();
     page.heading(&format!(
@@ -64,7 +64,7 @@ fn column(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Column {
     let shown = shown(view, unit);
     let number = |value: &NodeValue| shown(value.value);
     let widest = |text: &dyn Fn(&NodeValue) -> String| {
-        view.nodes.iter().map(|value| columns_of(&text(value))).max().unwrap_or(0)
+        view.nodes.iter().map(|value| display_width(&text(value))).max().unwrap_or(0)
     };
     let (number_width, factor_width) = (widest(&number), widest(&factor));
     let cell = |node: NodeId| {
@@ -74,7 +74,7 @@ fn column(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Column {
         (format!("{:>number_width$}{:>factor_width$} {rank}", number(value), factor(value)), class)
     };
     let cells: Vec<(String, Option<u32>)> = nodes.iter().map(cell).collect();
-    let widest_cell = cells.iter().map(|(text, _)| columns_of(text)).max().unwrap_or(0);
+    let widest_cell = cells.iter().map(|(text, _)| display_width(text)).max().unwrap_or(0);
     Column { head: head(view, unit, widest_cell), cells }
 }
 
@@ -85,16 +85,16 @@ fn factor(value: &NodeValue) -> String {
 
 /// How the values of a view are written.
 pub(super) fn shown(view: &View, unit: BandwidthUnit) -> impl Fn(f64) -> String {
-    let figures = Figures::of_view(view, unit);
-    move |value| figures.of(value)
+    let figures = NumberFormat::for_view(view, unit);
+    move |value| figures.format(value)
 }
 
 /// Title and unit, in lines no wider than the cells below or the longest word.
 fn head(view: &View, unit: BandwidthUnit, cells: usize) -> Vec<String> {
     let title = clean(&title(view));
-    let words = title.split_inclusive(BREAKS).map(|word| columns_of(word.trim_end()));
+    let words = title.split_inclusive(BREAKS).map(|word| display_width(word.trim_end()));
     let mut lines = wrap(&title, words.max().unwrap_or(0).max(cells).min(WIDEST_TITLE));
-    let unit = Figures::of_view(view, unit).unit();
+    let unit = NumberFormat::for_view(view, unit).unit();
     lines.extend((!unit.is_empty()).then(|| unit.to_owned()));
     lines
 }
@@ -128,7 +128,7 @@ fn table(nodes: &NodeSet, columns: &[Column]) -> Table {
     for (index, node) in nodes.iter().enumerate() {
         let cells = columns.iter().map(|column| {
             let (text, class) = &column.cells[index];
-            Cell::of_class(text.as_str(), *class)
+            Cell::with_class(text.as_str(), *class)
         });
         table.row(std::iter::once(Cell::from(node.to_string())).chain(cells));
     }

@@ -1,6 +1,6 @@
 //! How far every two views agree.
 
-use crate::style::Page;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
 use numaio_schema::{Agreement, Comparison};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ type ByNames<'a> = BTreeMap<(&'a str, &'a str), &'a Agreement>;
 const HEAD_COLUMNS: usize = 2 + 4 + 2;
 const FIGURE_COLUMNS: usize = 6 + 2;
 
-pub(super) fn write(page: &mut Page, comparison: &Comparison) {
+pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
     let number = comparison.views.len();
     if number < 2 {
         return;

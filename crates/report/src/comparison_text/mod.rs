@@ -5,9 +5,9 @@ mod matrix;
 mod stats;
 mod verdict;
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
-use crate::words;
 use numaio_schema::{Comparison, View};
 
 /// The views beside each other, their classes, which of them agree with what the copy model measured and which
@@ -16,7 +16,7 @@ use numaio_schema::{Comparison, View};
 /// Of the misordered pairs the worst few are shown, or all with `all_pairs`; number, interval and drift of
 /// every figure where the style asks for them.
 pub fn comparison_text(comparison: &Comparison, style: &TextStyle, all_pairs: bool) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     write_head(&mut page, comparison);
     if comparison.views.is_empty() {
         page.heading("There is no view of this node.");
@@ -32,9 +32,9 @@ pub fn comparison_text(comparison: &Comparison, style: &TextStyle, all_pairs: bo
     page.into_text()
 }
 
-fn write_head(page: &mut Page, comparison: &Comparison) {
+fn write_head(page: &mut TextPage, comparison: &Comparison) {
     let identity = &comparison.machine;
-    let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
+    let machine = phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", ");
     let devices = match comparison.devices.as_slice() {
         [] => "no devices".to_owned(),
         devices => devices.join(", "),
@@ -52,7 +52,7 @@ fn write_head(page: &mut Page, comparison: &Comparison) {
 }
 
 /// Every view has a number here, by which the matrix names it.
-fn write_classes(page: &mut Page, views: &[View]) {
+fn write_classes(page: &mut TextPage, views: &[View]) {
     page.heading("Classes of nodes, best first");
     let columns = [("VIEW", Align::Right), ("", Align::Left), ("CLASSES", Align::Left)];
     let mut table = Table::new(columns);
@@ -65,8 +65,8 @@ fn write_classes(page: &mut Page, views: &[View]) {
 
 /// The name of a view for people; a document from elsewhere may have none.
 fn title(view: &View) -> String {
-    match words::short(&view.title) {
-        title if title.is_empty() => words::short(&view.name),
+    match phrases::short(&view.title) {
+        title if title.is_empty() => phrases::short(&view.name),
         title => title,
     }
 }

@@ -1,12 +1,12 @@
 //! Number of measurements, interval and drift of every figure.
 
 use super::{columns, title};
-use crate::style::Page;
+use crate::style::TextPage;
 use crate::table::{Align, Table};
 use numaio_schema::{NodeValue, View};
 
 /// One table for all views that were measured; what is only stated has none of this.
-pub(super) fn write(page: &mut Page, views: &[View]) {
+pub(super) fn write(page: &mut TextPage, views: &[View]) {
     let measured: Vec<&View> =
         views.iter().filter(|view| view.nodes.iter().any(|value| value.n > 0)).collect();
     if measured.is_empty() {

@@ -1,8 +1,8 @@
 //! Which views agree with what the copy model measured, in sentences.
 
 use super::title;
-use crate::style::Page;
-use crate::words::count;
+use crate::phrases::count;
+use crate::style::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
@@ -11,7 +11,7 @@ use numaio_schema::{Agreement, Comparison, View};
 /// Misordered pairs that are shown of each view unless all are asked for.
 const WORST: usize = 3;
 
-pub(super) fn write(page: &mut Page, comparison: &Comparison, all_pairs: bool) {
+pub(super) fn write(page: &mut TextPage, comparison: &Comparison, all_pairs: bool) {
     for (direction, name) in [(Direction::Write, "copy-write"), (Direction::Read, "copy-read")] {
         let Some(copy) = comparison.views.iter().find(|view| view.name == name) else { continue };
         let same_way =
@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut Page, comparison: &Comparison, all_pairs: bool) {
         let capital = name[..1].to_uppercase() + &name[1..];
         page.heading(&format!("{capital}: which views tell what the copy model measures"));
         for view in others {
-            if let Some(pair) = Judged::of(comparison, view, copy) {
+            if let Some(pair) = ViewComparison::of(comparison, view, copy) {
                 write_view(page, &pair, direction, all_pairs);
             }
         }
@@ -32,7 +32,7 @@ pub(super) fn write(page: &mut Page, comparison: &Comparison, all_pairs: bool) {
 }
 
 /// A view beside the copy model.
-struct Judged<'a> {
+struct ViewComparison<'a> {
     view: &'a View,
     copy: &'a View,
     agreement: &'a Agreement,
@@ -48,7 +48,7 @@ struct Misordered {
     factor_in_copy: f64,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> ViewComparison<'a> {
     fn of(comparison: &'a Comparison, view: &'a View, copy: &'a View) -> Option<Self> {
         let names = [(&view.name, &copy.name), (&copy.name, &view.name)];
         let is_this = |pair: &&Agreement| names.contains(&(&pair.first, &pair.second));
@@ -71,10 +71,10 @@ impl<'a> Judged<'a> {
     }
 }
 
-fn write_view(page: &mut Page, judged: &Judged, direction: Direction, all_pairs: bool) {
-    page.paragraph(2, 2, &format!("{}: {}", title(judged.view), sentence(judged)));
-    let shown = if all_pairs { judged.misordered.len() } else { WORST };
-    for pair in judged.misordered.iter().take(shown) {
+fn write_view(page: &mut TextPage, compared: &ViewComparison, direction: Direction, all_pairs: bool) {
+    page.paragraph(2, 2, &format!("{}: {}", title(compared.view), sentence(compared)));
+    let shown = if all_pairs { compared.misordered.len() } else { WORST };
+    for pair in compared.misordered.iter().take(shown) {
         let text = format!(
             "It puts node {} before node {} (by {:.2}); the copy model's {} has node {} ahead by {:.2}.",
             pair.first_in_view,
@@ -86,22 +86,22 @@ fn write_view(page: &mut Page, judged: &Judged, direction: Direction, all_pairs:
         );
         page.paragraph(4, 2, &text);
     }
-    let left = judged.misordered.len().saturating_sub(shown);
+    let left = compared.misordered.len().saturating_sub(shown);
     if left > 0 {
         page.paragraph(4, 2, &format!("And {}, which --all-pairs shows.", count(left, "other pair")));
     }
 }
 
-fn sentence(judged: &Judged) -> String {
+fn sentence(compared: &ViewComparison) -> String {
     let Agreement { nodes, tau_b, concordant, tied_in_one, tied_in_both, same_classes, .. } =
-        judged.agreement;
+        compared.agreement;
     if nodes.len() < 2 {
         return format!("not comparable, as both know only {}.", count(nodes.len(), "node"));
     }
     let Some(tau_b) = tau_b else {
-        return format!("not distinguishable: {}.", who_ties_all(judged));
+        return format!("not distinguishable: {}.", tie_reason(compared));
     };
-    let wrong = judged.misordered.len();
+    let wrong = compared.misordered.len();
     let tied = tied_in_one + tied_in_both;
     let pairs = count(*concordant as usize + tied as usize + wrong, "pair");
     let verdict = match (wrong, same_classes) {
@@ -125,9 +125,9 @@ fn sentence(judged: &Judged) -> String {
 }
 
 /// Why there is no order to agree with.
-fn who_ties_all(judged: &Judged) -> &'static str {
-    let nodes = &judged.agreement.nodes;
-    match (ties_all(judged.view, nodes), ties_all(judged.copy, nodes)) {
+fn tie_reason(compared: &ViewComparison) -> &'static str {
+    let nodes = &compared.agreement.nodes;
+    match (ties_all(compared.view, nodes), ties_all(compared.copy, nodes)) {
         (true, true) => "neither it nor the copy model tells these nodes apart",
         (false, true) => "the copy model does not tell these nodes apart",
         _ => "it does not tell these nodes apart",

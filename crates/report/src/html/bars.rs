@@ -1,7 +1,7 @@
 //! Bars of nodes by class, with intervals: an SVG that is as wide as its place and keeps the size of its texts.
 
 use super::figures::{plus_minus, Figure};
-use crate::figures::Figures;
+use crate::number_format::NumberFormat;
 use maud::{html, Markup};
 
 /// Height of a bar with the blank around it, in pixels.
@@ -20,7 +20,7 @@ pub(super) struct Bar {
 }
 
 /// Bars that stand together: a class, or what has none.
-pub(super) struct Group {
+pub(super) struct BarGroup {
     pub(super) rank: Option<u32>,
     /// Least and greatest value.
     pub(super) range: (f64, f64),
@@ -28,11 +28,17 @@ pub(super) struct Group {
 }
 
 /// Draws groups of bars from 0 to `most`. `label` says what it shows, `table` is the id of its figures.
-pub(super) fn write(groups: &[Group], scale: &Figures, most: f64, label: &str, table: &str) -> Markup {
+pub(super) fn write(
+    groups: &[BarGroup],
+    scale: &NumberFormat,
+    most: f64,
+    label: &str,
+    table: &str,
+) -> Markup {
     let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
     let bottom = HEAD + bars * ROW + groups.len().saturating_sub(1) * GAP;
     let mut top = HEAD;
-    let places: Vec<(usize, &Group)> = groups
+    let places: Vec<(usize, &BarGroup)> = groups
         .iter()
         .map(|group| {
             let place = (top, group);
@@ -61,7 +67,7 @@ pub(super) fn write(groups: &[Group], scale: &Figures, most: f64, label: &str, t
 }
 
 /// Class and names.
-fn names(group: &Group, top: usize) -> Markup {
+fn names(group: &BarGroup, top: usize) -> Markup {
     let height = group.bars.len() * ROW;
     html! {
         @if let Some(rank) = group.rank {
@@ -77,17 +83,17 @@ fn names(group: &Group, top: usize) -> Markup {
 }
 
 /// The figures.
-fn values(group: &Group, scale: &Figures, top: usize) -> Markup {
+fn values(group: &BarGroup, scale: &NumberFormat, top: usize) -> Markup {
     html! {
         @for (index, bar) in group.bars.iter().enumerate() {
             text.end x="100%" y=(top + index * ROW + 15) {
-                (scale.of(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
+                (scale.format(bar.figure.value)) tspan.dim { " " (plus_minus(bar.figure.half_width())) }
             }
         }
     }
 }
 
-fn plot(group: &Group, scale: &Figures, most: f64, top: usize) -> Markup {
+fn plot(group: &BarGroup, scale: &NumberFormat, most: f64, top: usize) -> Markup {
     let class = group.rank.map_or("c0".to_owned(), |rank| format!("c{}", rank.clamp(1, 5)));
     let at = |value: f64| percent(value / most);
     let (least, greatest) = group.range;
@@ -100,7 +106,7 @@ fn plot(group: &Group, scale: &Figures, most: f64, top: usize) -> Markup {
             @let y = top + index * ROW + ROW / 2;
             @let Figure { value, low, high, .. } = bar.figure;
             g {
-                title { (bar.label) ": " (bar.figure.words(scale)) }
+                title { (bar.label) ": " (bar.figure.description(scale)) }
                 rect.bar.(class) x="0" y=(y - 6) width=(at(value)) height="12" {}
                 line.whisker x1=(at(low)) x2=(at(high)) y1=(y) y2=(y) {}
                 @for end in [low, high] { line.whisker x1=(at(end)) x2=(at(end)) y1=(y - 4) y2=(y + 4) {} }
@@ -109,7 +115,7 @@ fn plot(group: &Group, scale: &Figures, most: f64, top: usize) -> Markup {
     }
 }
 
-fn axis(scale: &Figures, most: f64, bottom: usize) -> Markup {
+fn axis(scale: &NumberFormat, most: f64, bottom: usize) -> Markup {
     html! {
         @for tick in ticks(scale.number(most)) {
             @let x = percent(tick / scale.number(most));

@@ -2,10 +2,10 @@
 
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::method;
-use super::page::Page;
-use crate::figures::Figures;
-use crate::model_text::head::date;
-use crate::words::{self, count};
+use super::page::HtmlPage;
+use crate::model_text::header::date;
+use crate::number_format::NumberFormat;
+use crate::phrases::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{Agreement, Comparison, View};
@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 /// Pairs written out for two views, at most.
 const MOST_PAIRS: usize = 20;
 
-pub(super) fn write(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Markup {
+pub(super) fn write(page: &mut HtmlPage, comparisons: &[Comparison], alone: &[View]) -> Markup {
     page.section(1, "Views compared", |page| content(page, comparisons, alone))
 }
 
-fn content(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Markup {
+fn content(page: &mut HtmlPage, comparisons: &[Comparison], alone: &[View]) -> Markup {
     let targets: BTreeSet<NodeId> = alone.iter().map(|view| view.target).collect();
     html! {
         p.how {
@@ -31,12 +31,13 @@ fn content(page: &mut Page, comparisons: &[Comparison], alone: &[View]) -> Marku
 }
 
 /// Views that no comparison holds.
-fn alone_of_target(page: &mut Page, target: NodeId, alone: &[View]) -> Markup {
+fn alone_of_target(page: &mut HtmlPage, target: NodeId, alone: &[View]) -> Markup {
     let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
-    let dates =
-        views.iter().filter_map(|it| Some(format!("{}: {}", words::short(&it.title), date(it.measured_at?))));
-    let dates = words::joined(dates, "; ");
-    let id = page.listed(2, &format!("Views of node {target}"));
+    let dates = views
+        .iter()
+        .filter_map(|it| Some(format!("{}: {}", phrases::short(&it.title), date(it.measured_at?))));
+    let dates = phrases::joined(dates, "; ");
+    let id = page.section_id(2, &format!("Views of node {target}"));
     html! {
         section aria-labelledby=(id) {
             (page.heading(2, &id, &format!("Views of target node {target}")))
@@ -46,10 +47,10 @@ fn alone_of_target(page: &mut Page, target: NodeId, alone: &[View]) -> Markup {
     }
 }
 
-fn of_target(page: &mut Page, comparison: &Comparison) -> Markup {
+fn of_target(page: &mut HtmlPage, comparison: &Comparison) -> Markup {
     let target = comparison.target;
-    let id = page.listed(2, &format!("Target {target} compared"));
-    let devices = words::joined(comparison.devices.iter().take(12).map(|name| words::short(name)), ", ");
+    let id = page.section_id(2, &format!("Target {target} compared"));
+    let devices = phrases::joined(comparison.devices.iter().take(12).map(|name| phrases::short(name)), ", ");
     let devices = if devices.is_empty() { "no devices".to_owned() } else { devices };
     let views: Vec<&View> = comparison.views.iter().collect();
     html! {
@@ -63,13 +64,13 @@ fn of_target(page: &mut Page, comparison: &Comparison) -> Markup {
 }
 
 /// One column a view, one row a node.
-fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
+fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
     let nodes: BTreeSet<NodeId> = views.iter().flat_map(|view| view.nodes.iter().map(|it| it.node)).collect();
     let grids: Vec<Grid> = views.iter().map(|view| grid(page, view)).collect();
     for grid in &grids {
-        page.keep(grid);
+        page.add_grid(grid);
     }
-    let detailed = page.take_rows(nodes.len() * views.len());
+    let detailed = page.reserve_rows(nodes.len() * views.len());
     html! {
         div.scroll role="region" aria-label={ "Views of node " (target) } tabindex="0" {
             table.views {
@@ -77,7 +78,7 @@ fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
                 thead { tr {
                     th scope="col" { "Node" }
                     @for (view, grid) in views.iter().zip(&grids) {
-                        th scope="col" { (words::short(&view.title)) @if !grid.scale.unit().is_empty() { small { (grid.scale.unit()) } } }
+                        th scope="col" { (phrases::short(&view.title)) @if !grid.scale.unit().is_empty() { small { (grid.scale.unit()) } } }
                     }
                 } }
                 tbody {
@@ -101,17 +102,17 @@ fn table(page: &mut Page, target: NodeId, views: &[&View]) -> Markup {
 }
 
 fn incomplete(views: &[&View]) -> Option<String> {
-    let titles = views.iter().filter(|view| view.incomplete).map(|view| words::short(&view.title));
-    Some(words::joined(titles, ", ")).filter(|titles| !titles.is_empty())
+    let titles = views.iter().filter(|view| view.incomplete).map(|view| phrases::short(&view.title));
+    Some(phrases::joined(titles, ", ")).filter(|titles| !titles.is_empty())
 }
 
-fn grid(page: &mut Page, view: &View) -> Grid {
+fn grid(page: &mut HtmlPage, view: &View) -> Grid {
     let class =
         |node: NodeId| view.classes.iter().find(|class| class.nodes.contains(node)).map(|class| class.rank);
     Grid {
         id: page.id("view"),
         what: view.name.clone(),
-        scale: Figures::of_view(view, page.unit),
+        scale: NumberFormat::for_view(view, page.unit),
         rows: vec![view.target.0],
         columns: view.nodes.iter().map(|node| node.node.0).collect(),
         cells: view.nodes.iter().map(|node| Some(Figure::stated(node, class(node.node)))).collect(),
@@ -125,8 +126,8 @@ fn cell(view: &View, grid: &Grid, node: NodeId) -> Markup {
         @match found {
             None => td { "–" },
             Some((value, figure)) => {
-                td.{ "c" (figure.class.unwrap_or(0).min(5)) } title=(figure.words(&grid.scale)) {
-                    (grid.scale.of(figure.value))
+                td.{ "c" (figure.class.unwrap_or(0).min(5)) } title=(figure.description(&grid.scale)) {
+                    (grid.scale.format(figure.value))
                     @if let Some(class) = figure.class { i { (class) } }
                     @if let Some(factor) = value.factor { small { "\u{d7}" (format!("{factor:.2}")) } }
                 }
@@ -147,11 +148,11 @@ fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
                 } }
                 tbody { @for (view, grid) in views.iter().zip(grids) { @for (value, figure) in view.nodes.iter().zip(grid.figures()) {
                     tr {
-                        th scope="row" { (words::short(&view.title)) }
+                        th scope="row" { (phrases::short(&view.title)) }
                         td.number { (value.node) }
-                        td.number { (grid.scale.of(figure.value)) " " (grid.scale.unit()) }
+                        td.number { (grid.scale.format(figure.value)) " " (grid.scale.unit()) }
                         @if value.interval.is_some() {
-                            td.number { (grid.scale.of(figure.low)) " to " (grid.scale.of(figure.high)) }
+                            td.number { (grid.scale.format(figure.low)) " to " (grid.scale.format(figure.high)) }
                             td.number { (plus_minus(figure.half_width())) }
                             td.number { (figure.n) }
                             td.number { (signed_percent(figure.drift)) }
@@ -185,12 +186,12 @@ fn agreement(comparison: &Comparison) -> Markup {
                     }
                     thead { tr {
                         th scope="col" { "View" }
-                        @for view in &views[..views.len() - 1] { th scope="col" { (words::short(&view.title)) } }
+                        @for view in &views[..views.len() - 1] { th scope="col" { (phrases::short(&view.title)) } }
                     } }
                     tbody {
                         @for (index, row) in views.iter().enumerate().skip(1) {
                             tr {
-                                th scope="row" { (words::short(&row.title)) }
+                                th scope="row" { (phrases::short(&row.title)) }
                                 @for column in &views[..views.len() - 1] {
                                     @let known = views[..index].iter().any(|view| view.name == column.name);
                                     (tau(find(row, column).filter(|_| known)))
@@ -227,7 +228,7 @@ fn tau(agreement: Option<&Agreement>) -> Markup {
 fn pairs(comparison: &Comparison, agreement: &Agreement) -> Markup {
     let title = |name: &str| {
         let view = comparison.views.iter().find(|view| view.name == name);
-        words::short(view.map_or(name, |view| view.title.as_str()))
+        phrases::short(view.map_or(name, |view| view.title.as_str()))
     };
     let (first, second) = (title(&agreement.first), title(&agreement.second));
     let more = agreement.inversions.len().saturating_sub(MOST_PAIRS);

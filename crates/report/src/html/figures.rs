@@ -1,6 +1,6 @@
 //! Figures as they are shown, and grids of them.
 
-use crate::figures::{greatest, Figures};
+use crate::number_format::{greatest, NumberFormat};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{median, IntervalKind, NodeValue, Reading, Summary};
@@ -25,7 +25,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    pub(super) fn of(summary: &Summary, settled: bool) -> Self {
+    pub(super) fn from_summary(summary: &Summary, settled: bool) -> Self {
         Self {
             value: summary.median,
             low: summary.low,
@@ -41,7 +41,7 @@ impl Figure {
     /// What a reading gave; none if nothing.
     pub(super) fn reading(reading: &Reading) -> Option<Self> {
         reading.median()?;
-        reading.summary.as_ref().map(|summary| Self::of(summary, reading.settled))
+        reading.summary.as_ref().map(|summary| Self::from_summary(summary, reading.settled))
     }
 
     /// The figure of a node: its only one, or the median and range of what its cores gave one by one.
@@ -76,16 +76,16 @@ impl Figure {
     }
 
     /// Everything there is to say of it.
-    pub(super) fn words(&self, scale: &Figures) -> String {
+    pub(super) fn description(&self, scale: &NumberFormat) -> String {
         if self.n == 0 {
-            return format!("{} {}, stated", scale.of(self.value), scale.unit()).trim().to_owned();
+            return format!("{} {}, stated", scale.format(self.value), scale.unit()).trim().to_owned();
         }
         format!(
             "{} {}, 95 % {} to {}, n {}, drift {}",
-            scale.of(self.value),
+            scale.format(self.value),
             scale.unit(),
-            scale.of(self.low),
-            scale.of(self.high),
+            scale.format(self.low),
+            scale.format(self.high),
             self.n,
             signed_percent(self.drift)
         )
@@ -118,7 +118,7 @@ pub(super) struct Grid {
     pub(super) id: String,
     /// What the figures are: `STREAM copy`.
     pub(super) what: String,
-    pub(super) scale: Figures,
+    pub(super) scale: NumberFormat,
     /// Ids of rows and columns.
     pub(super) rows: Vec<u32>,
     pub(super) columns: Vec<u32>,
@@ -135,7 +135,7 @@ impl Grid {
     pub(super) fn of_pairs(
         id: String,
         what: String,
-        scale: impl Fn(f64) -> Figures,
+        scale: impl Fn(f64) -> NumberFormat,
         pairs: &[(NodeId, NodeId, Option<Figure>)],
     ) -> Self {
         let rows: BTreeSet<u32> = pairs.iter().map(|(row, ..)| row.0).collect();

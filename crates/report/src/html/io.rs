@@ -1,10 +1,10 @@
 //! Measured I/O: a table for each device and engine.
 
 use super::method;
-use super::page::Page;
-use crate::model_text::head::date;
+use super::page::HtmlPage;
+use crate::model_text::header::date;
+use crate::phrases::count;
 use crate::sheets::{self, Align};
-use crate::words::count;
 use maud::{html, Markup};
 use numaio_schema::IoRecord;
 
@@ -12,8 +12,8 @@ use numaio_schema::IoRecord;
 const MOST_ROWS: usize = 1000;
 const MOST_NOTES: usize = 50;
 
-pub(super) fn write(page: &mut Page, record: &IoRecord) -> Markup {
-    let sheet = sheets::of_io(record, page.unit);
+pub(super) fn write(page: &mut HtmlPage, record: &IoRecord) -> Markup {
+    let sheet = sheets::io_sheet(record, page.unit);
     let title = format!("Measured I/O of {}", record.device.name);
     let left_out = sheet.rows.len().saturating_sub(MOST_ROWS);
     let class = |column: usize| match sheet.aligned[column] {

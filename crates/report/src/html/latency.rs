@@ -4,11 +4,11 @@ use super::curves::{self, Curve};
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::matrix;
 use super::method;
-use super::page::Page;
+use super::page::HtmlPage;
 use super::stream::AXES;
-use crate::figures::{greatest, Figures};
-use crate::model_text::head::date;
-use crate::words::count;
+use crate::model_text::header::date;
+use crate::number_format::{greatest, NumberFormat};
+use crate::phrases::count;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{LatencyRecord, LoadPoint, LoadedCurve};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 const MOST_CURVES: usize = 6;
 const MOST_CHARTS: usize = 12;
 
-pub(super) fn write(page: &mut Page, latency: &LatencyRecord) -> Markup {
+pub(super) fn write(page: &mut HtmlPage, latency: &LatencyRecord) -> Markup {
     page.section(1, "Latency", |page| {
         html! {
             p.how { "Measured " (date(latency.provenance.measured_at)) "." }
@@ -29,25 +29,25 @@ pub(super) fn write(page: &mut Page, latency: &LatencyRecord) -> Markup {
     })
 }
 
-fn idle(page: &mut Page, latency: &LatencyRecord) -> Markup {
+fn idle(page: &mut HtmlPage, latency: &LatencyRecord) -> Markup {
     let readings = latency.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
     let pairs: Vec<_> =
         readings.clone().map(|(cpu, memory, reading)| (cpu, memory, Figure::reading(reading))).collect();
     let grid = Grid::of_pairs(
         page.id("latency"),
         "Idle latency".to_owned(),
-        |most| Figures::nanoseconds([most]),
+        |most| NumberFormat::nanoseconds([most]),
         &pairs,
     );
     let caption =
         "Idle latency, ns a load: one thread on the row's node follows pointers on the column's node";
     html! {
         (matrix::write(page, &grid, &AXES, caption))
-        (matrix::missing(readings))
+        (matrix::missing_notes(readings))
     }
 }
 
-fn loaded(page: &mut Page, curves: &[LoadedCurve]) -> Markup {
+fn loaded(page: &mut HtmlPage, curves: &[LoadedCurve]) -> Markup {
     let nodes: BTreeSet<NodeId> = curves.iter().map(|curve| curve.cpu_node).collect();
     let mut charts = Vec::new();
     for node in nodes {
@@ -64,20 +64,20 @@ fn loaded(page: &mut Page, curves: &[LoadedCurve]) -> Markup {
     }
 }
 
-fn heading(page: &mut Page) -> Markup {
-    let id = page.listed(2, "Latency under load");
+fn heading(page: &mut HtmlPage) -> Markup {
+    let id = page.section_id(2, "Latency under load");
     page.heading(2, &id, "Latency under load")
 }
 
-fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
+fn chart_of(page: &mut HtmlPage, curves: &[&LoadedCurve]) -> Markup {
     let loads = curves.iter().flat_map(|curve| &curve.points);
     let most = greatest(loads.filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median)));
-    let bandwidth = Figures::bandwidth(page.unit, [most]);
+    let bandwidth = NumberFormat::bandwidth(page.unit, [most]);
     let times = curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.ns_per_load.median());
-    let time = Figures::nanoseconds(times);
+    let time = NumberFormat::nanoseconds(times);
     let id = page.id("loaded");
     for curve in curves {
-        keep(page, curve, &bandwidth, &time);
+        add_curve(page, curve, &bandwidth, &time);
     }
     let drawn: Vec<Curve> = curves.iter().map(|curve| drawn(curve, &bandwidth, &time)).collect();
     let Some(node) = curves.first().map(|curve| curve.cpu_node) else { return html! {} };
@@ -113,29 +113,33 @@ fn chart_of(page: &mut Page, curves: &[&LoadedCurve]) -> Markup {
 }
 
 /// Keeps a curve as two grids of one row: loads and latencies, their columns the gaps.
-fn keep(page: &mut Page, curve: &LoadedCurve, bandwidth: &Figures, time: &Figures) {
+fn add_curve(page: &mut HtmlPage, curve: &LoadedCurve, bandwidth: &NumberFormat, time: &NumberFormat) {
     let path = format!("from node {} to node {}", curve.cpu_node, curve.memory_node);
-    let load = |point: &LoadPoint| point.load_bytes_read_per_s.as_ref().map(|it| Figure::of(it, true));
-    let of =
-        |id: String, what: String, scale: &Figures, figure: &dyn Fn(&LoadPoint) -> Option<Figure>| Grid {
-            id,
-            what,
-            scale: *scale,
-            rows: vec![curve.memory_node.0],
-            columns: curve.points.iter().map(|point| point.gap_ns).collect(),
-            cells: curve.points.iter().map(figure).collect(),
-        };
+    let load =
+        |point: &LoadPoint| point.load_bytes_read_per_s.as_ref().map(|it| Figure::from_summary(it, true));
+    let of = |id: String,
+              what: String,
+              scale: &NumberFormat,
+              figure: &dyn Fn(&LoadPoint) -> Option<Figure>| Grid {
+        id,
+        what,
+        scale: *scale,
+        rows: vec![curve.memory_node.0],
+        columns: curve.points.iter().map(|point| point.gap_ns).collect(),
+        cells: curve.points.iter().map(figure).collect(),
+    };
     let (first, second) = (page.id("load"), page.id("load"));
-    page.keep(&of(first, format!("load {path}"), bandwidth, &load));
-    page.keep(&of(second, format!("latency {path}"), time, &|point| Figure::reading(&point.ns_per_load)));
+    page.add_grid(&of(first, format!("load {path}"), bandwidth, &load));
+    page.add_grid(&of(second, format!("latency {path}"), time, &|point| Figure::reading(&point.ns_per_load)));
 }
 
-fn drawn(curve: &LoadedCurve, bandwidth: &Figures, time: &Figures) -> Curve {
+fn drawn(curve: &LoadedCurve, bandwidth: &NumberFormat, time: &NumberFormat) -> Curve {
     let place = if curve.cpu_node == curve.memory_node { ", local" } else { "" };
     let point = |point: &LoadPoint| {
         let load = point.load_bytes_read_per_s.as_ref()?.median;
         let figure = Figure::reading(&point.ns_per_load)?;
-        let words = format!("{} {} at {}", bandwidth.of(load), bandwidth.unit(), figure.words(time));
+        let words =
+            format!("{} {} at {}", bandwidth.format(load), bandwidth.unit(), figure.description(time));
         Some((bandwidth.number(load), time.number(figure.value), words))
     };
     Curve {
@@ -144,8 +148,8 @@ fn drawn(curve: &LoadedCurve, bandwidth: &Figures, time: &Figures) -> Curve {
     }
 }
 
-fn row(node: NodeId, point: &LoadPoint, bandwidth: &Figures, time: &Figures) -> Markup {
-    let load = point.load_bytes_read_per_s.as_ref().map(|summary| Figure::of(summary, true));
+fn row(node: NodeId, point: &LoadPoint, bandwidth: &NumberFormat, time: &NumberFormat) -> Markup {
+    let load = point.load_bytes_read_per_s.as_ref().map(|summary| Figure::from_summary(summary, true));
     let latency = Figure::reading(&point.ns_per_load);
     html! {
         tr {
@@ -153,14 +157,14 @@ fn row(node: NodeId, point: &LoadPoint, bandwidth: &Figures, time: &Figures) -> 
             td.number { (point.gap_ns) }
             @match load {
                 Some(load) => {
-                    td.number { (bandwidth.of(load.value)) }
+                    td.number { (bandwidth.format(load.value)) }
                     td.number { (plus_minus(load.half_width())) }
                 }
                 None => { td { "–" } td {} }
             }
             @match latency {
                 Some(latency) => {
-                    td.number { (time.of(latency.value)) }
+                    td.number { (time.format(latency.value)) }
                     td.number { (plus_minus(latency.half_width())) }
                     td.number { (latency.n) }
                     td.number { (signed_percent(latency.drift)) }

@@ -1,11 +1,11 @@
 //! The machine itself: what it is made of, where devices hang, what looks wrong.
 
 use super::figures::MANY;
-use super::page::Page;
+use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
-use crate::model_text::head::date;
+use crate::model_text::header::date;
+use crate::phrases::{self, count, FindingGroup};
 use crate::svg::machine_drawing;
-use crate::words::{self, count, SameFindings};
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::{Distances, Topology};
@@ -23,11 +23,11 @@ const WIDE: i32 = 1600;
 /// A few words below the machine's name.
 pub(super) fn lead(machine: &MachineDocuments) -> Markup {
     html! {
-        p.lead { "Fingerprint " code { (words::short(&machine.fingerprint)) } }
-        @if let Some(identity) = machine.identity() { p.lead { (words::machine_kind(identity)) } }
+        p.lead { "Fingerprint " code { (phrases::short(&machine.fingerprint)) } }
+        @if let Some(identity) = machine.identity() { p.lead { (phrases::machine_kind(identity)) } }
         @if let Some(topology) = &machine.topology {
             p.lead {
-                (words::machine_size(topology))
+                (phrases::machine_size(topology))
                 @if let Some(seconds) = machine.seen_at { ", as seen " (date(seconds)) }
             }
         }
@@ -35,11 +35,11 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
 }
 
 /// Drawing, tables and distances.
-pub(super) fn write(page: &mut Page, topology: &Topology) -> Markup {
-    let name = words::machine_name(&topology.identity);
+pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
+    let name = phrases::machine_name(&topology.identity);
     let table = page.id("nodes");
     let drawing = machine_drawing(topology);
-    let label = format!("NUMA topology of {name}: {}", words::machine_size(topology));
+    let label = format!("NUMA topology of {name}: {}", phrases::machine_size(topology));
     let content = html! {
         figure {
             div.scroll.drawing role="region" aria-label="Drawing of the machine" tabindex="0" {
@@ -74,13 +74,13 @@ fn nodes(topology: &Topology, id: &str) -> Markup {
                     @for node in &topology.nodes {
                         tr {
                             th scope="row" { (node.id) }
-                            td { (words::joined(node.packages.iter().map(ToString::to_string), ", ")) }
+                            td { (phrases::joined(node.packages.iter().map(ToString::to_string), ", ")) }
                             td { (node.cpus) }
-                            td { (words::last_cache(topology, &node.cpus)) }
+                            td { (phrases::last_cache(topology, &node.cpus)) }
                             td { @if let Some(memory) = node.memory { (size_for_people(memory.total_bytes)) } }
                             td { @if let Some(memory) = node.memory { (size_for_people(memory.free_bytes)) } }
-                            td { (words::joined(topology.devices_on(node.id).take(24).map(words::device_name), ", ")) }
-                            td { (words::node_notes(node).join(", ")) }
+                            td { (phrases::joined(topology.devices_on(node.id).take(24).map(phrases::device_name), ", ")) }
+                            td { (phrases::node_notes(node).join(", ")) }
                         }
                     }
                 }
@@ -89,7 +89,7 @@ fn nodes(topology: &Topology, id: &str) -> Markup {
     }
 }
 
-fn devices(page: &Page, topology: &Topology) -> Markup {
+fn devices(page: &HtmlPage, topology: &Topology) -> Markup {
     let devices: Vec<&Device> = topology.devices.iter().filter(|device| device.moves_data()).collect();
     html! {
         @if !devices.is_empty() {
@@ -111,18 +111,18 @@ fn devices(page: &Page, topology: &Topology) -> Markup {
     }
 }
 
-fn device_row(page: &Page, device: &Device) -> Markup {
+fn device_row(page: &HtmlPage, device: &Device) -> Markup {
     let node = device.locality.node.map_or("unknown".to_owned(), |node| node.to_string());
-    let node = words::joined([node.as_str(), words::locality_source(device)], "; ");
+    let node = phrases::joined([node.as_str(), phrases::locality_source(device)], "; ");
     html! {
         tr {
-            th scope="row" { (words::device_name(device)) }
+            th scope="row" { (phrases::device_name(device)) }
             td { (node) }
             td { (device.kind.name()) }
             td { @if let Some(pci) = device.pci { (pci.to_string()) } }
-            td { (device.driver.as_deref().map(words::short).unwrap_or_default()) }
-            td { @if let Some(link) = &device.link { (words::link(link, page.unit)) } }
-            td { (words::short(&device.model)) }
+            td { (device.driver.as_deref().map(phrases::short).unwrap_or_default()) }
+            td { @if let Some(link) = &device.link { (phrases::link(link, page.unit)) } }
+            td { (phrases::short(&device.model)) }
         }
     }
 }
@@ -156,8 +156,8 @@ fn distance_matrix(distances: &Distances) -> Markup {
 }
 
 /// What looks wrong, with what shows it and what to do; what matters most first, the rest folded.
-pub(super) fn findings(page: &mut Page, topology: &Topology) -> Markup {
-    let findings = words::same_findings(&topology.findings);
+pub(super) fn findings(page: &mut HtmlPage, topology: &Topology) -> Markup {
+    let findings = phrases::group_findings(&topology.findings);
     let shown = &findings[..findings.len().min(MOST_FINDINGS)];
     let (first, more) = shown.split_at(shown.len().min(MOST_AT_ONCE));
     page.section(1, "Findings", |_| {
@@ -177,14 +177,14 @@ pub(super) fn findings(page: &mut Page, topology: &Topology) -> Markup {
     })
 }
 
-fn finding_item(finding: &SameFindings) -> Markup {
-    let severity = words::severity(finding.severity);
-    let evidence = words::joined(finding.evidence.iter().take(24), "; ");
+fn finding_item(finding: &FindingGroup) -> Markup {
+    let severity = phrases::severity(finding.severity);
+    let evidence = phrases::joined(finding.evidence.iter().take(24), "; ");
     html! {
         li.(severity) {
             p {
                 span.badge { (severity) } " "
-                strong { (words::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
+                strong { (phrases::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
                 " " code { (finding.rule) }
             }
             dl {

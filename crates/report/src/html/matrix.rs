@@ -1,8 +1,8 @@
 //! Matrices as tables whose cells are coloured: the farther from the best, the deeper.
 
 use super::figures::{plus_minus, signed_percent, Figure, Grid, MANY};
-use super::page::Page;
-use crate::words::count;
+use super::page::HtmlPage;
+use crate::phrases::count;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::ids::NodeId;
 use numaio_schema::Reading;
@@ -27,8 +27,8 @@ pub(super) struct Axes {
 }
 
 /// A matrix with its legend, a choice of what its cells show, and a sentence on how sure they are.
-pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
-    page.keep(grid);
+pub(super) fn write(page: &mut HtmlPage, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
+    page.add_grid(grid);
     let many = grid.columns.len() > MANY;
     let note = format!("{}-note", grid.id);
     html! {
@@ -45,13 +45,13 @@ pub(super) fn write(page: &mut Page, grid: &Grid, axes: &Axes, caption: &str) ->
                 }
             }
             @if !axes.by_class { (legend(grid)) }
-            p.how id=(note) { (how_sure(grid, axes)) }
+            p.how id=(note) { (precision_note(grid, axes)) }
         }
     }
 }
 
 /// Matrices of so many columns, side by side if they are small.
-pub(super) fn abreast(columns: usize, matrices: &[Markup]) -> Markup {
+pub(super) fn side_by_side(columns: usize, matrices: &[Markup]) -> Markup {
     html! {
         div.pair[columns <= FEW] { @for matrix in matrices { (matrix) } }
     }
@@ -95,7 +95,7 @@ fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Sh
         Some(shades) => write!(text, "<td class=h{}>", shades.step(figure.value))?,
         None => write!(text, "<td class=c{}>", figure.class.unwrap_or(0).min(5))?,
     }
-    text.push_str(&grid.scale.of(figure.value));
+    text.push_str(&grid.scale.format(figure.value));
     if let Some(class) = figure.class {
         write!(text, "<i>{class}</i>")?;
     }
@@ -143,7 +143,7 @@ fn legend(grid: &Grid) -> Markup {
     let shades = Shades::of(grid);
     let at = |step: u32| {
         let share = 1.0 - shades.span * f64::from(step) / DEEPEST;
-        grid.scale.of(if shades.more_is_better { shades.best * share } else { shades.best / share })
+        grid.scale.format(if shades.more_is_better { shades.best * share } else { shades.best / share })
     };
     html! {
         @if grid.figures().next().is_some() {
@@ -157,7 +157,7 @@ fn legend(grid: &Grid) -> Markup {
 }
 
 /// Number of visits, intervals and drift of all cells in a sentence, and which of them are not settled.
-fn how_sure(grid: &Grid, axes: &Axes) -> String {
+fn precision_note(grid: &Grid, axes: &Axes) -> String {
     let figures: Vec<&Figure> = grid.figures().collect();
     let Some(first) = figures.first() else { return "No cell has a figure.".to_owned() };
     let least_n = figures.iter().map(|figure| figure.n).min().unwrap_or(first.n);
@@ -198,7 +198,7 @@ fn how_sure(grid: &Grid, axes: &Axes) -> String {
 }
 
 /// Why cells have no figure, the first of each reason named; nothing where all have one.
-pub(super) fn missing<'r>(cells: impl Iterator<Item = (NodeId, NodeId, &'r Reading)>) -> Markup {
+pub(super) fn missing_notes<'r>(cells: impl Iterator<Item = (NodeId, NodeId, &'r Reading)>) -> Markup {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (row, column, reading) in cells.filter(|(.., reading)| reading.median().is_none()) {
         let why = reading.failure.as_deref().unwrap_or("no visit gave a result");

@@ -1,10 +1,10 @@
 //! Where figures come from: source, conditions, doubts, and how it was measured.
 
-use super::page::Page;
+use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::io_text;
-use crate::model_text::head::{conditions, date, loop_name, percent};
-use crate::words::{self, count};
+use crate::model_text::header::{conditions, date, loop_name, percent};
+use crate::phrases::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
@@ -31,7 +31,7 @@ pub(super) fn banners(provenances: &[&Provenance], incomplete: bool) -> Markup {
             @match source {
                 MachineSource::Live => {},
                 MachineSource::Tape { name, note } => p.banner.tape {
-                    strong { "From the tape " (words::short(name)) ". " } (note)
+                    strong { "From the tape " (phrases::short(name)) ". " } (note)
                 },
                 MachineSource::Simulated => p.banner.tape {
                     strong { "Simulated. " } "These figures are of no real machine."
@@ -62,7 +62,7 @@ pub(super) fn warnings(warnings: &[numaio_schema::Warning]) -> Markup {
 
 /// How one document's figures were measured, and in what conditions.
 pub(super) fn write(
-    page: &mut Page,
+    page: &mut HtmlPage,
     title: &str,
     (machine, provenance): (&MachineDocuments, &Provenance),
     settings: &[Setting],
@@ -74,7 +74,7 @@ pub(super) fn write(
         MachineSource::Tape { name, .. } => format!("the tape {name}"),
         MachineSource::Simulated => "a simulation".to_owned(),
     };
-    let host = machine.other_host(provenance).map(|host| format!(", as host {}", words::short(host)));
+    let host = machine.other_host(provenance).map(|host| format!(", as host {}", phrases::short(host)));
     let id = page.id("method");
     html! {
         (page.heading(2, &id, title))
@@ -95,17 +95,17 @@ pub(super) fn write(
 }
 
 /// Settings of a campaign of copies.
-pub(super) fn of_model(model: &Model) -> Vec<Setting> {
+pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
     let method = &model.record.method;
     let Method { trials, bytes_per_thread, pages, repetitions, .. } = method;
     let trials = trials.iter().map(|trial| match trial.bytes_copied_per_s {
         Some(speed) => {
             let name = loop_name(method, trial.copy_loop);
-            format!("{name} {}", words::bandwidth(speed, Default::default()))
+            format!("{name} {}", phrases::bandwidth(speed, Default::default()))
         }
         None => format!("{} not here", trial.copy_loop),
     });
-    let trials = words::joined(trials, ", ");
+    let trials = phrases::joined(trials, ", ");
     let chosen = if trials.is_empty() { "chosen by the user".to_owned() } else { format!("trial: {trials}") };
     let cells = &model.record.cells;
     let visits = cells.iter().flat_map(|cell| &cell.visits);
@@ -133,19 +133,19 @@ pub(super) fn of_model(model: &Model) -> Vec<Setting> {
             },
         ),
         ("Rounds", method.rounds.to_string()),
-        ("Visits", visits_words(visits.count(), set_aside)),
+        ("Visits", visits_text(visits.count(), set_aside)),
         ("Time on the machine", format!("{:.0} s", method.elapsed_s)),
         ("Seed of the order", method.seed.to_string()),
     ]
 }
 
 /// Settings of STREAM.
-pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
+pub(super) fn stream_settings(stream: &StreamRecord) -> Vec<Setting> {
     let method = &stream.method;
     let loops = method.loops.iter().map(|(op, stream_loop)| format!("{op} by {stream_loop}"));
     let trials = method.trials.iter().map(|trial| match trial.bytes_per_s {
         Some(speed) => {
-            format!("{} {} {}", trial.op, trial.stream_loop, words::bandwidth(speed, Default::default()))
+            format!("{} {} {}", trial.op, trial.stream_loop, phrases::bandwidth(speed, Default::default()))
         }
         None => format!("{} {} not here", trial.op, trial.stream_loop),
     });
@@ -156,8 +156,8 @@ pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
         StreamScope::Core => "each core alone".to_owned(),
     };
     let mut settings = vec![
-        ("Loops", words::joined(loops, ", ")),
-        ("Trial of loops", words::joined(trials, ", ")),
+        ("Loops", phrases::joined(loops, ", ")),
+        ("Trial of loops", phrases::joined(trials, ", ")),
         ("Threads", threads),
         ("Array of a thread", sizes(&method.bytes_per_array)),
         ("Pages", pages_name(method.pages).to_owned()),
@@ -167,12 +167,12 @@ pub(super) fn of_stream(stream: &StreamRecord) -> Vec<Setting> {
         ),
     ];
     let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
-    settings.extend(of_rounds(&method.rounds, readings));
+    settings.extend(round_settings(&method.rounds, readings));
     settings
 }
 
 /// Settings of latency.
-pub(super) fn of_latency(latency: &LatencyRecord) -> Vec<Setting> {
+pub(super) fn latency_settings(latency: &LatencyRecord) -> Vec<Setting> {
     let method = &latency.method;
     let mut settings = vec![
         (
@@ -188,24 +188,25 @@ pub(super) fn of_latency(latency: &LatencyRecord) -> Vec<Setting> {
     let idle = latency.cells.iter().map(|cell| &cell.ns_per_load);
     let points = latency.curves.iter().flat_map(|curve| &curve.points);
     let readings = idle.chain(points.map(|point| &point.ns_per_load));
-    settings.extend(of_rounds(&method.rounds, readings));
+    settings.extend(round_settings(&method.rounds, readings));
     settings
 }
 
 /// Settings of measured I/O.
-pub(super) fn of_io(io: &IoRecord) -> Vec<Setting> {
-    let mut settings = vec![("Device", io_text::device(&io.device)), ("Engine", io_text::method(io))];
-    settings.extend(of_rounds(&io.method.rounds, io.cells.iter().map(|cell| &cell.bytes_per_s)));
+pub(super) fn io_settings(io: &IoRecord) -> Vec<Setting> {
+    let mut settings =
+        vec![("Device", io_text::device_sentence(&io.device)), ("Engine", io_text::method_sentence(io))];
+    settings.extend(round_settings(&io.method.rounds, io.cells.iter().map(|cell| &cell.bytes_per_s)));
     settings
 }
 
-fn of_rounds<'r>(rounds: &Rounds, readings: impl Iterator<Item = &'r Reading> + Clone) -> [Setting; 5] {
+fn round_settings<'r>(rounds: &Rounds, readings: impl Iterator<Item = &'r Reading> + Clone) -> [Setting; 5] {
     let visits = readings.flat_map(|reading| &reading.visits);
     let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
     [
         ("Ends", ends(rounds.precision, rounds.time_limit_s)),
         ("Rounds", rounds.rounds.to_string()),
-        ("Visits", visits_words(visits.count(), set_aside)),
+        ("Visits", visits_text(visits.count(), set_aside)),
         ("Time on the machine", format!("{:.0} s", rounds.elapsed_s)),
         ("Seed of the order", rounds.seed.to_string()),
     ]
@@ -218,7 +219,7 @@ fn ends(precision: f64, time_limit_s: f64) -> String {
     )
 }
 
-fn visits_words(visits: usize, set_aside: usize) -> String {
+fn visits_text(visits: usize, set_aside: usize) -> String {
     match set_aside {
         0 => format!("{visits}, none set aside"),
         _ => format!("{visits}, of which {set_aside} set aside, as pages were not where they were bound"),

@@ -4,7 +4,6 @@ mod bars;
 mod comparison;
 mod curves;
 mod figures;
-mod glance;
 mod io;
 mod latency;
 mod machine;
@@ -13,13 +12,14 @@ mod method;
 mod model;
 mod page;
 mod stream;
+mod summary;
 
 use crate::bundle::{Bundle, MachineDocuments};
+use crate::phrases;
 use crate::style::clean;
-use crate::words;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use numaio_machine::units::BandwidthUnit;
-use page::Page;
+use page::HtmlPage;
 
 /// The script of the page, and what the policy says of it: no other script runs, wherever its text came from
 /// (Content Security Policy Level 3, 6.7.3). `openssl dgst -sha256 -binary page.js | base64` gives the hash.
@@ -32,13 +32,13 @@ const SCRIPT_HASH: &str = "sha256-KKD9TFFgLup0KumSyqIw14ih8DyMmZI4p8nG4f4XHnM=";
 /// as JSON (`script` element `data`), in the unit shown and rounded to six digits.
 pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let several = bundle.machines.len() > 1;
-    let mut page = Page::new(unit, if several { 2 } else { 1 });
+    let mut page = HtmlPage::new(unit, if several { 2 } else { 1 });
     let machines = html! {
         @for (machine, name) in named(bundle) { (write_machine(&mut page, machine, &name, several)) }
     };
     let title = match bundle.machines.as_slice() {
         [one] => format!("{}: I/O bandwidth report", name(one)),
-        several => format!("I/O bandwidth report of {}", words::count(several.len(), "machine")),
+        several => format!("I/O bandwidth report of {}", phrases::count(several.len(), "machine")),
     };
     let document = html! {
         (DOCTYPE)
@@ -48,7 +48,7 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
                 a.skip href="#main" { "To the report" }
                 header.bar {
                     p.brand { "numaio " span { "I/O bandwidth report" } }
-                    (colours())
+                    (color_choice())
                 }
                 div.page {
                     (page.contents())
@@ -91,12 +91,12 @@ fn head(title: &str) -> Markup {
 }
 
 /// The choice between light and dark; it works by style alone.
-fn colours() -> Markup {
+fn color_choice() -> Markup {
     html! {
-        fieldset.colours {
-            legend { "Colours" }
+        fieldset.colors {
+            legend { "Colors" }
             @for (id, name) in [("auto", "Auto"), ("light", "Light"), ("dark", "Dark")] {
-                label { input type="radio" name="colours" id={ "colours-" (id) } checked[id == "auto"]; (name) }
+                label { input type="radio" name="colors" id={ "colors-" (id) } checked[id == "auto"]; (name) }
             }
         }
     }
@@ -105,7 +105,7 @@ fn colours() -> Markup {
 fn name(machine: &MachineDocuments) -> String {
     machine
         .identity()
-        .map_or_else(|| format!("Machine {}", words::short(&machine.fingerprint)), words::machine_name)
+        .map_or_else(|| format!("Machine {}", phrases::short(&machine.fingerprint)), phrases::machine_name)
 }
 
 /// Machines and their names; those of one name with their fingerprints.
@@ -116,17 +116,17 @@ fn named(bundle: &Bundle) -> impl Iterator<Item = (&MachineDocuments, String)> {
         let alike = names.iter().filter(|other| *other == name).count();
         let named = match alike {
             1 => name.clone(),
-            _ => format!("{name}, {}", words::short(&machine.fingerprint)),
+            _ => format!("{name}, {}", phrases::short(&machine.fingerprint)),
         };
         (machine, named)
     })
 }
 
-fn write_machine(page: &mut Page, machine: &MachineDocuments, name: &str, listed: bool) -> Markup {
-    let id = if listed { page.listed(0, name) } else { page.id("machine") };
+fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, listed: bool) -> Markup {
+    let id = if listed { page.section_id(0, name) } else { page.id("machine") };
     let mut parts = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
-        parts.push(glance::write(page, &machine.models));
+        parts.push(summary::write(page, &machine.models));
     }
     if let Some(topology) = &machine.topology {
         parts.push(machine::findings(page, topology));
@@ -151,13 +151,13 @@ fn write_machine(page: &mut Page, machine: &MachineDocuments, name: &str, listed
 }
 
 /// How everything was measured; nothing where nothing was.
-fn methods(page: &mut Page, machine: &MachineDocuments) -> Option<Markup> {
+fn methods(page: &mut HtmlPage, machine: &MachineDocuments) -> Option<Markup> {
     let provenances = machine.provenances();
     (!provenances.is_empty())
         .then(|| page.section(1, "Method and settings", |page| method_of_each(page, machine)))
 }
 
-fn method_of_each(page: &mut Page, machine: &MachineDocuments) -> Markup {
+fn method_of_each(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
     html! {
         p.how {
             "A figure is the median of its visits (n), each with fresh buffers, in rounds of random order. Its 95 % "
@@ -165,16 +165,16 @@ fn method_of_each(page: &mut Page, machine: &MachineDocuments) -> Markup {
             "with the noise of all cells together. Drift is later over earlier visits, less one."
         }
         @for model in &machine.models {
-            (method::write(page, "Copy model", (machine, &model.record.provenance), &method::of_model(model)))
+            (method::write(page, "Copy model", (machine, &model.record.provenance), &method::copy_settings(model)))
         }
         @for stream in &machine.streams {
-            (method::write(page, "STREAM", (machine, &stream.provenance), &method::of_stream(stream)))
+            (method::write(page, "STREAM", (machine, &stream.provenance), &method::stream_settings(stream)))
         }
         @for latency in &machine.latencies {
-            (method::write(page, "Latency", (machine, &latency.provenance), &method::of_latency(latency)))
+            (method::write(page, "Latency", (machine, &latency.provenance), &method::latency_settings(latency)))
         }
         @for io in &machine.ios {
-            (method::write(page, &format!("I/O of {}", io.device.name), (machine, &io.provenance), &method::of_io(io)))
+            (method::write(page, &format!("I/O of {}", io.device.name), (machine, &io.provenance), &method::io_settings(io)))
         }
     }
 }

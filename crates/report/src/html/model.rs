@@ -1,16 +1,16 @@
 //! The copy model: classes of nodes for each target and direction.
 
-use super::bars::{self, Bar, Group};
+use super::bars::{self, Bar, BarGroup};
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
-use super::glance::{in_order, worst_of_best};
 use super::matrix::{self, Axes};
 use super::method;
-use super::page::Page;
-use crate::figures::{greatest, Figures};
+use super::page::HtmlPage;
+use super::summary::{targets_by_relevance, worst_to_best_ratio};
 use crate::listing::members;
-use crate::model_text::direction::only_figure;
-use crate::model_text::head::{date, percent};
-use crate::words::{self, count};
+use crate::model_text::direction::only_figure_note;
+use crate::model_text::header::{date, percent};
+use crate::number_format::{greatest, NumberFormat};
+use crate::phrases::{self, count};
 use maud::{html, Markup};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
@@ -23,18 +23,18 @@ use std::collections::BTreeSet;
 const AXES: Axes = Axes { row: "Target", column: "node", by_class: true };
 
 /// Matrices of all targets, where there are several, then each target.
-pub(super) fn write(page: &mut Page, model: &Model) -> Markup {
+pub(super) fn write(page: &mut HtmlPage, model: &Model) -> Markup {
     page.section(1, "Copy model", |page| content(page, model))
 }
 
-fn content(page: &mut Page, model: &Model) -> Markup {
-    let (drawn, left_out) = targets_in_detail(page, model);
+fn content(page: &mut HtmlPage, model: &Model) -> Markup {
+    let (drawn, left_out) = select_detailed_targets(page, model);
     html! {
         p.how { "Measured " (date(model.record.provenance.measured_at)) "." }
         (method::warnings(&model.record.provenance.warnings))
         @if model.targets.len() > 1 {
             @let matrices = [Direction::Write, Direction::Read].map(|way| targets_matrix(page, model, way));
-            (matrix::abreast(model.targets.len(), &matrices))
+            (matrix::side_by_side(model.targets.len(), &matrices))
         }
         @for target in drawn { (write_target(page, model, target)) }
         @if !left_out.is_empty() {
@@ -46,14 +46,14 @@ fn content(page: &mut Page, model: &Model) -> Markup {
 }
 
 /// The targets for which the page has room: those with devices first.
-fn targets_in_detail<'m>(page: &mut Page, model: &'m Model) -> (Vec<&'m TargetModel>, NodeSet) {
+fn select_detailed_targets<'m>(page: &mut HtmlPage, model: &'m Model) -> (Vec<&'m TargetModel>, NodeSet) {
     let rows = |target: &TargetModel| target.directions.iter().map(|model| model.nodes.len()).sum();
     let (drawn, left_out): (Vec<_>, Vec<_>) =
-        in_order(model).into_iter().partition(|target| page.take_rows(rows(target)));
+        targets_by_relevance(model).into_iter().partition(|target| page.reserve_rows(rows(target)));
     (drawn, left_out.iter().map(|target| target.target).collect())
 }
 
-fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Markup {
+fn targets_matrix(page: &mut HtmlPage, model: &Model, direction: Direction) -> Markup {
     let mut pairs = Vec::new();
     for target in &model.targets {
         for of_target in target.directions.iter().filter(|it| it.direction == direction) {
@@ -65,7 +65,7 @@ fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Marku
     }
     let unit = page.unit;
     let (id, what) = (page.id("copy"), format!("{}, all targets", direction.name()));
-    let grid = Grid::of_pairs(id, what, |most| Figures::bandwidth(unit, [most]), &pairs);
+    let grid = Grid::of_pairs(id, what, |most| NumberFormat::bandwidth(unit, [most]), &pairs);
     if grid.rows.len() < 2 {
         return html! {};
     }
@@ -77,12 +77,12 @@ fn targets_matrix(page: &mut Page, model: &Model, direction: Direction) -> Marku
     matrix::write(page, &grid, &AXES, &caption)
 }
 
-fn write_target(page: &mut Page, model: &Model, target: &TargetModel) -> Markup {
+fn write_target(page: &mut HtmlPage, model: &Model, target: &TargetModel) -> Markup {
     let scale = scale_of(page, &target.directions);
     let most = greatest(target.directions.iter().flat_map(|it| {
         it.nodes.iter().flat_map(|node| [node.bytes_copied_per_s, node.interval_bytes_copied_per_s.1])
     }));
-    let id = page.listed(2, &format!("Target {}", target.target));
+    let id = page.section_id(2, &format!("Target {}", target.target));
     let title = format!("Target node {}: {}", target.target, devices(target));
     html! {
         section.target aria-labelledby=(id) {
@@ -98,11 +98,11 @@ fn write_target(page: &mut Page, model: &Model, target: &TargetModel) -> Markup 
 }
 
 fn write_direction(
-    page: &mut Page,
+    page: &mut HtmlPage,
     model: &Model,
     target: &TargetModel,
     direction: &DirectionModel,
-    scale: &Figures,
+    scale: &NumberFormat,
     most: f64,
 ) -> Markup {
     let nodes = &direction.nodes;
@@ -114,7 +114,7 @@ fn write_direction(
         columns: nodes.iter().map(|node| node.node.0).collect(),
         cells: nodes.iter().map(|node| Some(figure(model, target, direction, node))).collect(),
     };
-    page.keep(&grid);
+    page.add_grid(&grid);
     let label = format!(
         "Bars of the bandwidth of {}s with a device on node {} by node; {} The figures are in the table that follows.",
         direction.direction.name(),
@@ -126,7 +126,7 @@ fn write_direction(
         figure.direction {
             figcaption {
                 strong { (capital(direction.direction.name())) }
-                span.dim { " " (flow_words(direction.direction, target.target)) }
+                span.dim { " " (flow_description(direction.direction, target.target)) }
             }
             p { (verdict(target, direction)) }
             @if !nodes.is_empty() { (bars::write(&groups, scale, most, &label, &grid.id)) }
@@ -159,8 +159,8 @@ fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel
                         @if let Some(cell) = cell {
                             tr {
                                 th scope="row" { (node.node) }
-                                td.number { (grid.scale.of(cell.value)) }
-                                td.number { (grid.scale.of(cell.low)) " to " (grid.scale.of(cell.high)) }
+                                td.number { (grid.scale.format(cell.value)) }
+                                td.number { (grid.scale.format(cell.low)) " to " (grid.scale.format(cell.high)) }
                                 td.number { (plus_minus(cell.half_width())) }
                                 td.number { (cell.n) }
                                 td.number { (signed_percent(cell.drift)) }
@@ -176,7 +176,7 @@ fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel
     }
 }
 
-fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Vec<Group> {
+fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Vec<BarGroup> {
     let bar = |node: &NodeBandwidth| Bar {
         label: node.node.to_string(),
         aside: place(target, node.node),
@@ -187,14 +187,14 @@ fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Ve
             direction.nodes.iter().filter(|node| class.nodes.contains(node.node)).map(bar).collect();
         bars.sort_by(|a, b| b.figure.value.total_cmp(&a.figure.value));
         let range = (class.min_bytes_copied_per_s, class.max_bytes_copied_per_s);
-        Group { rank: Some(class.rank), range, bars }
+        BarGroup { rank: Some(class.rank), range, bars }
     };
-    let mut groups: Vec<Group> = direction.classes.iter().map(of).collect();
+    let mut groups: Vec<BarGroup> = direction.classes.iter().map(of).collect();
     let classless =
         |node: &&NodeBandwidth| !direction.classes.iter().any(|class| class.nodes.contains(node.node));
     let bars: Vec<Bar> = direction.nodes.iter().filter(classless).map(bar).collect();
     if !bars.is_empty() {
-        groups.push(Group { rank: None, range: (0.0, 0.0), bars });
+        groups.push(BarGroup { rank: None, range: (0.0, 0.0), bars });
     }
     groups
 }
@@ -224,12 +224,12 @@ fn note(
     direction: &DirectionModel,
     node: &NodeBandwidth,
     figure: &Figure,
-    scale: &Figures,
+    scale: &NumberFormat,
 ) -> String {
     let mut notes = vec![place(target, node.node).to_owned()];
     if !node.modes_bytes_copied_per_s.is_empty() {
-        let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.of(*level));
-        notes.push(format!("bimodal: {}", words::joined(levels, " and ")));
+        let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.format(*level));
+        notes.push(format!("bimodal: {}", phrases::joined(levels, " and ")));
     }
     if !node.settled {
         notes.push("unsettled".to_owned());
@@ -245,7 +245,7 @@ fn note(
         }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
-    words::joined(notes, "; ")
+    phrases::joined(notes, "; ")
 }
 
 fn why_missing(model: &Model, target: &TargetModel, direction: &DirectionModel) -> String {
@@ -258,16 +258,16 @@ fn why_missing(model: &Model, target: &TargetModel, direction: &DirectionModel) 
             why.map_or("not measured".to_owned(), |why| why.unwrap_or("no visit gave a result".to_owned()))
         })
         .collect();
-    words::joined(why, "; ")
+    phrases::joined(why, "; ")
 }
 
 /// What the classes mean for a user, in one sentence.
 fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
-    match (model.classes.as_slice(), worst_of_best(model)) {
+    match (model.classes.as_slice(), worst_to_best_ratio(model)) {
         ([], _) => "There is no figure, so there are no classes.".to_owned(),
         ([class], _) if class.nodes.len() == 1 => match model.missing.is_empty() {
             true => "There is one node with memory: no choice of where buffers lie.".to_owned(),
-            false => only_figure(target.target, class),
+            false => only_figure_note(target.target, class),
         },
         ([_], _) => one_class(target.target, model),
         (classes, share) => {
@@ -333,7 +333,7 @@ pub(super) fn devices(target: &TargetModel) -> String {
     let mut names: Vec<&String> = target.devices.iter().collect();
     names.sort_by_key(|name| name.parse::<PciAddress>().is_ok());
     let more = names.len().saturating_sub(MOST);
-    let names = words::joined(names.into_iter().take(MOST).map(|name| words::short(name)), ", ");
+    let names = phrases::joined(names.into_iter().take(MOST).map(|name| phrases::short(name)), ", ");
     match (names.is_empty(), more) {
         (true, _) => "no devices".to_owned(),
         (_, 0) => names,
@@ -341,12 +341,15 @@ pub(super) fn devices(target: &TargetModel) -> String {
     }
 }
 
-pub(super) fn scale_of<'m>(page: &Page, models: impl IntoIterator<Item = &'m DirectionModel>) -> Figures {
+pub(super) fn scale_of<'m>(
+    page: &HtmlPage,
+    models: impl IntoIterator<Item = &'m DirectionModel>,
+) -> NumberFormat {
     let nodes = models.into_iter().flat_map(|model| &model.nodes);
-    Figures::bandwidth(page.unit, nodes.map(|node| node.bytes_copied_per_s))
+    NumberFormat::bandwidth(page.unit, nodes.map(|node| node.bytes_copied_per_s))
 }
 
-fn flow_words(direction: Direction, target: NodeId) -> String {
+fn flow_description(direction: Direction, target: NodeId) -> String {
     match direction {
         Direction::Write => format!("from each node's memory to a device on node {target}"),
         Direction::Read => format!("from a device on node {target} to each node's memory"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 const MOST_ROWS: usize = 400;
 
 /// What the parts of a page share while it is written.
-pub(super) struct Page {
+pub(super) struct HtmlPage {
     pub(super) unit: BandwidthUnit,
     /// Level of a machine's heading.
     machine_level: usize,
@@ -20,7 +20,7 @@ pub(super) struct Page {
     contents: Vec<(usize, String, String)>,
 }
 
-impl Page {
+impl HtmlPage {
     pub(super) fn new(unit: BandwidthUnit, machine_level: usize) -> Self {
         Self { unit, machine_level, ids: 0, rows_left: MOST_ROWS, grids: Vec::new(), contents: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl Page {
 
     /// Whether the page has room for that many more rows in detail; they are taken if so. The first always
     /// have.
-    pub(super) fn take_rows(&mut self, rows: usize) -> bool {
+    pub(super) fn reserve_rows(&mut self, rows: usize) -> bool {
         let fits = rows <= self.rows_left || self.rows_left == MOST_ROWS;
         if fits {
             self.rows_left = self.rows_left.saturating_sub(rows);
@@ -42,7 +42,7 @@ impl Page {
     }
 
     /// Keeps the figures of a chart or matrix for the data of the page.
-    pub(super) fn keep(&mut self, grid: &Grid) {
+    pub(super) fn add_grid(&mut self, grid: &Grid) {
         self.grids.push(grid.json());
     }
 
@@ -60,14 +60,14 @@ impl Page {
         title: &str,
         content: impl FnOnce(&mut Self) -> Markup,
     ) -> Markup {
-        let id = self.listed(below, title);
+        let id = self.section_id(below, title);
         let content = content(self);
         let heading = self.heading(below, &id, title);
         html! { section aria-labelledby=(id) { (heading) (content) } }
     }
 
     /// An id of a section that the table of contents names.
-    pub(super) fn listed(&mut self, below: usize, title: &str) -> String {
+    pub(super) fn section_id(&mut self, below: usize, title: &str) -> String {
         let id = self.id("s");
         self.contents.push((below, id.clone(), title.to_owned()));
         id

@@ -4,10 +4,10 @@ use super::figures::{Figure, Grid, MANY};
 use super::matrix::{self, Axes};
 use super::method;
 use super::model::capital;
-use super::page::Page;
-use crate::figures::Figures;
-use crate::model_text::head::date;
-use crate::words::count;
+use super::page::HtmlPage;
+use crate::model_text::header::date;
+use crate::number_format::NumberFormat;
+use crate::phrases::count;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::StreamOp;
@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rows and columns of matrices of CPUs and memory.
 pub(super) const AXES: Axes = Axes { row: "CPU", column: "memory", by_class: false };
 
-pub(super) fn write(page: &mut Page, stream: &StreamRecord) -> Markup {
+pub(super) fn write(page: &mut HtmlPage, stream: &StreamRecord) -> Markup {
     page.section(1, "STREAM", |page| content(page, stream))
 }
 
-fn content(page: &mut Page, stream: &StreamRecord) -> Markup {
+fn content(page: &mut HtmlPage, stream: &StreamRecord) -> Markup {
     let mut matrices = Vec::new();
     for op in StreamOp::ALL {
         let cells: Vec<&StreamCell> = stream.cells.iter().filter(|cell| cell.op == op).collect();
@@ -33,11 +33,11 @@ fn content(page: &mut Page, stream: &StreamRecord) -> Markup {
     html! {
         p.how { "Measured " (date(stream.provenance.measured_at)) "." }
         (method::warnings(&stream.provenance.warnings))
-        (matrix::abreast(columns.len(), &matrices))
+        (matrix::side_by_side(columns.len(), &matrices))
     }
 }
 
-fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&StreamCell]) -> Markup {
+fn matrix_of(page: &mut HtmlPage, stream: &StreamRecord, op: StreamOp, cells: &[&StreamCell]) -> Markup {
     let of_op = stream.classes.iter().find(|classes| classes.op == op);
     let classes = of_op.map_or(&[][..], |of_op| &of_op.classes);
     let ranks: BTreeMap<(NodeId, NodeId), u32> =
@@ -50,7 +50,7 @@ fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&Str
     let pairs: Vec<_> = cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, figure(cell))).collect();
     let unit = page.unit;
     let (id, what) = (page.id("stream"), format!("STREAM {op}"));
-    let grid = Grid::of_pairs(id, what, |most| Figures::bandwidth(unit, [most]), &pairs);
+    let grid = Grid::of_pairs(id, what, |most| NumberFormat::bandwidth(unit, [most]), &pairs);
     let alone = stream.method.scope == StreamScope::Core;
     let who = if alone { "each core of the row's node alone" } else { "threads of the row's node together" };
     let caption = format!("{}, {unit}: {who}, arrays on the column's node", capital(op.name()));
@@ -62,13 +62,13 @@ fn matrix_of(page: &mut Page, stream: &StreamRecord, op: StreamOp, cells: &[&Str
                 p.how { "A figure is the median of the node's cores, its interval their range, n their number." }
             }
             (class_list(classes, &grid.scale))
-            (matrix::missing(readings))
+            (matrix::missing_notes(readings))
         }
     }
 }
 
 /// Classes of all pairs, best first; nothing where there are none.
-fn class_list(classes: &[PairClass], scale: &Figures) -> Markup {
+fn class_list(classes: &[PairClass], scale: &NumberFormat) -> Markup {
     html! {
         @if !classes.is_empty() {
             p.how { "Classes of all pairs (the small numbers), with their range:" }
@@ -76,7 +76,7 @@ fn class_list(classes: &[PairClass], scale: &Figures) -> Markup {
                 @for class in classes {
                     li.{ "c" (class.rank.clamp(1, 5)) } {
                         b { (class.rank) }
-                        (scale.of(class.min_bytes_per_s)) " to " (scale.of(class.max_bytes_per_s))
+                        (scale.format(class.min_bytes_per_s)) " to " (scale.format(class.max_bytes_per_s))
                         small { (count(class.pairs.len(), "pair")) }
                     }
                 }

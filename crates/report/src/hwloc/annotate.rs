@@ -1,9 +1,9 @@
 //! Memory attributes as `hwloc-annotate` commands.
 
-use super::attributes::Attribute;
+use super::attributes::MemoryAttribute;
 use super::bitmap;
+use crate::phrases;
 use crate::style::clean;
-use crate::words;
 use numaio_machine::topology::Topology;
 use std::fmt::Write;
 
@@ -33,10 +33,10 @@ set_value() { # name, node by its OS index, CPUs, value
 }
 "#;
 
-pub fn script(topology: &Topology, attributes: &[Attribute]) -> String {
+pub fn script(topology: &Topology, attributes: &[MemoryAttribute]) -> String {
     let mut text = String::from("#!/bin/sh\n");
     // One line, whatever a machine's name holds: a comment that ended would be a command.
-    let name = clean(&words::machine_name(&topology.identity));
+    let name = clean(&phrases::machine_name(&topology.identity));
     let _ = writeln!(text, "# Bandwidth in MiB/s and latency in ns, measured by numaio on {name}");
     text.push_str(HEAD);
     for attribute in attributes {

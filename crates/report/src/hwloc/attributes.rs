@@ -1,6 +1,6 @@
 //! What was measured, as hwloc's memory attributes.
 
-use super::Measured;
+use super::MeasurementSet;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{LatencyRecord, Model, StreamCell, StreamRecord, StreamScope};
@@ -15,7 +15,7 @@ const LESS_IS_BETTER: u32 = 2 | 4;
 const PREFERRED: [StreamOp; 4] = [StreamOp::Triad, StreamOp::Add, StreamOp::Copy, StreamOp::Scale];
 
 /// A memory attribute and its values.
-pub struct Attribute {
+pub struct MemoryAttribute {
     pub name: String,
     pub flags: u32,
     /// Whether hwloc knows it without being told.
@@ -25,7 +25,7 @@ pub struct Attribute {
 }
 
 /// All attributes that have a value.
-pub fn of(measured: Measured) -> Vec<Attribute> {
+pub fn collect(measured: MeasurementSet) -> Vec<MemoryAttribute> {
     let stream = measured.stream.into_iter().flat_map(of_stream);
     let latency = measured.latency.map(of_latency);
     let copies = measured.model.into_iter().flat_map(of_copies);
@@ -33,7 +33,7 @@ pub fn of(measured: Measured) -> Vec<Attribute> {
 }
 
 /// hwloc's `Bandwidth` by the preferred operation measured, and each operation by its own name.
-fn of_stream(record: &StreamRecord) -> Vec<Attribute> {
+fn of_stream(record: &StreamRecord) -> Vec<MemoryAttribute> {
     // A core alone does not get a node's bandwidth.
     if record.method.scope == StreamScope::Core {
         return Vec::new();
@@ -46,7 +46,7 @@ fn of_stream(record: &StreamRecord) -> Vec<Attribute> {
         of_op.filter_map(value).collect()
     };
     let measured: Vec<StreamOp> = PREFERRED.into_iter().filter(|op| !values(*op).is_empty()).collect();
-    let standard = measured.first().map(|op| Attribute {
+    let standard = measured.first().map(|op| MemoryAttribute {
         name: "Bandwidth".to_owned(),
         flags: MORE_IS_BETTER,
         standard: true,
@@ -56,16 +56,16 @@ fn of_stream(record: &StreamRecord) -> Vec<Attribute> {
     standard.into_iter().chain(own).collect()
 }
 
-fn of_latency(record: &LatencyRecord) -> Attribute {
+fn of_latency(record: &LatencyRecord) -> MemoryAttribute {
     let value = |cell: &numaio_schema::LatencyCell| {
         Some(((cell.cpu_node, cell.memory_node), cell.ns_per_load.median()?.round() as u64))
     };
     let values = record.cells.iter().filter_map(value).collect();
-    Attribute { name: "Latency".to_owned(), flags: LESS_IS_BETTER, standard: true, values }
+    MemoryAttribute { name: "Latency".to_owned(), flags: LESS_IS_BETTER, standard: true, values }
 }
 
 /// What a device on the initiator's node writes from, and reads to, the target's memory.
-fn of_copies(model: &Model) -> Vec<Attribute> {
+fn of_copies(model: &Model) -> Vec<MemoryAttribute> {
     let values = |direction: Direction| {
         let cells = model.record.cells.iter().filter_map(move |cell| {
             let node = match direction {
@@ -84,8 +84,8 @@ fn of_copies(model: &Model) -> Vec<Attribute> {
     ]
 }
 
-fn own(name: String, values: BTreeMap<(NodeId, NodeId), u64>) -> Attribute {
-    Attribute { name, flags: MORE_IS_BETTER, standard: false, values }
+fn own(name: String, values: BTreeMap<(NodeId, NodeId), u64>) -> MemoryAttribute {
+    MemoryAttribute { name, flags: MORE_IS_BETTER, standard: false, values }
 }
 
 /// hwloc's unit of bandwidth.

@@ -1,7 +1,7 @@
 //! Devices as hwloc shows them: host bridges, PCI bridges, functions, and what the kernel calls them.
 
 use super::element::Element;
-use super::tree::{Indexes, Tree};
+use super::tree::{Indexes, ObjectTree};
 use numaio_machine::devices::{Device, DeviceKind, NameClass, PciAddress};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
@@ -12,16 +12,16 @@ const DEEPEST: u32 = 32;
 
 /// Where devices hang: by object, root buses with all that is on them, and devices that are on none.
 #[derive(Default)]
-pub struct Places<'a> {
+pub struct DeviceTree<'a> {
     roots: BTreeMap<usize, Vec<(u32, u8)>>,
     others: BTreeMap<usize, Vec<&'a Device>>,
 }
 
-impl<'a> Places<'a> {
-    pub fn new(topology: &'a Topology, tree: &Tree) -> Self {
+impl<'a> DeviceTree<'a> {
+    pub fn new(topology: &'a Topology, tree: &ObjectTree) -> Self {
         let place = |node: Option<NodeId>| {
             let cpus = node.and_then(|id| topology.node(id)).map(|node| &node.cpus);
-            cpus.map_or(0, |cpus| tree.place_of(cpus))
+            cpus.map_or(0, |cpus| tree.attachment_point(cpus))
         };
         // Whole buses hang together: a root bus lies where the first device on it that says so does.
         let mut nodes: BTreeMap<(u32, u8), Option<NodeId>> = BTreeMap::new();
@@ -110,7 +110,7 @@ fn function(indexes: &mut Indexes, topology: &Topology, pci: PciAddress, depth: 
     let mut element = pci_attributes(element, indexes, first);
     if depth < DEEPEST {
         for pci in below {
-            element.children_from(function(indexes, topology, pci, depth + 1));
+            element.add_all(function(indexes, topology, pci, depth + 1));
         }
     }
     Some(element)

@@ -32,7 +32,7 @@ impl Element {
     }
 
     /// Adds children, as that of an option.
-    pub fn children_from(&mut self, children: impl IntoIterator<Item = Element>) {
+    pub fn add_all(&mut self, children: impl IntoIterator<Item = Element>) {
         self.children.extend(children);
     }
 

@@ -17,7 +17,7 @@ use numaio_schema::{LatencyRecord, Model, StreamRecord};
 
 /// What was measured on a machine, as far as it was.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Measured<'a> {
+pub struct MeasurementSet<'a> {
     /// STREAM.
     pub stream: Option<&'a StreamRecord>,
     /// Latency.
@@ -28,15 +28,15 @@ pub struct Measured<'a> {
 
 /// A machine as hwloc XML that `lstopo -i` reads: its objects, devices and distances, and as memory attributes
 /// what was measured.
-pub fn hwloc_xml(topology: &Topology, measured: Measured) -> String {
-    let tree = tree::Tree::new(topology);
+pub fn hwloc_xml(topology: &Topology, measured: MeasurementSet) -> String {
+    let tree = tree::ObjectTree::new(topology);
     let mut root = Element::new("topology").with("version", "2.0");
-    let mut objects = tree::Writer::new(&tree, topology);
+    let mut objects = tree::ElementWriter::new(&tree, topology);
     root.add(objects.machine());
     if let Some(distances) = distances(topology) {
         root.add(distances);
     }
-    for attribute in attributes::of(measured) {
+    for attribute in attributes::collect(measured) {
         root.add(objects.attribute(&attribute));
     }
     let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n";
@@ -44,8 +44,8 @@ pub fn hwloc_xml(topology: &Topology, measured: Measured) -> String {
 }
 
 /// The same attributes as a shell script of `hwloc-annotate` commands, for an XML file that `lstopo` wrote.
-pub fn hwloc_annotate(topology: &Topology, measured: Measured) -> String {
-    annotate::script(topology, &attributes::of(measured))
+pub fn hwloc_annotate(topology: &Topology, measured: MeasurementSet) -> String {
+    annotate::script(topology, &attributes::collect(measured))
 }
 
 /// SLIT distances; none if the kernel tells none.

@@ -4,7 +4,7 @@
 //! on the object whose CPUs are near them. What overlaps an object without containing it has no place in a
 //! tree and is left out, as hwloc does.
 
-use super::attributes::Attribute;
+use super::attributes::MemoryAttribute;
 use super::bitmap;
 use super::devices;
 use super::element::Element;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// An object of the tree.
 pub struct Object {
-    kind: Kind,
+    kind: ObjectKind,
     cpus: CpuSet,
     children: Vec<usize>,
     /// Nodes that hang here.
@@ -23,7 +23,7 @@ pub struct Object {
 }
 
 /// Kinds of objects in the order in which they nest where their CPUs are the same.
-enum Kind {
+enum ObjectKind {
     Machine,
     Package(u32),
     Die(u32),
@@ -34,14 +34,15 @@ enum Kind {
 }
 
 /// All objects; the first is the machine.
-pub struct Tree {
+pub struct ObjectTree {
     objects: Vec<Object>,
 }
 
-impl Tree {
+impl ObjectTree {
     pub fn new(topology: &Topology) -> Self {
         let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
-        let machine = Object { kind: Kind::Machine, cpus: online, children: Vec::new(), nodes: Vec::new() };
+        let machine =
+            Object { kind: ObjectKind::Machine, cpus: online, children: Vec::new(), nodes: Vec::new() };
         let mut tree = Self { objects: vec![machine] };
         let mut objects = objects(topology);
         // The largest first: whatever contains an object is there before it. A stable sort keeps the order of
@@ -51,19 +52,19 @@ impl Tree {
             tree.insert(kind, cpus);
         }
         for node in &topology.nodes {
-            let place = tree.place_of(&near(topology, node));
+            let place = tree.attachment_point(&near(topology, node));
             tree.objects[place].nodes.push(node.id);
         }
         tree
     }
 
-    fn insert(&mut self, kind: Kind, cpus: CpuSet) {
+    fn insert(&mut self, kind: ObjectKind, cpus: CpuSet) {
         let parent = self.smallest_around(&cpus);
         let overlaps = |child: &usize| {
             let shared = self.objects[*child].cpus.intersection(&cpus);
             !shared.is_empty()
         };
-        let alike = matches!(kind, Kind::Group) && parent != 0 && self.objects[parent].cpus == cpus;
+        let alike = matches!(kind, ObjectKind::Group) && parent != 0 && self.objects[parent].cpus == cpus;
         if alike || self.objects[parent].children.iter().any(overlaps) {
             return;
         }
@@ -86,7 +87,7 @@ impl Tree {
 
     /// Where memory or a device hangs that is near these CPUs: of the objects around them the smallest, and of
     /// those with the same CPUs the outermost below the machine.
-    pub fn place_of(&self, cpus: &CpuSet) -> usize {
+    pub fn attachment_point(&self, cpus: &CpuSet) -> usize {
         let mut place = 0;
         if cpus.is_empty() {
             return place;
@@ -103,10 +104,10 @@ impl Tree {
 }
 
 /// Every object but the machine, by kind.
-fn objects(topology: &Topology) -> Vec<(Kind, CpuSet)> {
+fn objects(topology: &Topology) -> Vec<(ObjectKind, CpuSet)> {
     let online = || topology.cpus.iter().filter(|cpu| cpu.online);
     let mut objects = Vec::new();
-    let mut sets = |key: &dyn Fn(&Cpu) -> Option<(u32, u32)>, kind: &dyn Fn(u32) -> Kind| {
+    let mut sets = |key: &dyn Fn(&Cpu) -> Option<(u32, u32)>, kind: &dyn Fn(u32) -> ObjectKind| {
         let mut found: BTreeMap<(u32, u32), CpuSet> = BTreeMap::new();
         for cpu in online() {
             if let Some(key) = key(cpu) {
@@ -115,17 +116,17 @@ fn objects(topology: &Topology) -> Vec<(Kind, CpuSet)> {
         }
         objects.extend(found.into_iter().map(|((_, index), cpus)| (kind(index), cpus)));
     };
-    sets(&|cpu| Some((0, cpu.package?.0)), &Kind::Package);
+    sets(&|cpu| Some((0, cpu.package?.0)), &ObjectKind::Package);
     if several_dies(topology) {
-        sets(&|cpu| Some((cpu.package?.0, cpu.die?)), &Kind::Die);
+        sets(&|cpu| Some((cpu.package?.0, cpu.die?)), &ObjectKind::Die);
     }
     let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty());
-    objects.extend(nodes.map(|node| (Kind::Group, node.cpus.clone())));
+    objects.extend(nodes.map(|node| (ObjectKind::Group, node.cpus.clone())));
     let mut caches: Vec<&Cache> = topology.caches.iter().collect();
     caches.sort_by_key(|cache| (std::cmp::Reverse(cache.level), cache.kind == "Instruction"));
     // hwloc knows caches of five levels.
     let caches = caches.into_iter().filter(|cache| (1..=5).contains(&cache.level) && !cache.cpus.is_empty());
-    objects.extend(caches.map(|cache| (Kind::Cache(cache.clone()), cache.cpus.clone())));
+    objects.extend(caches.map(|cache| (ObjectKind::Cache(cache.clone()), cache.cpus.clone())));
     let mut cores: BTreeMap<CpuSet, u32> = BTreeMap::new();
     for cpu in online() {
         let threads: CpuSet =
@@ -134,8 +135,8 @@ fn objects(topology: &Topology) -> Vec<(Kind, CpuSet)> {
             cores.entry(threads).or_insert(core);
         }
     }
-    objects.extend(cores.into_iter().map(|(cpus, core)| (Kind::Core(core), cpus)));
-    objects.extend(online().map(|cpu| (Kind::Pu(cpu.id.0), CpuSet::one(cpu.id))));
+    objects.extend(cores.into_iter().map(|(cpus, core)| (ObjectKind::Core(core), cpus)));
+    objects.extend(online().map(|cpu| (ObjectKind::Pu(cpu.id.0), CpuSet::one(cpu.id))));
     objects
 }
 
@@ -178,17 +179,17 @@ impl Indexes {
 }
 
 /// Writes objects as elements.
-pub struct Writer<'a> {
-    tree: &'a Tree,
+pub struct ElementWriter<'a> {
+    tree: &'a ObjectTree,
     topology: &'a Topology,
-    devices: devices::Places<'a>,
+    devices: devices::DeviceTree<'a>,
     indexes: Indexes,
     nodes: BTreeMap<NodeId, u64>,
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(tree: &'a Tree, topology: &'a Topology) -> Self {
-        let devices = devices::Places::new(topology, tree);
+impl<'a> ElementWriter<'a> {
+    pub fn new(tree: &'a ObjectTree, topology: &'a Topology) -> Self {
+        let devices = devices::DeviceTree::new(topology, tree);
         Self { tree, topology, devices, indexes: Indexes::default(), nodes: BTreeMap::new() }
     }
 
@@ -198,7 +199,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A memory attribute; the machine comes first.
-    pub fn attribute(&self, attribute: &Attribute) -> Element {
+    pub fn attribute(&self, attribute: &MemoryAttribute) -> Element {
         let mut element =
             Element::new("memattr").with("name", &attribute.name).with("flags", attribute.flags);
         for ((initiator, target), value) in &attribute.values {
@@ -239,7 +240,7 @@ impl<'a> Writer<'a> {
         for child in children {
             element.add(self.object(child, &local));
         }
-        element.children_from(self.devices.at(place, &mut self.indexes, self.topology));
+        element.add_all(self.devices.at(place, &mut self.indexes, self.topology));
         element
     }
 
@@ -292,25 +293,25 @@ fn machine_sets(element: Element, topology: &Topology) -> Element {
     element.with("allowed_cpuset", bitmap::<_>(&cpus)).with("allowed_nodeset", bitmap(&nodes))
 }
 
-fn of_kind(kind: &Kind) -> Element {
+fn of_kind(kind: &ObjectKind) -> Element {
     let object = Element::new("object");
     match kind {
-        Kind::Machine => object.with("type", "Machine").with("os_index", 0),
-        Kind::Package(index) => object.with("type", "Package").with("os_index", index),
-        Kind::Die(index) => object.with("type", "Die").with("os_index", index),
+        ObjectKind::Machine => object.with("type", "Machine").with("os_index", 0),
+        ObjectKind::Package(index) => object.with("type", "Package").with("os_index", index),
+        ObjectKind::Die(index) => object.with("type", "Die").with("os_index", index),
         // `HWLOC_GROUP_KIND_MEMORY`: made to hang memory on.
-        Kind::Group => object.with("type", "Group").with("kind", 1001).with("subkind", 0),
-        Kind::Cache(cache) if cache.kind == "Instruction" => {
+        ObjectKind::Group => object.with("type", "Group").with("kind", 1001).with("subkind", 0),
+        ObjectKind::Cache(cache) if cache.kind == "Instruction" => {
             object.with("type", format!("L{}iCache", cache.level))
         }
-        Kind::Cache(cache) => object.with("type", format!("L{}Cache", cache.level)),
-        Kind::Core(index) => object.with("type", "Core").with("os_index", index),
-        Kind::Pu(index) => object.with("type", "PU").with("os_index", index),
+        ObjectKind::Cache(cache) => object.with("type", format!("L{}Cache", cache.level)),
+        ObjectKind::Core(index) => object.with("type", "Core").with("os_index", index),
+        ObjectKind::Pu(index) => object.with("type", "PU").with("os_index", index),
     }
 }
 
-fn of_cache(element: Element, kind: &Kind) -> Element {
-    let Kind::Cache(cache) = kind else { return element };
+fn of_cache(element: Element, kind: &ObjectKind) -> Element {
+    let ObjectKind::Cache(cache) = kind else { return element };
     let kind = match cache.kind.as_str() {
         "Data" => 1,
         "Instruction" => 2,
@@ -325,10 +326,10 @@ fn of_cache(element: Element, kind: &Kind) -> Element {
         .with("cache_type", kind)
 }
 
-fn infos(kind: &Kind, topology: &Topology) -> Vec<(&'static str, String)> {
+fn infos(kind: &ObjectKind, topology: &Topology) -> Vec<(&'static str, String)> {
     let identity = &topology.identity;
     let infos = match kind {
-        Kind::Machine => vec![
+        ObjectKind::Machine => vec![
             ("Backend", "numaio".to_owned()),
             ("OSName", "Linux".to_owned()),
             ("OSRelease", identity.kernel.clone()),
@@ -336,7 +337,7 @@ fn infos(kind: &Kind, topology: &Topology) -> Vec<(&'static str, String)> {
             ("Architecture", identity.architecture.clone()),
             ("DMIProductName", identity.product.clone()),
         ],
-        Kind::Package(_) => vec![("CPUModel", identity.cpu_model.clone())],
+        ObjectKind::Package(_) => vec![("CPUModel", identity.cpu_model.clone())],
         _ => Vec::new(),
     };
     infos.into_iter().filter(|(_, value)| !value.is_empty()).collect()

@@ -27,7 +27,7 @@ const RAGGED: f64 = 20.0;
 
 /// A size of letters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Size {
+pub struct FontSize {
     pub command: &'static str,
     /// Height of letters, in points.
     points: f64,
@@ -38,15 +38,15 @@ pub struct Size {
 }
 
 /// The largest first.
-const SIZES: [Size; 3] = [
-    Size { command: "\\small", points: 9.0, scale: 0.93, gap: 5.0 },
-    Size { command: "\\footnotesize", points: 8.0, scale: 0.85, gap: 4.0 },
-    Size { command: "\\scriptsize", points: 7.0, scale: 0.80, gap: 2.5 },
+const SIZES: [FontSize; 3] = [
+    FontSize { command: "\\small", points: 9.0, scale: 0.93, gap: 5.0 },
+    FontSize { command: "\\footnotesize", points: 8.0, scale: 0.85, gap: 4.0 },
+    FontSize { command: "\\scriptsize", points: 7.0, scale: 0.80, gap: 2.5 },
 ];
 
 /// A table that is cut into parts: each page of rows has each block of columns.
 pub struct Layout<'a> {
-    pub size: Size,
+    pub size: FontSize,
     /// Columns that stand beside each other; the first one of the table begins each block.
     pub blocks: Vec<Vec<Column>>,
     pub pages: Vec<&'a [Vec<Text>]>,
@@ -67,18 +67,18 @@ pub struct Column {
 
 impl<'a> Layout<'a> {
     /// Letters as large as they can be with the whole table on one page, else with every column, else the smallest.
-    pub fn of(sheet: &'a Sheet) -> Self {
+    pub fn for_sheet(sheet: &'a Sheet) -> Self {
         let titles: Vec<Vec<String>> = (0..sheet.head.len()).map(|index| title(sheet, index)).collect();
         let widest = |(index, title): (usize, &Vec<String>)| {
             let title = title.iter().map(|line| width(line)).fold(0.0, f64::max);
             widest(sheet, index).max(title)
         };
         let widest: Vec<f64> = titles.iter().enumerate().map(widest).collect();
-        let fits = |size: &&Size| {
+        let fits = |size: &&FontSize| {
             let least = widest.iter().map(|width| (width * size.scale).min(NARROW) + 2.0 * size.gap);
             least.sum::<f64>() <= LINE
         };
-        let with = |size: &Size| Self::with(sheet, &titles, &widest, *size);
+        let with = |size: &FontSize| Self::with(sheet, &titles, &widest, *size);
         let mut fitting = SIZES.iter().filter(fits).map(with);
         let first = fitting.next().unwrap_or_else(|| with(&SIZES[SIZES.len() - 1]));
         match first.pages.len() {
@@ -87,7 +87,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn with(sheet: &'a Sheet, titles: &[Vec<String>], widest: &[f64], size: Size) -> Self {
+    fn with(sheet: &'a Sheet, titles: &[Vec<String>], widest: &[f64], size: FontSize) -> Self {
         let natural: Vec<f64> = widest.iter().map(|width| width * size.scale).collect();
         let block = |indexes: Vec<usize>| -> Vec<Column> {
             let widths: Vec<f64> = indexes.iter().map(|index| natural[*index]).collect();
@@ -131,7 +131,7 @@ fn title(sheet: &Sheet, index: usize) -> Vec<String> {
 }
 
 /// Cuts columns into blocks that fit on a line, all about as wide, each after the first column.
-fn blocks(natural: &[f64], size: Size) -> Vec<Vec<usize>> {
+fn blocks(natural: &[f64], size: FontSize) -> Vec<Vec<usize>> {
     let least: Vec<f64> = natural.iter().map(|width| width.min(NARROWEST) + 2.0 * size.gap).collect();
     let (Some(first), others) = (least.first(), natural.len().saturating_sub(1)) else { return Vec::new() };
     if others == 0 || least.iter().sum::<f64>() <= LINE {
@@ -160,7 +160,7 @@ fn most(widths: &[f64], available: f64) -> f64 {
 }
 
 /// Cuts rows into pages.
-fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: Size) -> Vec<&'a [Vec<Text>]> {
+fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: FontSize) -> Vec<&'a [Vec<Text>]> {
     let line = size.points * LEADING;
     let title = blocks.iter().flatten().map(|column| column.title.len()).max().unwrap_or(0);
     let notes: f64 = sheet.notes.iter().map(|note| (width(note) / (LINE - RAGGED)).ceil()).sum();
@@ -180,7 +180,7 @@ fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: Size) -> Vec<&'a [V
 }
 
 /// Lines of a row in a column.
-fn lines(row: &[Text], column: &Column, size: Size) -> f64 {
+fn lines(row: &[Text], column: &Column, size: FontSize) -> f64 {
     let text = row.get(column.index).filter(|_| column.broken);
     text.map_or(1.0, |text| (width(&text.text) * size.scale / (column.width - RAGGED)).ceil())
 }
@@ -204,7 +204,7 @@ mod tests {
     fn letters_shrink_before_a_table_is_cut() {
         let shape = |columns| {
             let sheet = sheet(columns, 3, "123.4");
-            let layout = Layout::of(&sheet);
+            let layout = Layout::for_sheet(&sheet);
             let widths: Vec<usize> = layout.blocks.iter().map(Vec::len).collect();
             (layout.size.points, widths)
         };
@@ -219,13 +219,14 @@ mod tests {
         assert_eq!(most(&[20.0, 30.0, 500.0, 900.0], 450.0), 200.0);
         assert_eq!(most(&[20.0, 30.0], 450.0), f64::INFINITY);
         let sheet = sheet(2, 1, &"word ".repeat(60));
-        let layout = Layout::of(&sheet);
+        let layout = Layout::for_sheet(&sheet);
         assert!(layout.blocks[0].iter().all(|column| column.broken && column.width > 230.0));
     }
 
     #[test]
     fn rows_are_cut_into_pages() {
-        let rows = |sheet: &Sheet| Layout::of(sheet).pages.iter().map(|page| page.len()).collect::<Vec<_>>();
+        let rows =
+            |sheet: &Sheet| Layout::for_sheet(sheet).pages.iter().map(|page| page.len()).collect::<Vec<_>>();
         assert_eq!(rows(&sheet(65, 64, "123.4")), [64], "a matrix of 64 nodes");
         let many = rows(&sheet(3, 300, "1"));
         assert!(many.len() > 3 && many.iter().sum::<usize>() == 300, "{many:?}");

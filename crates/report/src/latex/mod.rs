@@ -5,7 +5,7 @@ mod text;
 
 use crate::bundle::Bundle;
 use crate::sheets::{self, Align, Sheet, Text};
-use layout::{Column, Layout, Size};
+use layout::{Column, FontSize, Layout};
 use numaio_machine::units::BandwidthUnit;
 use std::fmt::Write;
 use text::escaped;
@@ -34,13 +34,13 @@ const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
 pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let mut out = HEAD.to_owned();
     for machine in &bundle.machines {
-        let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&sheets::name(machine)));
+        let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&sheets::machine_title(machine)));
         if machine.is_incomplete() {
             out.push_str(
                 "\\textbf{Incomplete: not everything that was asked for was measured and settled.}\n\n",
             );
         }
-        for section in sheets::of(machine, unit) {
+        for section in sheets::sections(machine, unit) {
             let _ = writeln!(out, "\\subsubsection*{{{}}}", escaped(section.title));
             tables(&mut out, &section.sheets);
         }
@@ -51,7 +51,7 @@ pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
 
 /// The tables of a section; two narrow ones stand beside each other.
 fn tables(out: &mut String, sheets: &[Sheet]) {
-    let mut left = sheets.iter().map(|sheet| (sheet, Layout::of(sheet))).peekable();
+    let mut left = sheets.iter().map(|sheet| (sheet, Layout::for_sheet(sheet))).peekable();
     while let Some((sheet, layout)) = left.next() {
         let second = left.next_if(|(_, next)| layout.is_narrow() && next.is_narrow());
         match second {
@@ -89,7 +89,7 @@ fn parts(out: &mut String, sheet: &Sheet, layout: &Layout, width: &str) {
     }
 }
 
-fn table(out: &mut String, sheet: &Sheet, size: Size, block: &[Column], rows: &[Vec<Text>]) {
+fn table(out: &mut String, sheet: &Sheet, size: FontSize, block: &[Column], rows: &[Vec<Text>]) {
     let kinds: String = block.iter().map(kind).collect();
     let _ = writeln!(out, "{}\\setlength{{\\tabcolsep}}{{{}pt}}", size.command, size.gap);
     let _ = writeln!(out, "\\begin{{tabular}}{{{kinds}}}\n\\toprule");
@@ -121,7 +121,7 @@ fn kind(column: &Column) -> String {
     let (letter, side) = match column.align {
         Align::Left => ("l", "\\raggedright"),
         Align::Right => ("r", "\\raggedleft"),
-        Align::Centre => ("c", "\\centering"),
+        Align::Center => ("c", "\\centering"),
     };
     match column.broken {
         true => format!(">{{{side}\\arraybackslash}}p{{{:.1}pt}}", column.width),
@@ -138,7 +138,7 @@ fn title(column: &Column) -> String {
             let letter = match column.align {
                 Align::Left => "l",
                 Align::Right => "r",
-                Align::Centre => "c",
+                Align::Center => "c",
             };
             format!("\\begin{{tabular}}[b]{{@{{}}{letter}@{{}}}}{}\\end{{tabular}}", lines.join(" \\\\ "))
         }

@@ -3,10 +3,10 @@
 mod stats;
 mod views;
 
-pub(crate) use stats::{half_width, write as write_stats, Stat};
+pub(crate) use stats::{half_width, write as write_stats, FigureStats};
 pub(crate) use views::write as write_views;
 
-use crate::style::{columns_of, Page};
+use crate::style::{display_width, TextPage};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_schema::Reading;
@@ -34,16 +34,16 @@ pub(crate) struct Matrix<'a> {
 
 impl Matrix<'_> {
     /// Puts the matrix on the page, its columns in as many blocks as the page is narrow.
-    pub(crate) fn write(&self, page: &mut Page, indent: usize) {
+    pub(crate) fn write(&self, page: &mut TextPage, indent: usize) {
         let texts: Vec<Vec<(String, Option<u32>)>> = (0..self.rows.len())
             .map(|row| self.columns.iter().map(|column| (self.cell)(row, *column)).collect())
             .collect();
         let width = |index: usize| {
             let title = self.columns[index].to_string().len();
-            texts.iter().map(|row| columns_of(&row[index].0)).max().unwrap_or(0).max(title)
+            texts.iter().map(|row| display_width(&row[index].0)).max().unwrap_or(0).max(title)
         };
         let names =
-            self.rows.iter().map(String::as_str).chain([self.corner]).map(columns_of).max().unwrap_or(0);
+            self.rows.iter().map(String::as_str).chain([self.corner]).map(display_width).max().unwrap_or(0);
         let room = page.style().columns().saturating_sub(indent + names);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for block in blocks(&widths, room) {
@@ -51,7 +51,7 @@ impl Matrix<'_> {
             let mut table = Table::new(std::iter::once((self.corner.to_owned(), Align::Left)).chain(heads));
             for (name, row) in self.rows.iter().zip(&texts) {
                 let cells = row[block.clone()].iter();
-                let cells = cells.map(|(text, class)| Cell::of_class(text.as_str(), *class));
+                let cells = cells.map(|(text, class)| Cell::with_class(text.as_str(), *class));
                 table.row(std::iter::once(Cell::from(name.as_str())).chain(cells));
             }
             page.table(indent, &table);
@@ -85,7 +85,7 @@ pub(crate) fn figure(reading: Option<&Reading>, show: impl Fn(&Reading) -> Optio
 
 /// What the marks in matrices of these readings mean, and why figures are missing.
 pub(crate) fn write_notes<'a>(
-    page: &mut Page,
+    page: &mut TextPage,
     readings: impl Iterator<Item = (String, &'a Reading)> + Clone,
 ) {
     let has = |reading: &Reading| reading.median().is_some();
@@ -132,7 +132,7 @@ mod tests {
             columns: (0..64).map(NodeId).collect(),
             cell: &|row, column| (format!("{row}.{column}"), Some(1)),
         };
-        let mut page = Page::new(&TextStyle { width: 80, ..TextStyle::default() });
+        let mut page = TextPage::new(&TextStyle { width: 80, ..TextStyle::default() });
         matrix.write(&mut page, 2);
         let text = page.into_text();
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");

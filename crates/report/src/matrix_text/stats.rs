@@ -1,28 +1,28 @@
 //! Number of values, interval and drift of every figure.
 
 use super::{UNSETTLED, UNSETTLED_MEANS};
-use crate::figures::Figures;
-use crate::style::Page;
+use crate::number_format::NumberFormat;
+use crate::style::TextPage;
 use crate::table::{Align, Table};
 use numaio_schema::{IntervalKind, Reading, Summary};
 
 /// A figure that can be asked for its statistics.
-pub(crate) struct Stat<'a> {
+pub(crate) struct FigureStats<'a> {
     pub name: String,
     pub summary: Option<&'a Summary>,
     pub settled: bool,
     pub failure: Option<&'a str>,
 }
 
-impl<'a> Stat<'a> {
-    pub(crate) fn of(name: String, reading: &'a Reading) -> Self {
+impl<'a> FigureStats<'a> {
+    pub(crate) fn from_reading(name: String, reading: &'a Reading) -> Self {
         let Reading { summary, settled, failure, .. } = reading;
         Self { name, summary: summary.as_ref(), settled: *settled, failure: failure.as_deref() }
     }
 }
 
 /// Puts a table of statistics on the page.
-pub(crate) fn write(page: &mut Page, title: &str, stats: &[Stat], figures: &Figures) {
+pub(crate) fn write(page: &mut TextPage, title: &str, stats: &[FigureStats], figures: &NumberFormat) {
     page.heading(title);
     let how = "Intervals by the ranks of the visits' medians, or of few visits by the noise of all figures \
                together (pooled); drift is the later half of the visits over the earlier, less one.";
@@ -52,7 +52,7 @@ pub(crate) fn write(page: &mut Page, title: &str, stats: &[Stat], figures: &Figu
         table.row([
             stat.name.as_str().into(),
             summary.n.to_string().into(),
-            format!("{}{}", if stat.settled { "" } else { UNSETTLED }, figures.of(summary.median)).into(),
+            format!("{}{}", if stat.settled { "" } else { UNSETTLED }, figures.format(summary.median)).into(),
             known.map(|summary| figures.range(summary.low, summary.high)).unwrap_or_default().into(),
             known.map(half_width).unwrap_or_default().into(),
             by(summary).into(),
@@ -86,9 +86,9 @@ fn by(summary: &Summary) -> &'static str {
     }
 }
 
-fn notes(stat: &Stat, summary: &Summary) -> String {
+fn notes(stat: &FigureStats, summary: &Summary) -> String {
     let few = if summary.interval == IntervalKind::Range { "too few visits" } else { "" };
     let modes = if summary.modes.is_empty() { "" } else { "bimodal" };
     let failed = stat.failure.map(|why| format!("visits failed: {why}")).unwrap_or_default();
-    crate::words::joined([few, modes, &failed], "; ")
+    crate::phrases::joined([few, modes, &failed], "; ")
 }

@@ -1,15 +1,15 @@
 //! Views of targets as text: the classes of each.
 
-use crate::figures::Figures;
-use crate::model_text::head::percent;
-use crate::style::Page;
+use crate::model_text::header::percent;
+use crate::number_format::NumberFormat;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{View, ViewClass};
 
 /// The views of these targets, one target after the other. A view of one node alone offers no choice.
-pub(crate) fn write(page: &mut Page, views: &[View], targets: &NodeSet) {
+pub(crate) fn write(page: &mut TextPage, views: &[View], targets: &NodeSet) {
     for target in targets.iter() {
         let of_target = views.iter().filter(|view| view.target == target && view.nodes.len() > 1);
         let of_target: Vec<&View> = of_target.collect();
@@ -23,12 +23,12 @@ pub(crate) fn write(page: &mut Page, views: &[View], targets: &NodeSet) {
     }
 }
 
-fn write_view(page: &mut Page, view: &View) {
+fn write_view(page: &mut TextPage, view: &View) {
     page.blank();
     let incomplete = if view.incomplete { "; INCOMPLETE" } else { "" };
     let levels = percent(view.level);
     page.paragraph(2, 2, &format!("{} (classes: levels of {levels} %{incomplete})", view.title));
-    let figures = Figures::of_view(view, page.style().unit);
+    let figures = NumberFormat::for_view(view, page.style().unit);
     let unit = figures.unit();
     let mut table = Table::new([
         ("CLASS".to_owned(), Align::Right),
@@ -40,9 +40,9 @@ fn write_view(page: &mut Page, view: &View) {
     for class in &view.classes {
         let rank = Some(class.rank);
         table.row([
-            Cell::of_class(class.rank.to_string(), rank),
-            Cell::of_class(members(class, view.target), rank),
-            figures.of(class.mean).into(),
+            Cell::with_class(class.rank.to_string(), rank),
+            Cell::with_class(members(class, view.target), rank),
+            figures.format(class.mean).into(),
             figures.range(class.min, class.max).into(),
             factors(view, class).into(),
         ]);
@@ -61,8 +61,8 @@ fn members(class: &ViewClass, target: NodeId) -> String {
 }
 
 fn factors(view: &View, class: &ViewClass) -> String {
-    let of_class = view.nodes.iter().filter(|node| class.nodes.contains(node.node));
-    let factors: Vec<f64> = of_class.filter_map(|node| node.factor).collect();
+    let with_class = view.nodes.iter().filter(|node| class.nodes.contains(node.node));
+    let factors: Vec<f64> = with_class.filter_map(|node| node.factor).collect();
     let least = factors.iter().copied().fold(f64::INFINITY, f64::min);
     let most = factors.iter().copied().fold(0.0, f64::max);
     match (format!("{least:.2}"), format!("{most:.2}")) {

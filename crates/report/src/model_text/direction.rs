@@ -1,11 +1,11 @@
 //! One target and direction: its classes, then its nodes.
 
-use super::head::percent;
-use crate::figures::Figures;
+use super::header::percent;
 use crate::listing::members;
-use crate::style::Page;
+use crate::number_format::NumberFormat;
+use crate::phrases::count;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
-use crate::words::count;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, Flow};
@@ -13,9 +13,9 @@ use numaio_schema::{
     Class, ClassRule, DirectionModel, IntervalKind, NodeBandwidth, Record, Summary, TargetModel,
 };
 
-pub(super) fn write(page: &mut Page, record: &Record, target: &TargetModel, model: &DirectionModel) {
+pub(super) fn write(page: &mut TextPage, record: &Record, target: &TargetModel, model: &DirectionModel) {
     let unit = page.style().unit;
-    let figures = Figures::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
+    let figures = NumberFormat::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
     page.blank();
     page.paragraph(2, 2, &title(target.target, model));
     if model.classes.is_empty() {
@@ -54,7 +54,7 @@ fn title(target: NodeId, model: &DirectionModel) -> String {
 }
 
 /// That a class has the only node of a target that has a figure.
-pub(crate) fn only_figure(target: NodeId, class: &Class) -> String {
+pub(crate) fn only_figure_note(target: NodeId, class: &Class) -> String {
     let only = class.nodes.first().unwrap_or(target);
     format!("Only node {only} has a figure: nothing can be said of where buffers should lie.")
 }
@@ -67,7 +67,7 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
         return format!("Node {only} is the only node with memory: there is no choice of where buffers lie.");
     }
     if class.nodes.len() == 1 {
-        return only_figure(target, class);
+        return only_figure_note(target, class);
     }
     let spread = 1.0 - class.min_bytes_copied_per_s / class.max_bytes_copied_per_s;
     let spread = if spread.is_finite() { spread.max(0.0) } else { 0.0 };
@@ -90,7 +90,7 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
     }
 }
 
-fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
+fn classes(target: NodeId, model: &DirectionModel, figures: &NumberFormat) -> Table {
     let unit = figures.unit();
     let mut table = Table::new([
         ("CLASS".to_owned(), Align::Right),
@@ -102,9 +102,9 @@ fn classes(target: NodeId, model: &DirectionModel, figures: &Figures) -> Table {
         let rank = Some(class.rank);
         let range = figures.range(class.min_bytes_copied_per_s, class.max_bytes_copied_per_s);
         table.row([
-            Cell::of_class(class.rank.to_string(), rank),
-            Cell::of_class(nodes_of(class, target), rank),
-            figures.of(class.mean_bytes_copied_per_s).into(),
+            Cell::with_class(class.rank.to_string(), rank),
+            Cell::with_class(nodes_of(class, target), rank),
+            figures.format(class.mean_bytes_copied_per_s).into(),
             range.into(),
         ]);
     }
@@ -121,7 +121,7 @@ fn nodes_of(class: &Class, target: NodeId) -> String {
     }
 }
 
-fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &Figures) -> Table {
+fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures: &NumberFormat) -> Table {
     let mut table = Table::new([
         ("NODE".to_owned(), Align::Right),
         (figures.unit().to_owned(), Align::Right),
@@ -135,10 +135,10 @@ fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures:
             model.classes.iter().find(|class| class.nodes.contains(node.node)).map(|class| class.rank);
         table.row([
             node.node.to_string().into(),
-            Cell::of_class(figures.of(node.bytes_copied_per_s), class),
+            Cell::with_class(figures.format(node.bytes_copied_per_s), class),
             half_width(node).into(),
             node.numa_factor.map(|factor| format!("{factor:.2}")).unwrap_or_default().into(),
-            Cell::of_class(class.map(|rank| rank.to_string()).unwrap_or_default(), class),
+            Cell::with_class(class.map(|rank| rank.to_string()).unwrap_or_default(), class),
             note(record, target, model.direction, node, figures).into(),
         ]);
     }
@@ -161,7 +161,7 @@ fn note(
     target: &TargetModel,
     direction: Direction,
     node: &NodeBandwidth,
-    figures: &Figures,
+    figures: &NumberFormat,
 ) -> String {
     let mut notes = Vec::new();
     if node.node == target.target {
@@ -193,11 +193,11 @@ fn note(
 }
 
 /// Levels of a bimodal figure, with their shares where the document has them.
-fn levels(node: &NodeBandwidth, figures: &Figures) -> String {
+fn levels(node: &NodeBandwidth, figures: &NumberFormat) -> String {
     let shares = node.mode_shares.iter().map(|share| format!(" ({:.0} %)", share * 100.0));
     let shares = shares.chain(std::iter::repeat(String::new()));
     let levels = node.modes_bytes_copied_per_s.iter().zip(shares);
-    levels.map(|(level, share)| figures.of(*level) + &share).collect::<Vec<_>>().join(" and ")
+    levels.map(|(level, share)| figures.format(*level) + &share).collect::<Vec<_>>().join(" and ")
 }
 
 fn bus_traffic(record: &Record, model: &DirectionModel, unit: BandwidthUnit) -> String {

@@ -1,11 +1,11 @@
 //! A model as text.
 
 pub(crate) mod direction;
-pub(crate) mod head;
+pub(crate) mod header;
 
-use crate::figures::Figures;
 use crate::matrix_text;
-use crate::style::{Page, TextStyle};
+use crate::number_format::NumberFormat;
+use crate::style::{TextPage, TextStyle};
 use numaio_schema::{Cell, Model, Record, TargetModel};
 
 /// The classes of each target and direction, the figures they come from, how they were measured and what makes
@@ -14,8 +14,8 @@ use numaio_schema::{Cell, Model, Record, TargetModel};
 /// Bandwidths are of copied bytes, each counted once, in the unit of `style`; traffic on the memory bus is shown
 /// apart, as the derived figure that it is. With `style.stats` number, interval and drift of every figure follow.
 pub fn model_text(model: &Model, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    head::write_model(&mut page, &model.record);
+    let mut page = TextPage::new(style);
+    header::write_model(&mut page, &model.record);
     for target in &model.targets {
         write_target(&mut page, model, target);
     }
@@ -29,20 +29,20 @@ pub fn model_text(model: &Model, style: &TextStyle) -> String {
 }
 
 /// Number of visits, interval and drift of every figure.
-fn write_stats(page: &mut Page, record: &Record) {
+fn write_stats(page: &mut TextPage, record: &Record) {
     let stat = |cell| {
         let Cell { target, flow, bytes_copied_per_s, settled, failure, .. }: &Cell = cell;
         let name = format!("{flow} by node {target}");
         let (summary, failure) = (bytes_copied_per_s.as_ref(), failure.as_deref());
-        matrix_text::Stat { name, summary, settled: *settled, failure }
+        matrix_text::FigureStats { name, summary, settled: *settled, failure }
     };
-    let stats: Vec<matrix_text::Stat> = record.cells.iter().map(stat).collect();
+    let stats: Vec<matrix_text::FigureStats> = record.cells.iter().map(stat).collect();
     let medians = stats.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
-    let figures = Figures::bandwidth(page.style().unit, medians);
+    let figures = NumberFormat::bandwidth(page.style().unit, medians);
     matrix_text::write_stats(page, "Every figure: number of visits, interval and drift", &stats, &figures);
 }
 
-fn write_target(page: &mut Page, model: &Model, target: &TargetModel) {
+fn write_target(page: &mut TextPage, model: &Model, target: &TargetModel) {
     let devices = match target.devices.as_slice() {
         [] => "no devices".to_owned(),
         devices => devices.join(", "),

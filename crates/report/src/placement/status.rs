@@ -1,8 +1,8 @@
 //! Running programs beside their devices, for people.
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::size_for_people;
 use numaio_schema::{ProcessStatus, Status};
@@ -11,7 +11,7 @@ use std::fmt::Display;
 
 /// A line for each program, those that are remote to a device first; with `ways`, what leads to each device.
 pub fn status_text(status: &Status, ways: bool, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let mut processes: Vec<&ProcessStatus> = status.processes.iter().collect();
     processes.sort_by_key(|process| (!is_remote(process), process.pid));
     if processes.is_empty() {
@@ -27,7 +27,7 @@ pub fn status_text(status: &Status, ways: bool, style: &TextStyle) -> String {
     let remote = processes.iter().filter(|process| is_remote(process)).count();
     if remote > 0 {
         page.blank();
-        page.paragraph(0, 2, &format!("{} remote to a device in use.", words::count(remote, "program")));
+        page.paragraph(0, 2, &format!("{} remote to a device in use.", phrases::count(remote, "program")));
     }
     for unseen in &status.unseen {
         page.paragraph(0, 2, &format!("process {}: {}", unseen.pid, unseen.why));
@@ -53,15 +53,15 @@ fn table(processes: &[&ProcessStatus]) -> Table {
     let mut table = Table::new(columns.map(|(title, align)| (title.to_owned(), align)));
     for process in processes {
         let devices = process.devices.iter().map(|device| match device.node {
-            Some(node) => format!("{} (node {node})", words::short(&device.device)),
-            None => words::short(&device.device),
+            Some(node) => format!("{} (node {node})", phrases::short(&device.device)),
+            None => phrases::short(&device.device),
         });
         let nearness = process.nearness.as_ref();
         let percent =
             |share: Option<f64>| share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default();
         table.row([
             Cell::from(process.pid.to_string()),
-            Cell::from(words::short(&process.name)),
+            Cell::from(phrases::short(&process.name)),
             Cell::from(by_node(&process.threads_on, |count| count.to_string())),
             Cell::from(
                 process
@@ -69,7 +69,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
                     .as_ref()
                     .map_or("not seen".to_owned(), |on| by_node(on, |bytes| size_for_people(*bytes))),
             ),
-            Cell::from(words::joined(devices, ", ")),
+            Cell::from(phrases::joined(devices, ", ")),
             Cell::from(nearness.map(|it| it.near.to_string()).unwrap_or_default()),
             Cell::from(percent(nearness.and_then(|it| it.threads))),
             Cell::from(percent(nearness.and_then(|it| it.memory))),
@@ -80,5 +80,5 @@ fn table(processes: &[&ProcessStatus]) -> Table {
 
 /// `0: 3, 1: 5`: an amount on each node.
 fn by_node<T, D: Display>(amounts: &BTreeMap<NodeId, T>, show: impl Fn(&T) -> D) -> String {
-    words::joined(amounts.iter().map(|(node, amount)| format!("{node}: {}", show(amount))), ", ")
+    phrases::joined(amounts.iter().map(|(node, amount)| format!("{node}: {}", show(amount))), ", ")
 }

@@ -1,16 +1,16 @@
 //! Places of tasks, and what was seen of them, for people.
 
-use crate::style::{Page, TextStyle};
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::size_for_people;
 use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verification};
 
 /// Where tasks should run and why; with `explain`, how each handle led to its device.
 pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    page.heading(&format!("Places{} on {}", near(plan), words::machine_name(&plan.machine)));
+    let mut page = TextPage::new(style);
+    page.heading(&format!("Places{} on {}", near(plan), phrases::machine_name(&plan.machine)));
     for target in &plan.targets {
         page.paragraph(2, 2, &attached(target));
         for step in target.chain.iter().filter(|_| explain) {
@@ -35,7 +35,7 @@ pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) ->
 }
 
 fn near(plan: &PlacementPlan) -> String {
-    match words::joined(plan.targets.iter().map(|target| words::short(&target.device)), ", ").as_str() {
+    match phrases::joined(plan.targets.iter().map(|target| phrases::short(&target.device)), ", ").as_str() {
         "" => String::new(),
         devices => format!(" near {devices}"),
     }
@@ -43,7 +43,7 @@ fn near(plan: &PlacementPlan) -> String {
 
 /// `eth0 is on node 1; its interrupts go to CPUs 8-11`.
 fn attached(target: &PlacementTarget) -> String {
-    let device = words::short(&target.device);
+    let device = phrases::short(&target.device);
     let node = match target.node {
         Some(node) => format!("{device} is on node {node}"),
         None => format!("{device} is on no node that is known"),
@@ -67,7 +67,7 @@ fn tasks(plan: &PlacementPlan) -> Table {
         let device = task.target.and_then(|target| plan.targets.get(target));
         table.row([
             Cell::from(index.to_string()),
-            Cell::from(device.map(|target| words::short(&target.device)).unwrap_or_default()),
+            Cell::from(device.map(|target| phrases::short(&target.device)).unwrap_or_default()),
             Cell::from(task.cpu_nodes.to_string()),
             Cell::from(task.cpus.to_string()),
             Cell::from(format!("{} {}", task.memory.policy.name(), nodes(&task.memory.nodes))),
@@ -85,8 +85,8 @@ fn nodes(nodes: &NodeSet) -> String {
 
 /// How much of the memory, CPU time and I/O of tasks was where their plan says.
 pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
-    let looks = words::count(seen.looks as usize, "time");
+    let mut page = TextPage::new(style);
+    let looks = phrases::count(seen.looks as usize, "time");
     page.heading(&format!("Looked at {looks} in {:.1} s", seen.seconds));
     if seen.looks == 0 {
         page.paragraph(2, 2, "It ended before it could be looked at.");
@@ -106,7 +106,7 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
         if task.threads_unbound > 0 {
             told.push(format!(
                 "{} may run outside of its CPUs",
-                words::count(task.threads_unbound as usize, "thread")
+                phrases::count(task.threads_unbound as usize, "thread")
             ));
         }
         if !told.is_empty() {
@@ -118,7 +118,7 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
         page.paragraph(
             2,
             2,
-            &format!("{} moved {}{other}", words::short(&device.device), size_for_people(device.bytes)),
+            &format!("{} moved {}{other}", phrases::short(&device.device), size_for_people(device.bytes)),
         );
     }
     page.into_text()

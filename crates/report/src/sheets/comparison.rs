@@ -1,7 +1,7 @@
 //! Views of a target beside each other, and how far they agree.
 
 use super::{Align, Sheet, Text};
-use crate::figures::Figures;
+use crate::number_format::NumberFormat;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
@@ -10,7 +10,7 @@ use numaio_schema::{Agreement, Comparison, Inversion, Quantity, View};
 /// Pairs of nodes of two views that are listed; of more only the number is told.
 const MOST_PAIRS: usize = 12;
 
-pub(super) fn of(comparison: &Comparison, unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn sheets(comparison: &Comparison, unit: BandwidthUnit) -> Vec<Sheet> {
     let views: Vec<&View> = comparison.views.iter().collect();
     let mut sheets = vec![values(comparison.target, &views, unit), agreement(comparison)];
     sheets.extend(inversions(comparison));
@@ -18,7 +18,7 @@ pub(super) fn of(comparison: &Comparison, unit: BandwidthUnit) -> Vec<Sheet> {
 }
 
 /// Views that stand in no comparison, those of a target together.
-pub(super) fn alone(views: &[View], unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn uncompared_views(views: &[View], unit: BandwidthUnit) -> Vec<Sheet> {
     let targets: NodeSet = views.iter().map(|view| view.target).collect();
     let of = |target: NodeId| {
         let views: Vec<&View> = views.iter().filter(|view| view.target == target).collect();
@@ -50,7 +50,7 @@ fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
 
 fn cell(view: &View, node: NodeId, unit: BandwidthUnit) -> Text {
     let Some(value) = view.node(node).map(|node| node.value) else { return Text::from("–") };
-    let shown = Figures::of_view(view, unit).of(value);
+    let shown = NumberFormat::for_view(view, unit).format(value);
     match view.classes.iter().find(|class| class.nodes.contains(node)) {
         Some(class) => Text { text: format!("{shown} [{}]", class.rank), best: class.rank == 1 },
         None => Text::from(shown),
@@ -61,7 +61,7 @@ fn agreement(comparison: &Comparison) -> Sheet {
     let views = &comparison.views;
     let title = format!("Rank agreement of the views of node {} (Kendall's tau-b)", comparison.target);
     let heads = views.iter().skip(1).map(|view| view.title.clone());
-    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads), Align::Centre);
+    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads), Align::Center);
     for (index, first) in views.iter().enumerate().take(views.len().saturating_sub(1)) {
         let texts = views.iter().enumerate().skip(1).map(|(column, second)| {
             let between = |it: &&Agreement| it.first == first.name && it.second == second.name;

@@ -1,9 +1,9 @@
 //! Measured I/O: a row for each placement, direction, block size and number of streams.
 
 use super::{Align, Sheet, Text};
-use crate::figures::Figures;
 use crate::io_text;
-use crate::words::joined;
+use crate::number_format::NumberFormat;
+use crate::phrases::joined;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::{IoCell, IoRecord};
 
@@ -11,13 +11,13 @@ use numaio_schema::{IoCell, IoRecord};
 const NONE: &str = "–";
 
 /// All cells of a record as one table, in the order in which they were asked for.
-pub(crate) fn of(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
+pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
     let medians = record.cells.iter().filter_map(|cell| cell.bytes_per_s.median());
-    let figures = Figures::bandwidth(unit, medians);
+    let figures = NumberFormat::bandwidth(unit, medians);
     let title = format!(
         "I/O of {} by {}: medians ({unit})",
         io_text::device_name(&record.device),
-        io_text::engine(record)
+        io_text::engine_name(record)
     );
     let head = ["Streams", "Operation", "Block", "Median", "95 % interval", "n", "Parts of a mix"];
     let mut sheet = Sheet::new(title, head, Align::Right);
@@ -35,30 +35,30 @@ pub(crate) fn of(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
             sheet.rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
     }
-    sheet.note(format!("{}.", io_text::device(&record.device)));
+    sheet.note(format!("{}.", io_text::device_sentence(&record.device)));
     sheet.notes.extend(record.method.notes.iter().map(|note| format!("Note: {note}")));
     let several = record.method.represented.iter().filter(|class| class.nodes.len() > 1);
-    sheet
-        .notes
-        .extend(several.map(|class| format!("{}: {}", class.direction.name(), io_text::stands_for(class))));
+    sheet.notes.extend(
+        several.map(|class| format!("{}: {}", class.direction.name(), io_text::representative_note(class))),
+    );
     doubts(&mut sheet, record);
     sheet
 }
 
-fn row(cell: &IoCell, figures: Figures) -> [Text; 7] {
+fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
     let reading = &cell.bytes_per_s;
     let summary = reading.summary.as_ref().filter(|_| reading.median().is_some());
     let told = |text: Option<String>| Text::from(text.unwrap_or_else(|| NONE.to_owned()));
     let parts = cell.of_groups.iter().map(|part| match part {
-        Some(part) => figures.of(part.median),
+        Some(part) => figures.format(part.median),
         None => NONE.to_owned(),
     });
     [
-        io_text::name(cell).into(),
+        io_text::cell_name(cell).into(),
         cell.operation.clone().unwrap_or_default().into(),
         size_for_people(cell.block_bytes).into(),
-        told(summary.map(|it| figures.of(it.median))),
-        told(summary.map(|it| format!("{} to {}", figures.of(it.low), figures.of(it.high)))),
+        told(summary.map(|it| figures.format(it.median))),
+        told(summary.map(|it| format!("{} to {}", figures.format(it.low), figures.format(it.high)))),
         told(summary.map(|it| it.n.to_string())),
         joined(parts, " + ").into(),
     ]
@@ -72,6 +72,6 @@ fn doubts(sheet: &mut Sheet, record: &IoRecord) {
     }
     for (cell, reading) in readings().filter(|(_, reading)| reading.median().is_none()) {
         let why = reading.failure.as_deref().unwrap_or("no visit gave a result");
-        sheet.note(format!("No figure for {}: {why}", io_text::name(cell)));
+        sheet.note(format!("No figure for {}: {why}", io_text::cell_name(cell)));
     }
 }

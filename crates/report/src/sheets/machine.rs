@@ -2,11 +2,11 @@
 
 use super::{Align, Sheet};
 use crate::bundle::MachineDocuments;
-use crate::model_text::head::{self, conditions, date};
-use crate::{io_text, latency_text, stream_text, words};
+use crate::model_text::header::{self, conditions, date};
+use crate::{io_text, latency_text, phrases, stream_text};
 use numaio_schema::{MachineSource, Provenance};
 
-pub(super) fn of(machine: &MachineDocuments) -> Vec<Sheet> {
+pub(super) fn sheets(machine: &MachineDocuments) -> Vec<Sheet> {
     let mut sheets = vec![about(machine)];
     sheets.extend(findings(machine));
     sheets.extend(warnings(machine));
@@ -24,22 +24,22 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
     let models = machine.models.iter().map(|model| Measurement {
         what: "Copies",
         provenance: &model.record.provenance,
-        method: head::method(&model.record),
+        method: header::method(&model.record),
     });
     let streams = machine.streams.iter().map(|record| Measurement {
         what: "STREAM",
         provenance: &record.provenance,
-        method: stream_text::method(record),
+        method: stream_text::method_sentence(record),
     });
     let latencies = machine.latencies.iter().map(|record| Measurement {
         what: "Latency",
         provenance: &record.provenance,
-        method: latency_text::method(record),
+        method: latency_text::method_sentence(record),
     });
     let ios = machine.ios.iter().map(|record| Measurement {
         what: "I/O",
         provenance: &record.provenance,
-        method: format!("{}: {}", record.device.name, io_text::method(record)),
+        method: format!("{}: {}", record.device.name, io_text::method_sentence(record)),
     });
     models.chain(streams).chain(latencies).chain(ios).collect()
 }
@@ -52,11 +52,11 @@ fn about(machine: &MachineDocuments) -> Sheet {
         }
     };
     if let Some(identity) = machine.identity() {
-        row("Machine", words::machine_name(identity));
-        row("Kind", words::machine_kind(identity));
+        row("Machine", phrases::machine_name(identity));
+        row("Kind", phrases::machine_kind(identity));
     }
     if let Some(topology) = &machine.topology {
-        row("Size", words::machine_size(topology));
+        row("Size", phrases::machine_size(topology));
         row("Seen", machine.seen_at.map(date).unwrap_or_default());
     }
     row("Fingerprint", machine.fingerprint.clone());
@@ -79,7 +79,7 @@ fn about(machine: &MachineDocuments) -> Sheet {
 
 fn measured(machine: &MachineDocuments, provenance: &Provenance) -> String {
     let complete = if provenance.complete { "" } else { ", incomplete" };
-    let host = machine.other_host(provenance).map(|host| format!(" on host {}", words::short(host)));
+    let host = machine.other_host(provenance).map(|host| format!(" on host {}", phrases::short(host)));
     let (when, host) = (date(provenance.measured_at), host.unwrap_or_default());
     format!("measured {when}{host} by numaio {}{complete}", provenance.numaio)
 }
@@ -97,11 +97,11 @@ fn findings(machine: &MachineDocuments) -> Option<Sheet> {
     let found = &machine.topology.as_ref()?.findings;
     let head = ["Severity", "Finding", "Evidence", "Remedy"];
     let mut sheet = Sheet::new("What looks wrong", head, Align::Left);
-    for finding in words::same_findings(found) {
+    for finding in phrases::group_findings(found) {
         sheet.row([
-            words::severity(finding.severity).to_owned(),
-            format!("{}: {}", words::joined(&finding.subjects, ", "), finding.what),
-            words::joined(&finding.evidence, "; "),
+            phrases::severity(finding.severity).to_owned(),
+            format!("{}: {}", phrases::joined(&finding.subjects, ", "), finding.what),
+            phrases::joined(&finding.evidence, "; "),
             finding.remedy.clone(),
         ]);
     }

@@ -2,7 +2,7 @@
 //! pairs, as the NUMA extension of Cbench prints them (Braithwaite et al., 2012).
 
 use super::{range, Align, Sheet, Text};
-use crate::figures::Figures;
+use crate::number_format::NumberFormat;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
@@ -23,7 +23,7 @@ fn figure(reading: &Reading) -> Figure {
     (reading.median(), reading.settled)
 }
 
-pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for op in StreamOp::ALL {
         let cells: Vec<&StreamCell> = record.cells.iter().filter(|cell| cell.op == op).collect();
@@ -43,7 +43,7 @@ pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet
             title: format!("STREAM {op}{who}: medians per CPU and memory node ({unit})"),
             rows: "CPU node",
             cells: readings.collect(),
-            figures: Figures::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median())),
+            figures: NumberFormat::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median())),
             best: f64::max,
         };
         sheets.push(matrix.sheet());
@@ -52,7 +52,7 @@ pub(super) fn of_stream(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet
 }
 
 /// Copies of all targets; of a single one its classes tell enough.
-pub(super) fn of_copies(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn copy_sheets(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
     if model.targets.len() < 2 {
         return Vec::new();
     }
@@ -71,7 +71,7 @@ pub(super) fn of_copies(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
             title: format!("Copies for {}, all targets ({unit})", direction.name()),
             rows: "Target",
             cells: readings.collect(),
-            figures: Figures::bandwidth(unit, cells().filter_map(value)),
+            figures: NumberFormat::bandwidth(unit, cells().filter_map(value)),
             best: f64::max,
         };
         matrix.sheet()
@@ -79,7 +79,7 @@ pub(super) fn of_copies(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
     [Direction::Write, Direction::Read].map(of).into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
-pub(super) fn of_latency(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     if !record.cells.is_empty() {
         let cells = || record.cells.iter();
@@ -89,7 +89,7 @@ pub(super) fn of_latency(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<She
             title: "Idle latency: medians per CPU and memory node (ns)".to_owned(),
             rows: "CPU node",
             cells: readings.collect(),
-            figures: Figures::nanoseconds(cells().filter_map(|cell| cell.ns_per_load.median())),
+            figures: NumberFormat::nanoseconds(cells().filter_map(|cell| cell.ns_per_load.median())),
             best: f64::min,
         };
         sheets.push(matrix.sheet());
@@ -103,7 +103,7 @@ struct Matrix {
     /// What rows are.
     rows: &'static str,
     cells: BTreeMap<(Row, NodeId), Figure>,
-    figures: Figures,
+    figures: NumberFormat,
     /// The better one of two.
     best: fn(f64, f64) -> f64,
 }
@@ -127,7 +127,7 @@ impl Matrix {
                 (node, None) => node.to_string(),
             };
             let texts = columns.iter().zip(&bests).map(|(column, best)| match value(row, column) {
-                Some(value) => Text { text: self.figures.of(value), best: *best == Some(value) },
+                Some(value) => Text { text: self.figures.format(value), best: *best == Some(value) },
                 None => Text::from("–"),
             });
             sheet.row(std::iter::once(Text::from(name)).chain(texts));
@@ -157,8 +157,8 @@ fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
         format!("STREAM {}: bandwidth classes of all pairs, rule {} ({unit})", classes.op, classes.rule);
     let head = ["Class", "Range", "Mean", "Pairs", "CPU node: memory nodes"];
     let mut sheet = Sheet::new(title, head, Align::Right);
-    (sheet.aligned[1], sheet.aligned[4]) = (Align::Centre, Align::Left);
-    let figures = Figures::bandwidth(unit, classes.classes.iter().map(|class| class.max_bytes_per_s));
+    (sheet.aligned[1], sheet.aligned[4]) = (Align::Center, Align::Left);
+    let figures = NumberFormat::bandwidth(unit, classes.classes.iter().map(|class| class.max_bytes_per_s));
     for class in &classes.classes {
         let mut by_row: BTreeMap<NodeId, NodeSet> = BTreeMap::new();
         for (cpus, memory) in &class.pairs {
@@ -168,7 +168,7 @@ fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
             let first = [
                 class.rank.to_string(),
                 range(figures, class.min_bytes_per_s, class.max_bytes_per_s),
-                figures.of(class.mean_bytes_per_s),
+                figures.format(class.mean_bytes_per_s),
                 class.pairs.len().to_string(),
             ];
             let first = if index == 0 { first } else { Default::default() };
@@ -200,14 +200,15 @@ fn loaded(curve: &LoadedCurve, unit: BandwidthUnit) -> Sheet {
     let mut sheet = Sheet::new(title, head, Align::Right);
     sheet.aligned[0] = Align::Right;
     let load = |point: &LoadPoint| Some(point.load_bytes_read_per_s.as_ref()?.median);
-    let loads = Figures::bandwidth(unit, curve.points.iter().filter_map(load));
-    let latency = Figures::nanoseconds(curve.points.iter().filter_map(|point| point.ns_per_load.median()));
+    let loads = NumberFormat::bandwidth(unit, curve.points.iter().filter_map(load));
+    let latency =
+        NumberFormat::nanoseconds(curve.points.iter().filter_map(|point| point.ns_per_load.median()));
     for point in &curve.points {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
         sheet.row([
             point.gap_ns.to_string(),
-            or_none(load(point).map(|value| loads.of(value))),
-            or_none(point.ns_per_load.median().map(|value| latency.of(value))),
+            or_none(load(point).map(|value| loads.format(value))),
+            or_none(point.ns_per_load.median().map(|value| latency.format(value))),
         ]);
     }
     sheet

@@ -6,10 +6,10 @@ mod machine;
 mod matrix;
 mod model;
 
-pub(crate) use io::of as of_io;
+pub(crate) use io::sheet as io_sheet;
 
 use crate::bundle::MachineDocuments;
-use crate::figures::Figures;
+use crate::number_format::NumberFormat;
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::View;
 
@@ -42,7 +42,7 @@ pub(crate) enum Align {
     /// Numbers with the same decimals.
     Right,
     /// Sets and ranges above numbers.
-    Centre,
+    Center,
 }
 
 /// A text in a table.
@@ -87,19 +87,19 @@ impl Sheet {
 }
 
 /// All tables of a machine, by subject.
-pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
+pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let views = views(machine);
     let models = machine.models.iter().flat_map(|model| {
-        let classes = model::of(model, &views, unit);
-        classes.into_iter().chain(matrix::of_copies(model, unit))
+        let classes = model::class_sheets(model, &views, unit);
+        classes.into_iter().chain(matrix::copy_sheets(model, unit))
     });
-    let streams = machine.streams.iter().flat_map(|record| matrix::of_stream(record, unit));
-    let latencies = machine.latencies.iter().flat_map(|record| matrix::of_latency(record, unit));
-    let ios = machine.ios.iter().map(|record| io::of(record, unit));
-    let compared = machine.comparisons.iter().flat_map(|comparison| comparison::of(comparison, unit));
-    let alone = comparison::alone(&machine.views, unit);
+    let streams = machine.streams.iter().flat_map(|record| matrix::stream_sheets(record, unit));
+    let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
+    let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
+    let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
+    let alone = comparison::uncompared_views(&machine.views, unit);
     let sections = [
-        Section { title: "Machine and measurements", sheets: machine::of(machine) },
+        Section { title: "Machine and measurements", sheets: machine::sheets(machine) },
         Section { title: "I/O bandwidth model", sheets: models.collect() },
         Section { title: "STREAM", sheets: streams.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
@@ -110,8 +110,10 @@ pub(crate) fn of(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section
 }
 
 /// What a machine is called in headings.
-pub(crate) fn name(machine: &MachineDocuments) -> String {
-    machine.identity().map_or_else(|| format!("machine {}", machine.fingerprint), crate::words::machine_name)
+pub(crate) fn machine_title(machine: &MachineDocuments) -> String {
+    machine
+        .identity()
+        .map_or_else(|| format!("machine {}", machine.fingerprint), crate::phrases::machine_name)
 }
 
 /// Views of a machine's targets, those in comparisons and those alone, each once.
@@ -127,8 +129,8 @@ fn views(machine: &MachineDocuments) -> Vec<&View> {
 }
 
 /// `26.0–27.3`, or one figure where both ends look the same.
-fn range(figures: Figures, min: f64, max: f64) -> String {
-    let (min, max) = (figures.of(min), figures.of(max));
+fn range(figures: NumberFormat, min: f64, max: f64) -> String {
+    let (min, max) = (figures.format(min), figures.format(max));
     if min == max {
         min
     } else {

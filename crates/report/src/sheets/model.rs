@@ -2,7 +2,7 @@
 //! what the copy model says of them, and what measured I/O says.
 
 use super::{range, Align, Sheet};
-use crate::figures::Figures;
+use crate::number_format::NumberFormat;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
@@ -11,7 +11,7 @@ use numaio_schema::{DirectionModel, Model, Quantity, TargetModel, View};
 /// Beginning of the names of the copy model's own views.
 const COPIES: &str = "copy-";
 
-pub(super) fn of(model: &Model, views: &[&View], unit: BandwidthUnit) -> Vec<Sheet> {
+pub(super) fn class_sheets(model: &Model, views: &[&View], unit: BandwidthUnit) -> Vec<Sheet> {
     let each = |target: &TargetModel| -> Vec<Sheet> {
         target.directions.iter().map(|direction| classes(target, direction, views, unit)).collect()
     };
@@ -26,16 +26,16 @@ fn classes(target: &TargetModel, model: &DirectionModel, views: &[&View], unit: 
     let title = format!("I/O model of node {}, {name} ({unit})", target.target);
     let classes = &model.classes;
     let heads = classes.iter().map(|class| format!("Class {}", class.rank));
-    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads), Align::Centre);
+    let mut sheet = Sheet::new(title, std::iter::once(String::new()).chain(heads), Align::Center);
     let mut row = |name: String, texts: &mut dyn Iterator<Item = String>| {
         sheet.row(std::iter::once(name).chain(texts));
     };
     row("Nodes".into(), &mut classes.iter().map(|class| class.nodes.to_string()));
-    let copies = Figures::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
+    let copies = NumberFormat::bandwidth(unit, model.nodes.iter().map(|node| node.bytes_copied_per_s));
     let ranges =
         classes.iter().map(|class| range(copies, class.min_bytes_copied_per_s, class.max_bytes_copied_per_s));
     row("Copies, range".into(), &mut { ranges });
-    let means = classes.iter().map(|class| copies.of(class.mean_bytes_copied_per_s));
+    let means = classes.iter().map(|class| copies.format(class.mean_bytes_copied_per_s));
     row("Copies, mean".into(), &mut { means });
     for view in views.iter().filter(|view| is_io(view, target, model.direction)) {
         let of = |nodes: &NodeSet| of_nodes(view, nodes, unit);
@@ -70,10 +70,10 @@ fn is_io(view: &View, target: &TargetModel, direction: Direction) -> bool {
 
 /// Range and mean of a view's values for some nodes; none where it has no value.
 fn of_nodes(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Option<(String, String)> {
-    let figures = Figures::bandwidth(unit, view.nodes.iter().map(|node| node.value));
+    let figures = NumberFormat::bandwidth(unit, view.nodes.iter().map(|node| node.value));
     let values: Vec<f64> = nodes.iter().filter_map(|node| Some(view.node(node)?.value)).collect();
     let min = values.iter().copied().reduce(f64::min)?;
     let max = values.iter().copied().reduce(f64::max)?;
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    Some((range(figures, min, max), figures.of(mean)))
+    Some((range(figures, min, max), figures.format(mean)))
 }

@@ -1,8 +1,8 @@
 //! A card: a box with a name and lines of text, for a node or a device.
 
 use super::canvas::{clip, text_width, Area, Canvas};
+use crate::phrases;
 use crate::style::clean_paragraph;
-use crate::words;
 use numaio_machine::findings::{Finding, Severity};
 use std::cmp::Reverse;
 
@@ -67,7 +67,7 @@ impl Card {
         }
         let (left, mut right) = (area.x + PADDING, area.right() - PADDING);
         if let Some(mark) = &self.mark {
-            canvas.triangle(words::severity(mark.severity), right - 14, area.y + 6, &mark.words);
+            canvas.triangle(phrases::severity(mark.severity), right - 14, area.y + 6, &mark.words);
             right -= TRIANGLE;
         }
         let aside = clip(&self.aside, right - left, LINE_SIZE, false);
@@ -95,13 +95,13 @@ fn line_width(text: &str) -> i32 {
 
 impl Mark {
     /// The mark for these findings; none of none.
-    pub(super) fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Option<Self> {
+    pub(super) fn for_findings<'f>(findings: impl Iterator<Item = &'f Finding>) -> Option<Self> {
         let mut findings: Vec<&Finding> = findings.collect();
         findings.sort_by_key(|finding| Reverse(finding.severity));
         let severity = findings.first()?.severity;
         let sentence = |finding: &&Finding| {
-            format!("{}: {}: {}", words::severity(finding.severity), finding.subject, finding.what)
+            format!("{}: {}: {}", phrases::severity(finding.severity), finding.subject, finding.what)
         };
-        Some(Self { severity, words: clean_paragraph(&words::joined(findings.iter().map(sentence), "; ")) })
+        Some(Self { severity, words: clean_paragraph(&phrases::joined(findings.iter().map(sentence), "; ")) })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::canvas::{clip, text_width, Area, Canvas};
 use super::MARGIN;
+use crate::phrases;
 use crate::plan_text::{devices, name, proof, title};
-use crate::words;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::{Plan, PlannedPool, PoolSide, Stage};
@@ -35,7 +35,7 @@ struct Band<'a> {
 }
 
 /// Where bands end on a card's side, from the top.
-struct Places {
+struct BandSlots {
     next: i32,
 }
 
@@ -54,8 +54,8 @@ pub fn plan_svg(plan: &Plan, unit: BandwidthUnit) -> String {
     let memories: Vec<NodeId> = nodes(pools.fills.iter().map(|pool| pool.way.memory_node));
     let (comes, from) = bands(plan, &pools.fills, &memories);
     let (goes, to) = bands(plan, &pools.drains, &memories);
-    let stages = words::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
-    let machine = plan.problem.machine.as_ref().map(words::machine_name).unwrap_or_default();
+    let stages = phrases::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
+    let machine = plan.problem.machine.as_ref().map(phrases::machine_name).unwrap_or_default();
     let heads = [title(plan, unit), machine, format!("Bottleneck (orange): {stages}"), proof(plan)];
 
     let mut canvas = Canvas::default();
@@ -87,7 +87,7 @@ pub fn plan_svg(plan: &Plan, unit: BandwidthUnit) -> String {
     draw_words(&mut canvas, &comes, &middle, true);
     draw_words(&mut canvas, &goes, &middle, false);
     let bottom = [&first, &middle, &last].iter().map(|column| column.bottom()).max().unwrap_or(top);
-    canvas.document(width + 2 * MARGIN, bottom + MARGIN, &heads[0], &words::joined(&heads[1..], ". "))
+    canvas.document(width + 2 * MARGIN, bottom + MARGIN, &heads[0], &phrases::joined(&heads[1..], ". "))
 }
 
 fn nodes(all: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
@@ -131,12 +131,12 @@ impl Band<'_> {
 
     /// `3 threads, 1.2 TiB`.
     fn words(&self) -> String {
-        let threads = words::count(self.pool.threads as usize, "thread");
+        let threads = phrases::count(self.pool.threads as usize, "thread");
         format!("{threads}, {}", size_for_people(self.pool.bytes))
     }
 }
 
-impl Places {
+impl BandSlots {
     /// The middle of the next place.
     fn take(&mut self, band: &Band<'_>) -> i32 {
         let middle = self.next + band.place() / 2;
@@ -146,8 +146,8 @@ impl Places {
 }
 
 impl Column {
-    fn places(&self) -> Vec<Places> {
-        self.cards.iter().map(|(y, _)| Places { next: y + NAME }).collect()
+    fn places(&self) -> Vec<BandSlots> {
+        self.cards.iter().map(|(y, _)| BandSlots { next: y + NAME }).collect()
     }
 
     fn bottom(&self) -> i32 {

@@ -7,8 +7,8 @@ mod heat;
 mod layout;
 mod scene;
 
+use crate::phrases;
 use crate::style::{clean_paragraph, wrap};
-use crate::words;
 use canvas::{text_width, Canvas};
 pub use flows::plan_svg;
 use heat::Heat;
@@ -31,8 +31,8 @@ pub fn topology_svg(topology: &Topology) -> String {
     let blocks = scene::blocks(topology);
     let rows = Rows::new(&blocks);
     let heat = topology.distances.as_ref().and_then(Heat::new);
-    let name = words::machine_name(&topology.identity);
-    let heads = [words::machine_kind(&topology.identity), words::machine_size(topology)];
+    let name = phrases::machine_name(&topology.identity);
+    let heads = [phrases::machine_kind(&topology.identity), phrases::machine_size(topology)];
 
     let heat_width = heat.as_ref().map_or(0, |heat| heat.size().0);
     let heads_width = heads.iter().map(|head| text_width(head, 13, false)).max().unwrap_or(0);
@@ -86,10 +86,10 @@ fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) 
     let mut bottom = y + 18;
     // Characters of middling width: most lines are shorter than what is allowed to them.
     let columns = (width - 22) as usize / 7;
-    let findings = words::same_findings(findings);
+    let findings = phrases::group_findings(findings);
     for finding in findings.iter().take(MOST_FINDINGS) {
         let words = clean_paragraph(&finding.sentence());
-        canvas.triangle(words::severity(finding.severity), MARGIN, bottom + 3, &words);
+        canvas.triangle(phrases::severity(finding.severity), MARGIN, bottom + 3, &words);
         for line in wrap(&words, columns) {
             bottom += LINE;
             canvas.text("", MARGIN + 22, bottom - 3, &line);
@@ -106,13 +106,13 @@ fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) 
 /// The drawing in words: which devices hang on which node.
 fn description(topology: &Topology) -> String {
     let of_node = |node: &numaio_machine::topology::Node| {
-        let devices = words::joined(topology.devices_on(node.id).map(words::device_name), ", ");
+        let devices = phrases::joined(topology.devices_on(node.id).map(phrases::device_name), ", ");
         if devices.is_empty() {
             String::new()
         } else {
             format!("On node {}: {devices}.", node.id)
         }
     };
-    let size = format!("{}.", words::machine_size(topology));
-    words::joined(std::iter::once(size).chain(topology.nodes.iter().map(of_node)), " ")
+    let size = format!("{}.", phrases::machine_size(topology));
+    phrases::joined(std::iter::once(size).chain(topology.nodes.iter().map(of_node)), " ")
 }

@@ -1,7 +1,7 @@
 //! What is to be drawn: cards of nodes and devices, put together by package.
 
 use super::card::{Card, Mark};
-use crate::words;
+use crate::phrases;
 use numaio_machine::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use numaio_machine::ids::PackageId;
 use numaio_machine::topology::{Node, Topology};
@@ -54,7 +54,7 @@ pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
     }
     let mut blocks: Vec<Block> = blocks.into_iter().map(|(_, block)| block).collect();
     blocks.extend(Some(lost).filter(|lost| !lost.columns.is_empty()));
-    blocks.extend(homeless(topology));
+    blocks.extend(unattached_devices(topology));
     blocks
 }
 
@@ -68,7 +68,7 @@ fn title(packages: &[PackageId]) -> String {
 }
 
 /// Devices of which the node is unknown or not listed.
-fn homeless(topology: &Topology) -> Option<Block> {
+fn unattached_devices(topology: &Topology) -> Option<Block> {
     let moving = topology.devices.iter().filter(|device| device.moves_data());
     let listed = |device: &Device| device.locality.node.is_some_and(|node| topology.node(node).is_some());
     let devices: Vec<&Device> = moving.filter(|device| !listed(device)).collect();
@@ -90,10 +90,11 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
     let mut lines = Vec::new();
     if !node.cpus.is_empty() {
         lines.push(line(format!("CPUs {}", node.cpus)));
-        let cores = words::cores_of(topology, &node.cpus);
-        let threads = words::count(node.cpus.len(), "thread");
-        let counts = if cores > 0 { format!("{}, {threads}", words::count(cores, "core")) } else { threads };
-        lines.push(line(words::joined([counts, words::last_cache(topology, &node.cpus)], ", ")));
+        let cores = phrases::cores_of(topology, &node.cpus);
+        let threads = phrases::count(node.cpus.len(), "thread");
+        let counts =
+            if cores > 0 { format!("{}, {threads}", phrases::count(cores, "core")) } else { threads };
+        lines.push(line(phrases::joined([counts, phrases::last_cache(topology, &node.cpus)], ", ")));
     }
     if let Some(memory) = node.memory {
         let (total, free) = (size_for_people(memory.total_bytes), size_for_people(memory.free_bytes));
@@ -102,10 +103,10 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
     if node.cpus.is_empty() && node.packages.len() > 1 {
         lines.push(line(format!("as near to {}", title(&node.packages).to_lowercase())));
     }
-    let mut notes = words::node_notes(node);
+    let mut notes = phrases::node_notes(node);
     let aside = if notes.is_empty() { String::new() } else { notes.remove(0) };
     lines.extend(notes.into_iter().map(line));
-    let words = words::joined(lines.iter().map(|(text, _)| text), "; ");
+    let words = phrases::joined(lines.iter().map(|(text, _)| text), "; ");
     let subject = format!("node {}", node.id);
     Card {
         class: match (node.cpus.is_empty(), node.memory_allowed || node.memory.is_none()) {
@@ -114,8 +115,8 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
             (true, true) => "card memory",
             (true, false) => "card memory excluded",
         },
-        words: words::joined([format!("{name}: {words}"), aside.clone()], "; "),
-        mark: Mark::of(topology.findings.iter().filter(|finding| finding.subject == subject)),
+        words: phrases::joined([format!("{name}: {words}"), aside.clone()], "; "),
+        mark: Mark::for_findings(topology.findings.iter().filter(|finding| finding.subject == subject)),
         name,
         aside,
         lines,
@@ -129,9 +130,9 @@ fn device_cards(topology: &Topology, devices: &[&Device]) -> Vec<Card> {
             Some(Sriov::Virtual { of }) => Some(*of),
             _ => None,
         };
-        (device.kind, device.link.as_ref().map(words::link_width), device.locality.clone(), of)
+        (device.kind, device.link.as_ref().map(phrases::link_width), device.locality.clone(), of)
     };
-    let groups = words::alike(devices, GROUP, key);
+    let groups = phrases::group_devices(devices, GROUP, key);
     groups.iter().map(|group| device_card(topology, group)).collect()
 }
 
@@ -139,43 +140,43 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
     let mark = topology
         .findings
         .iter()
-        .filter(|finding| group.iter().any(|device| words::is_about(finding, device)));
+        .filter(|finding| group.iter().any(|device| phrases::concerns_device(finding, device)));
     let mut card =
-        Card { class: "card", words: describe_all(group), mark: Mark::of(mark), ..Card::default() };
+        Card { class: "card", words: describe_all(group), mark: Mark::for_findings(mark), ..Card::default() };
     let Some(first) = group.first() else { return card };
-    let bytes_per_s = first.link.as_ref().and_then(words::link_bytes_per_s);
-    let bandwidth = bytes_per_s.map(|speed| words::bandwidth(speed, BandwidthUnit::GigabytesPerS));
+    let bytes_per_s = first.link.as_ref().and_then(phrases::link_bytes_per_s);
+    let bandwidth = bytes_per_s.map(|speed| phrases::bandwidth(speed, BandwidthUnit::GigabytesPerS));
     let bandwidth = bandwidth.unwrap_or_default();
     card.strip = strip(first.kind);
     match group {
         [device] => {
-            card.name = words::device_name(device);
+            card.name = phrases::device_name(device);
             card.aside = device.kind.name().to_owned();
             let pci = device.pci.map(|pci| pci.to_string()).filter(|pci| *pci != device.name());
             card.lines.push((pci.unwrap_or_default(), bandwidth));
             card.lines.extend(link_line(device, String::new()));
         }
         group => {
-            card.name = words::number_of(group);
-            let last = group.last().map(|device| words::device_name(device)).unwrap_or_default();
+            card.name = phrases::group_name(group);
+            let last = group.last().map(|device| phrases::device_name(device)).unwrap_or_default();
             let each = if bandwidth.is_empty() { bandwidth } else { format!("{bandwidth} each") };
-            card.lines.push((format!("{} … {last}", words::device_name(first)), String::new()));
+            card.lines.push((format!("{} … {last}", phrases::device_name(first)), String::new()));
             card.lines.extend(link_line(first, each));
         }
     }
     let locality = match first.locality.node {
         Some(node) if topology.node(node).is_none() => format!("node {node}, which is not online"),
         None if first.locality.source == LocalitySource::Unknown => String::new(),
-        _ => words::locality_source(first).to_owned(),
+        _ => phrases::locality_source(first).to_owned(),
     };
     card.lines.push((locality, String::new()));
-    card.lines.push((words::sriov(first), String::new()));
+    card.lines.push((phrases::sriov(first), String::new()));
     card.lines.retain(|(left, right)| !left.is_empty() || !right.is_empty());
     card
 }
 
 fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
-    device.link.as_ref().map(|link| (words::link_width(link), bandwidth))
+    device.link.as_ref().map(|link| (phrases::link_width(link), bandwidth))
 }
 
 /// Everything a card has no room for, of the first devices of a group.
@@ -185,17 +186,17 @@ fn describe_all(group: &[&Device]) -> String {
         more => format!("and {more} more"),
     };
     let described = group.iter().take(MOST_DESCRIBED).map(|device| describe(device));
-    words::joined(described.chain(std::iter::once(more)), "; ")
+    phrases::joined(described.chain(std::iter::once(more)), "; ")
 }
 
 /// Names, address, model, driver and link of a device.
 fn describe(device: &Device) -> String {
-    let names = words::joined(device.names.iter().map(|name| words::short(name)), ", ");
-    let name = if names.is_empty() { words::device_name(device) } else { names };
-    let link = device.link.as_ref().map(|link| words::link(link, BandwidthUnit::GigabytesPerS));
-    let driver = device.driver.as_deref().map(words::short).unwrap_or_default();
+    let names = phrases::joined(device.names.iter().map(|name| phrases::short(name)), ", ");
+    let name = if names.is_empty() { phrases::device_name(device) } else { names };
+    let link = device.link.as_ref().map(|link| phrases::link(link, BandwidthUnit::GigabytesPerS));
+    let driver = device.driver.as_deref().map(phrases::short).unwrap_or_default();
     let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_default();
-    words::joined([name, pci, words::short(&device.model), driver, link.unwrap_or_default()], ", ")
+    phrases::joined([name, pci, phrases::short(&device.model), driver, link.unwrap_or_default()], ", ")
 }
 
 fn strip(kind: DeviceKind) -> &'static str {

@@ -1,8 +1,8 @@
 //! The devices, by the node they hang on.
 
-use crate::style::Page;
+use crate::phrases;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::devices::{Device, LocalitySource, Sriov};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
@@ -15,7 +15,7 @@ const GROUP: usize = 4;
 const MOST_NAMES: usize = 16;
 
 /// One table for each node that has devices, and one for devices of which the node is not known.
-pub(super) fn write(page: &mut Page, topology: &Topology) {
+pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     let moving: Vec<&Device> = topology.devices.iter().filter(|device| device.moves_data()).collect();
     if moving.is_empty() {
         page.heading("No devices that move data were found.");
@@ -31,7 +31,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) {
         ("IRQS", Align::Right),
     ])
     .inset(2)
-    .soft("KIND");
+    .shrink_first("KIND");
     let many = moving.len() > MANY;
     let unit = page.style().unit;
     for node in topology.nodes.iter().map(|node| node.id).chain(unlisted(topology)) {
@@ -66,7 +66,7 @@ fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, 
             alone.then(|| device.path.clone()),
         )
     };
-    for group in words::alike(devices, GROUP, key) {
+    for group in phrases::group_devices(devices, GROUP, key) {
         match group.as_slice() {
             [] => {}
             [device] => write_device(table, device, unit),
@@ -78,10 +78,10 @@ fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, 
 fn write_device(table: &mut Table, device: &Device, unit: BandwidthUnit) {
     table.row(
         [
-            words::device_name(device),
+            phrases::device_name(device),
             device.kind.name().to_owned(),
             device.pci.map(|pci| pci.to_string()).unwrap_or_default(),
-            words::short(device.driver.as_deref().unwrap_or_default()),
+            phrases::short(device.driver.as_deref().unwrap_or_default()),
             link(device, unit),
             number(device.irqs.len()),
         ]
@@ -101,18 +101,18 @@ fn write_alike(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
             format!("{} alike", group.len()),
             first.kind.name().to_owned(),
             first.pci.map(|pci| format!("{pci} …")).unwrap_or_default(),
-            words::short(first.driver.as_deref().unwrap_or_default()),
+            phrases::short(first.driver.as_deref().unwrap_or_default()),
             link(first, unit),
             number(irqs),
         ]
         .map(Cell::from),
     );
-    let names: Vec<String> = group.iter().map(|device| words::device_name(device)).collect();
+    let names: Vec<String> = group.iter().map(|device| phrases::device_name(device)).collect();
     let names = match names.as_slice() {
         [first, .., last] if names.len() > MOST_NAMES => format!("{first} … {last}"),
         names => names.join(", "),
     };
-    table.span(4, &words::joined([names, notes(first, false)], "; "));
+    table.span(4, &phrases::joined([names, notes(first, false)], "; "));
 }
 
 /// A number that says something.
@@ -124,12 +124,12 @@ fn number(number: usize) -> String {
 }
 
 fn link(device: &Device, unit: BandwidthUnit) -> String {
-    device.link.as_ref().map(|link| words::link(link, unit)).unwrap_or_default()
+    device.link.as_ref().map(|link| phrases::link(link, unit)).unwrap_or_default()
 }
 
 /// What has no column. Other names of the device are left out where `named` is false.
 fn notes(device: &Device, named: bool) -> String {
-    let also = match words::other_names(device) {
+    let also = match phrases::other_names(device) {
         others if named && !others.is_empty() => format!("also {others}"),
         _ => String::new(),
     };
@@ -142,16 +142,16 @@ fn notes(device: &Device, named: bool) -> String {
         _ => String::new(),
     };
     let power = match device.power.as_deref() {
-        Some(power) if sleeps(power) => format!("power {}", words::short(power)),
+        Some(power) if sleeps(power) => format!("power {}", phrases::short(power)),
         _ => String::new(),
     };
     // With one node or none, the line above the devices says where they hang.
     let source = match device.locality.source {
         LocalitySource::Unknown => "",
-        _ => words::locality_source(device),
+        _ => phrases::locality_source(device),
     };
-    words::joined(
-        [&also, &words::short(&device.model), &port, source, &near, &words::sriov(device), &power],
+    phrases::joined(
+        [&also, &phrases::short(&device.model), &port, source, &near, &phrases::sriov(device), &power],
         "; ",
     )
 }

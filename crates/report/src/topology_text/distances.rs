@@ -1,13 +1,13 @@
 //! How far nodes are from each other.
 
-use crate::style::Page;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Distances, Topology};
 use std::collections::BTreeMap;
 
 /// A matrix of nodes, or of groups of nodes where that is too wide, or a list.
-pub(super) fn write(page: &mut Page, topology: &Topology) {
+pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) else {
         return;
     };
@@ -31,7 +31,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) {
 fn interchangeable(distances: &Distances) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for index in 0..distances.nodes.len() {
-        match groups.iter_mut().find(|group| can_change_places(&distances.rows, group[0], index)) {
+        match groups.iter_mut().find(|group| are_interchangeable(&distances.rows, group[0], index)) {
             Some(group) => group.push(index),
             None => groups.push(vec![index]),
         }
@@ -39,7 +39,7 @@ fn interchangeable(distances: &Distances) -> Vec<Vec<usize>> {
     groups
 }
 
-fn can_change_places(rows: &[Vec<u32>], a: usize, b: usize) -> bool {
+fn are_interchangeable(rows: &[Vec<u32>], a: usize, b: usize) -> bool {
     let at = |row: usize, column: usize| rows.get(row).and_then(|row| row.get(column));
     at(a, a) == at(b, b)
         && at(a, b) == at(b, a)

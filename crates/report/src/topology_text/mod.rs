@@ -4,8 +4,8 @@ mod devices;
 mod distances;
 mod nodes;
 
-use crate::style::{Page, TextStyle};
-use crate::words;
+use crate::phrases;
+use crate::style::{TextPage, TextStyle};
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::size_for_people;
@@ -16,7 +16,7 @@ use numaio_machine::units::size_for_people;
 /// Bandwidths are in the unit of `style`; they are those of links, as
 /// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s) counts them.
 pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     head(&mut page, topology);
     nodes::write(&mut page, topology);
     distances::write(&mut page, topology);
@@ -27,18 +27,18 @@ pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn head(page: &mut Page, topology: &Topology) {
+fn head(page: &mut TextPage, topology: &Topology) {
     let identity = &topology.identity;
     page.paragraph(
         0,
         2,
-        &words::joined([words::machine_name(identity), words::machine_kind(identity)], ", "),
+        &phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", "),
     );
-    page.paragraph(0, 2, &words::machine_size(topology));
+    page.paragraph(0, 2, &phrases::machine_size(topology));
 }
 
 /// What of the machine cannot be used: by this process, or by anyone.
-fn limits(page: &mut Page, topology: &Topology) {
+fn limits(page: &mut TextPage, topology: &Topology) {
     page.heading("What this process may use");
     for sentence in confinement(&topology.confinement) {
         page.paragraph(2, 2, &sentence);
@@ -65,7 +65,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         } else {
             format!("memory of nodes {excluded_nodes}")
         };
-        sentences.push(format!("Excluded: {}", words::joined([cpus, nodes], "; ")));
+        sentences.push(format!("Excluded: {}", phrases::joined([cpus, nodes], "; ")));
     } else {
         sentences.push("All online CPUs and all memory nodes".to_owned());
     }
@@ -73,7 +73,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         sentences.push(format!("At most {} of memory", size_for_people(bytes)));
     }
     if confined || confinement.memory_limit_bytes.is_some() {
-        let by = words::joined(&confinement.by, "; ");
+        let by = phrases::joined(&confinement.by, "; ");
         let group = confinement.cgroup.clone().unwrap_or_default();
         match (by.as_str(), group.as_str()) {
             ("", "") => {}
@@ -84,16 +84,16 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
     sentences
 }
 
-fn findings(page: &mut Page, findings: &[Finding]) {
+fn findings(page: &mut TextPage, findings: &[Finding]) {
     if findings.is_empty() {
         page.heading("Nothing looks wrong.");
         return;
     }
     page.heading("What looks wrong");
-    for finding in words::same_findings(findings) {
+    for finding in phrases::group_findings(findings) {
         page.paragraph(2, 4, &format!("{} [{}]", finding.sentence(), finding.rule));
         for (title, text) in
-            [("evidence", words::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
+            [("evidence", phrases::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
         {
             if !text.trim().is_empty() {
                 page.paragraph(6, 2, &format!("{title}: {text}"));

@@ -1,15 +1,15 @@
 //! The table of nodes, and what firmware says of their memory.
 
-use crate::style::Page;
+use crate::phrases;
+use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
-use crate::words;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Access, Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 
 /// One row for each node.
-pub(super) fn write(page: &mut Page, topology: &Topology) {
+pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     page.heading("Nodes");
     let mut table = Table::new([
         ("NODE", Align::Right),
@@ -32,7 +32,7 @@ pub(super) fn write(page: &mut Page, topology: &Topology) {
 fn row(topology: &Topology, node: &Node) -> [String; 10] {
     let packages = node.packages.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let near = if node.cpus.is_empty() && !packages.is_empty() { "near " } else { "" };
-    let cores = words::cores_of(topology, &node.cpus);
+    let cores = phrases::cores_of(topology, &node.cpus);
     let cores = if cores == 0 { String::new() } else { format!("{cores}/{}", node.cpus.len()) };
     let devices = topology.devices_on(node.id).count();
     [
@@ -40,12 +40,12 @@ fn row(topology: &Topology, node: &Node) -> [String; 10] {
         format!("{near}{packages}"),
         node.cpus.to_string(),
         cores,
-        words::last_cache(topology, &node.cpus),
+        phrases::last_cache(topology, &node.cpus),
         node.memory.map(|memory| size_for_people(memory.total_bytes)).unwrap_or_default(),
         node.memory.map(|memory| size_for_people(memory.free_bytes)).unwrap_or_default(),
         huge_pages(node),
         if devices == 0 { String::new() } else { devices.to_string() },
-        words::node_notes(node).join(", "),
+        phrases::node_notes(node).join(", "),
     ]
 }
 
@@ -53,7 +53,7 @@ fn huge_pages(node: &Node) -> String {
     let reserved = node.huge_pages.iter().filter(|pool| pool.total > 0);
     let pool = reserved
         .map(|pool| format!("{} of {} free, {}", pool.free, pool.total, size_for_people(pool.page_bytes)));
-    words::joined(pool, "; ")
+    phrases::joined(pool, "; ")
 }
 
 /// A node set, or that it is the node itself.
@@ -64,7 +64,7 @@ enum Origin {
 }
 
 /// What firmware says of the nodes' memory (HMAT); nodes with the same figures in one row.
-pub(super) fn write_access(page: &mut Page, topology: &Topology) {
+pub(super) fn write_access(page: &mut TextPage, topology: &Topology) {
     let unit = page.style().unit;
     let mut rows: Vec<(NodeSet, Origin, [String; 5])> = Vec::new();
     for node in &topology.nodes {
@@ -114,7 +114,8 @@ fn origin(node: NodeId, initiators: &NodeSet) -> Origin {
 }
 
 fn figures(access: &Access, unit: BandwidthUnit) -> [String; 5] {
-    let bandwidth = |value: Option<f64>| value.map(|value| words::bandwidth(value, unit)).unwrap_or_default();
+    let bandwidth =
+        |value: Option<f64>| value.map(|value| phrases::bandwidth(value, unit)).unwrap_or_default();
     let latency = |value: Option<u64>| value.map(|value| format!("{value} ns")).unwrap_or_default();
     [
         if access.class == 0 { "nearest" } else { "nearest with CPUs" }.to_owned(),

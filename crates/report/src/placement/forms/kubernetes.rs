@@ -2,7 +2,7 @@
 //! Management Policies", "Control Memory Management Policies" and "Control Topology Management Policies on a Node").
 
 use super::comment;
-use super::memory::{Speaker, NUMACTL_IN_CONTAINER};
+use super::memory::{PolicySupport, NUMACTL_IN_CONTAINER};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::MemoryPolicy;
@@ -16,7 +16,7 @@ pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
     let bound = plan.tasks.iter().all(|task| task.memory.policy == MemoryPolicy::Bind);
     // Memory Manager takes as few nodes as have room, whatever nodes the CPUs are on.
     let binds = bound && !several;
-    let speaker = Speaker {
+    let speaker = PolicySupport {
         name: "Kubernetes",
         binds,
         prefers: false,
@@ -28,7 +28,7 @@ pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
         "kubelet knows the node of a device only from its device plugin or driver: ask for it in limits too"
             .to_owned(),
     ];
-    notes.extend(speaker.say_all(plan).1);
+    notes.extend(speaker.translate_all(plan).1);
     let mut lines = comment::lines(plan, notes);
     lines.extend(kubelet(plan, topology, several, binds));
     lines.push("Planned, to be compared with Cpus_allowed_list in the containers:".to_owned());

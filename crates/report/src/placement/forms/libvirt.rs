@@ -1,7 +1,7 @@
 //! Places as elements of a domain of libvirt (formatdomain: "CPU Tuning", "NUMA Node Tuning", "Guest NUMA topology").
 
 use super::comment;
-use super::memory::{Said, Speaker};
+use super::memory::{PolicySupport, ToolPolicy};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Node, Topology};
@@ -10,8 +10,8 @@ use numaio_schema::{PlacementPlan, TaskPlace};
 use std::fmt::Write;
 
 /// One preferred node: several take libvirt 9.3.
-const LIBVIRT: Speaker =
-    Speaker { name: "libvirt", binds: true, prefers: true, interleaves: true, remedy: "" };
+const LIBVIRT: PolicySupport =
+    PolicySupport { name: "libvirt", binds: true, prefers: true, interleaves: true, remedy: "" };
 
 /// Elements for the `<domain>` of each task, which is a virtual machine with a virtual CPU on each of its CPUs. One
 /// on several nodes gets a node of its own for each of them.
@@ -34,9 +34,9 @@ pub fn libvirt(plan: &PlacementPlan, topology: &Topology) -> String {
             );
             domains += &guest_nodes(task, &cells);
         } else {
-            let (said, note) = LIBVIRT.say(task);
+            let (policies, note) = LIBVIRT.translate(task);
             notes.extend(note);
-            domains += &one_memory(&said);
+            domains += &one_memory(&policies);
         }
     }
     let lines = comment::lines(plan, notes);
@@ -57,13 +57,13 @@ fn vcpus(task: &TaskPlace) -> String {
     text
 }
 
-fn one_memory(said: &Said) -> String {
-    let (mode, nodes) = match said {
-        Said::Bind(nodes) => ("strict", nodes),
-        Said::Prefer(nodes) => ("preferred", nodes),
-        Said::Interleave(nodes) => ("interleave", nodes),
+fn one_memory(policies: &ToolPolicy) -> String {
+    let (mode, nodes) = match policies {
+        ToolPolicy::Bind(nodes) => ("strict", nodes),
+        ToolPolicy::Prefer(nodes) => ("preferred", nodes),
+        ToolPolicy::Interleave(nodes) => ("interleave", nodes),
         // What libvirt does without.
-        Said::Local => return String::new(),
+        ToolPolicy::Local => return String::new(),
     };
     format!("<numatune>\n  <memory mode='{mode}' nodeset='{nodes}'/>\n</numatune>\n")
 }

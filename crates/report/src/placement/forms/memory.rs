@@ -5,7 +5,7 @@ use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
 /// What a program can say of memory. None has words for weighted interleave.
-pub(super) struct Speaker {
+pub(super) struct PolicySupport {
     /// Its name.
     pub(super) name: &'static str,
     /// These nodes and no others.
@@ -29,7 +29,7 @@ pub(super) const NUMACTL_IN_CONTAINER: &str =
 
 /// What is said of a task's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ToolPolicy {
     /// These nodes and no others.
     Bind(NodeSet),
     /// This node first; a set of one.
@@ -40,31 +40,31 @@ pub(super) enum Said {
     Local,
 }
 
-impl Speaker {
+impl PolicySupport {
     /// What is said for each task, and a note for each where that is not what the plan wants.
-    pub(super) fn say_all(&self, plan: &PlacementPlan) -> (Vec<Said>, Vec<String>) {
-        let (said, notes): (Vec<_>, Vec<_>) = plan.tasks.iter().map(|task| self.say(task)).unzip();
-        (said, notes.into_iter().flatten().collect())
+    pub(super) fn translate_all(&self, plan: &PlacementPlan) -> (Vec<ToolPolicy>, Vec<String>) {
+        let (policies, notes): (Vec<_>, Vec<_>) = plan.tasks.iter().map(|task| self.translate(task)).unzip();
+        (policies, notes.into_iter().flatten().collect())
     }
 
     /// What comes closest to the plan, and never confines memory that may lie elsewhere if there is another way.
-    pub(super) fn say(&self, task: &TaskPlace) -> (Said, Option<String>) {
+    pub(super) fn translate(&self, task: &TaskPlace) -> (ToolPolicy, Option<String>) {
         use MemoryPolicy::{Bind, Interleave, Preferred, WeightedInterleave};
         let nodes = &task.memory.nodes;
         match task.memory.policy {
-            Bind if self.binds => (Said::Bind(nodes.clone()), None),
-            Interleave if self.interleaves => (Said::Interleave(nodes.clone()), None),
-            Preferred if self.prefers && nodes.len() == 1 => (Said::Prefer(nodes.clone()), None),
+            Bind if self.binds => (ToolPolicy::Bind(nodes.clone()), None),
+            Interleave if self.interleaves => (ToolPolicy::Interleave(nodes.clone()), None),
+            Preferred if self.prefers && nodes.len() == 1 => (ToolPolicy::Prefer(nodes.clone()), None),
             WeightedInterleave if self.interleaves => {
-                (Said::Interleave(nodes.clone()), self.note(task, "pages go evenly over its nodes"))
+                (ToolPolicy::Interleave(nodes.clone()), self.note(task, "pages go evenly over its nodes"))
             }
-            Preferred if task.cpu_nodes.is_subset(nodes) => (Said::Local, self.note(task, LOCAL)),
+            Preferred if task.cpu_nodes.is_subset(nodes) => (ToolPolicy::Local, self.note(task, LOCAL)),
             Preferred if self.prefers => (
-                Said::Prefer(nodes.first().into_iter().collect()),
+                ToolPolicy::Prefer(nodes.first().into_iter().collect()),
                 self.note(task, "its first node is preferred"),
             ),
-            _ if self.binds => (Said::Bind(nodes.clone()), self.note(task, CONFINED)),
-            _ => (Said::Local, self.note(task, LOCAL)),
+            _ if self.binds => (ToolPolicy::Bind(nodes.clone()), self.note(task, CONFINED)),
+            _ => (ToolPolicy::Local, self.note(task, LOCAL)),
         }
     }
 

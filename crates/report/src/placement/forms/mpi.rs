@@ -1,28 +1,29 @@
 //! Places as a rankfile of Open MPI (mpirun(1), "Rankfiles"), with the same for MPICH in a comment.
 
 use super::comment;
-use super::memory::{Speaker, NUMACTL};
-use crate::words;
+use super::memory::{PolicySupport, NUMACTL};
+use crate::phrases;
 use numaio_schema::PlacementPlan;
 
 /// It binds ranks to CPUs alone.
-const MPI: Speaker =
-    Speaker { name: "MPI", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
+const MPI: PolicySupport =
+    PolicySupport { name: "MPI", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
 
 /// A line for each task, which is a rank. Without `rmaps_rank_file_physical` Open MPI counts cores by hwloc's order
 /// and not the kernel's; without `--use-hwthread-cpus` it widens a CPU to its core.
 pub fn mpi(plan: &PlacementPlan) -> String {
-    let (_, notes) = MPI.say_all(plan);
+    let (_, notes) = MPI.translate_all(plan);
     let mut lines = comment::lines(plan, notes);
     // Hydra sets the bits of these numbers in hwloc's cpuset, which are the kernel's.
-    let hydra = plan.tasks.iter().map(|task| words::joined(task.cpus.iter().map(|cpu| cpu.to_string()), "+"));
+    let hydra =
+        plan.tasks.iter().map(|task| phrases::joined(task.cpus.iter().map(|cpu| cpu.to_string()), "+"));
     lines.extend([
         "Open MPI: mpirun --mca rmaps_rank_file_physical 1 --use-hwthread-cpus --rankfile FILE COMMAND"
             .to_owned(),
         format!(
             "MPICH: mpiexec -n {} -bind-to user:{} COMMAND",
             plan.tasks.len(),
-            words::joined(hydra, ",")
+            phrases::joined(hydra, ",")
         ),
         "Open MPI's --map-by names kinds of objects (numa, core) and takes them in its own order: it cannot say this".to_owned(),
     ]);

@@ -1,20 +1,20 @@
 //! Places as environment of an OpenMP program (OpenMP 5.2, 21.1: OMP_PLACES, OMP_PROC_BIND, OMP_NUM_THREADS).
 
 use super::comment;
-use super::memory::{Speaker, NUMACTL};
-use crate::words;
+use super::memory::{PolicySupport, NUMACTL};
+use crate::phrases;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
 /// It knows places of threads alone.
-const OPENMP: Speaker =
-    Speaker { name: "OpenMP", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
+const OPENMP: PolicySupport =
+    PolicySupport { name: "OpenMP", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
 
 /// One line for each task: `env VARIABLES`, to be followed by a command. A thread for each CPU.
 pub fn openmp(plan: &PlacementPlan) -> String {
-    let (_, notes) = OPENMP.say_all(plan);
+    let (_, notes) = OPENMP.translate_all(plan);
     let bind = if plan.request.spread { "spread" } else { "close" };
     let line = |task: &TaskPlace| {
-        let places = words::joined(task.cpus.iter().map(|cpu| format!("{{{cpu}}}")), ",");
+        let places = phrases::joined(task.cpus.iter().map(|cpu| format!("{{{cpu}}}")), ",");
         format!("env OMP_NUM_THREADS={} OMP_PLACES='{places}' OMP_PROC_BIND={bind}\n", task.cpus.len())
     };
     comment::hashed(&comment::lines(plan, notes)) + &plan.tasks.iter().map(line).collect::<String>()

@@ -1,20 +1,20 @@
 //! Places as a batch script of Slurm (srun(1): --cpu-bind, --mem-bind).
 
 use super::comment;
-use super::memory::{Said, Speaker, NUMACTL};
-use crate::words;
+use super::memory::{PolicySupport, ToolPolicy, NUMACTL};
+use crate::phrases;
 use numaio_machine::ids::Id;
 use numaio_machine::set::{CpuSet, IdSet};
 use numaio_schema::PlacementPlan;
 
 /// `prefer` takes the first node of each task.
-const SLURM: Speaker =
-    Speaker { name: "Slurm", binds: true, prefers: true, interleaves: false, remedy: NUMACTL };
+const SLURM: PolicySupport =
+    PolicySupport { name: "Slurm", binds: true, prefers: true, interleaves: false, remedy: NUMACTL };
 
 /// A script for `sbatch FILE COMMAND`. Maps of CPUs need the whole node, so that it asks for it.
 pub fn slurm(plan: &PlacementPlan) -> String {
-    let (said, mut notes) = SLURM.say_all(plan);
-    let memory = memory(&said).unwrap_or_else(|| {
+    let (policies, mut notes) = SLURM.translate_all(plan);
+    let memory = memory(&policies).unwrap_or_else(|| {
         notes.push(
             "Slurm has one kind of --mem-bind for all tasks, and the plan has several: none is set"
                 .to_owned(),
@@ -37,15 +37,19 @@ pub fn slurm(plan: &PlacementPlan) -> String {
 }
 
 /// The one option that all tasks have in common; none if they have several.
-fn memory(said: &[Said]) -> Option<String> {
-    let all = |of: fn(&Said) -> Option<&IdSet<_>>| said.iter().map(of).collect::<Option<Vec<_>>>();
-    if let Some(bound) = all(|said| if let Said::Bind(nodes) = said { Some(nodes) } else { None }) {
+fn memory(policies: &[ToolPolicy]) -> Option<String> {
+    let all = |of: fn(&ToolPolicy) -> Option<&IdSet<_>>| policies.iter().map(of).collect::<Option<Vec<_>>>();
+    if let Some(bound) =
+        all(|policies| if let ToolPolicy::Bind(nodes) = policies { Some(nodes) } else { None })
+    {
         return Some(format!(" --mem-bind={}", map("mem", &bound)));
     }
-    if let Some(preferred) = all(|said| if let Said::Prefer(nodes) = said { Some(nodes) } else { None }) {
+    if let Some(preferred) =
+        all(|policies| if let ToolPolicy::Prefer(nodes) = policies { Some(nodes) } else { None })
+    {
         return Some(format!(" --mem-bind=prefer,{}", map("mem", &preferred)));
     }
-    said.iter().all(|said| *said == Said::Local).then(|| " --mem-bind=local".to_owned())
+    policies.iter().all(|policies| *policies == ToolPolicy::Local).then(|| " --mem-bind=local".to_owned())
 }
 
 /// `map_cpu:14,15` if each has one, or `mask_cpu:0xf0f0,0xf`.
@@ -55,7 +59,7 @@ fn map<T: Id>(what: &str, sets: &[&IdSet<T>]) -> String {
         Some(only) if ones => only.number().to_string(),
         _ => mask(set),
     });
-    format!("{}_{what}:{}", if ones { "map" } else { "mask" }, words::joined(each, ","))
+    format!("{}_{what}:{}", if ones { "map" } else { "mask" }, phrases::joined(each, ","))
 }
 
 /// A mask in hexadecimal, without the commas of the kernel's.

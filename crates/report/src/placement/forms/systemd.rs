@@ -1,40 +1,40 @@
 //! Places as drop-ins for services of systemd (systemd.exec(5): CPUAffinity=, NUMAPolicy=, NUMAMask=).
 
 use super::comment;
-use super::memory::{Said, Speaker, NUMACTL};
+use super::memory::{PolicySupport, ToolPolicy, NUMACTL};
 use numaio_schema::PlacementPlan;
 
 /// `preferred` takes a mask of exactly one node (systemd, `numa_policy_is_valid`).
-const SYSTEMD: Speaker =
-    Speaker { name: "systemd", binds: true, prefers: true, interleaves: true, remedy: NUMACTL };
+const SYSTEMD: PolicySupport =
+    PolicySupport { name: "systemd", binds: true, prefers: true, interleaves: true, remedy: NUMACTL };
 
 /// A `[Service]` section for each task, each a drop-in of its own, headed by the name of its file.
 pub fn systemd(plan: &PlacementPlan) -> String {
-    let (said, notes) = SYSTEMD.say_all(plan);
+    let (policies, notes) = SYSTEMD.translate_all(plan);
     let mut lines = comment::lines(plan, notes);
     if plan.tasks.len() > 1 {
         lines.push("A drop-in for each task: put each section into a file of its own".to_owned());
     }
     let mut text = comment::hashed(&lines);
-    for (index, (task, said)) in plan.tasks.iter().zip(said).enumerate() {
+    for (index, (task, policies)) in plan.tasks.iter().zip(policies).enumerate() {
         let name = comment::task_name(plan, index, task);
         let unit = if plan.tasks.len() > 1 { format!("NAME@{index}") } else { "NAME".to_owned() };
         // Lists add up over files, so that each begins with an empty one.
         text += &format!(
             "\n# {name}: /etc/systemd/system/{unit}.service.d/numaio.conf\n[Service]\nCPUAffinity=\nCPUAffinity={}\n{}",
             task.cpus,
-            memory(&said)
+            memory(&policies)
         );
     }
     text
 }
 
-fn memory(said: &Said) -> String {
-    let (policy, nodes) = match said {
-        Said::Bind(nodes) => ("bind", nodes),
-        Said::Prefer(nodes) => ("preferred", nodes),
-        Said::Interleave(nodes) => ("interleave", nodes),
-        Said::Local => return "NUMAPolicy=local\nNUMAMask=\n".to_owned(),
+fn memory(policies: &ToolPolicy) -> String {
+    let (policy, nodes) = match policies {
+        ToolPolicy::Bind(nodes) => ("bind", nodes),
+        ToolPolicy::Prefer(nodes) => ("preferred", nodes),
+        ToolPolicy::Interleave(nodes) => ("interleave", nodes),
+        ToolPolicy::Local => return "NUMAPolicy=local\nNUMAMask=\n".to_owned(),
     };
     format!("NUMAPolicy={policy}\nNUMAMask=\nNUMAMask={nodes}\n")
 }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{machines, models};
+use crate::common::{machines, models};
 use numaio_machine::topology::{Identity, Topology};
 use numaio_machine::units::BandwidthUnit;
 use numaio_report::Bundle;

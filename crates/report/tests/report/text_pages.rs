@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{expect, machines, models};
+use crate::common::{expect, machines, models};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
@@ -97,7 +95,7 @@ fn models_as_text() {
 
 #[test]
 fn colours_change_nothing_else() {
-    let style = TextStyle { colour: true, ..TextStyle::default() };
+    let style = TextStyle { color: true, ..TextStyle::default() };
     let coloured = model_text(&models::paper(), &style);
     let mut plain = coloured.clone();
     for code in [32, 36, 33, 35, 31, 0] {

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::machines::{cpus, dl585, set};
+use crate::common::machines::{cpus, dl585, set};
 use numaio_machine::ids::CpuId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Identity;

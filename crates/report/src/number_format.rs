@@ -5,14 +5,14 @@ use numaio_schema::{Quantity, View};
 
 /// Unit and decimals of the figures of one table or drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct NumberFormat {
     quantity: Quantity,
     /// Of bandwidths.
     unit: BandwidthUnit,
     decimals: usize,
 }
 
-impl Figures {
+impl NumberFormat {
     /// Bandwidths, given in bytes per second.
     pub(crate) fn bandwidth(unit: BandwidthUnit, values: impl IntoIterator<Item = f64>) -> Self {
         Self::new(Quantity::BytesPerS, unit, values)
@@ -24,7 +24,7 @@ impl Figures {
     }
 
     /// The values of a view.
-    pub(crate) fn of_view(view: &View, unit: BandwidthUnit) -> Self {
+    pub(crate) fn for_view(view: &View, unit: BandwidthUnit) -> Self {
         Self::new(view.quantity, unit, view.nodes.iter().map(|node| node.value))
     }
 
@@ -61,13 +61,13 @@ impl Figures {
     }
 
     /// A value as text, without its unit.
-    pub(crate) fn of(&self, value: f64) -> String {
+    pub(crate) fn format(&self, value: f64) -> String {
         format!("{:.*}", self.decimals, self.number(value))
     }
 
     /// `least - most`, or one figure where they are written alike.
     pub(crate) fn range(&self, least: f64, most: f64) -> String {
-        let (least, most) = (self.of(least), self.of(most));
+        let (least, most) = (self.format(least), self.format(most));
         if least == most {
             least
         } else {
@@ -109,13 +109,14 @@ mod tests {
 
     #[test]
     fn all_figures_of_a_table_have_the_decimals_of_the_largest() {
-        let bandwidth = |most: f64| Figures::bandwidth(BandwidthUnit::GigabytesPerS, [1e8, most]).of(1.5e9);
+        let bandwidth =
+            |most: f64| NumberFormat::bandwidth(BandwidthUnit::GigabytesPerS, [1e8, most]).format(1.5e9);
         assert_eq!([2e8, 2e9, 2e11, 2e12].map(bandwidth), ["1.500", "1.50", "1.5", "2"]);
-        let ns = Figures::nanoseconds([87.25, 1200.4]);
+        let ns = NumberFormat::nanoseconds([87.25, 1200.4]);
         assert_eq!(
-            (ns.of(87.25), ns.range(87.1, 87.2), ns.range(87.0, 90.0)),
+            (ns.format(87.25), ns.range(87.1, 87.2), ns.range(87.0, 90.0)),
             ("87".into(), "87".into(), "87 - 90".into())
         );
-        assert_eq!(Figures::nanoseconds([87.25]).of(87.25), "87.2");
+        assert_eq!(NumberFormat::nanoseconds([87.25]).format(87.25), "87.2");
     }
 }

@@ -1,22 +1,22 @@
 //! Which machine was measured, how, and what makes the figures doubtful.
 
-use crate::style::{clean, Page};
-use crate::words;
+use crate::phrases;
+use crate::style::{clean, TextPage};
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::size_for_people;
 use numaio_machine::workload::{CopyLoop, Pages};
 use numaio_schema::{MachineSource, Method, Provenance, Record};
 use std::collections::BTreeSet;
 
-pub(super) fn write_model(page: &mut Page, record: &Record) {
+pub(super) fn write_model(page: &mut TextPage, record: &Record) {
     let paragraphs = [method(record), bus_traffic(&record.method)];
     write(page, "I/O bandwidth model of", &record.provenance, &paragraphs);
 }
 
 /// The head of any record: `what` was measured of which machine, how, and what makes the figures doubtful.
-pub(crate) fn write(page: &mut Page, what: &str, provenance: &Provenance, method: &[String]) {
+pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, method: &[String]) {
     let identity = &provenance.machine;
-    let machine = words::joined([words::machine_name(identity), words::machine_kind(identity)], ", ");
+    let machine = phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", ");
     page.paragraph(0, 2, &format!("{what} {machine}"));
     page.paragraph(0, 2, &source(provenance));
     for (index, paragraph) in method.iter().enumerate() {
@@ -52,18 +52,21 @@ pub(crate) fn method(record: &Record) -> String {
     let method = &record.method;
     let sampling = match method.repetitions {
         Some(times) => {
-            format!("{} of each cell, as Algorithm 1 is printed", words::count(times as usize, "repetition"))
+            format!(
+                "{} of each cell, as Algorithm 1 is printed",
+                phrases::count(times as usize, "repetition")
+            )
         }
-        None => until(method.rounds, method.precision),
+        None => rounds_until_precise(method.rounds, method.precision),
     };
-    let visits = visits(record.cells.iter().map(|cell| cell.visits.len()));
+    let visits = visits_per_cell(record.cells.iter().map(|cell| cell.visits.len()));
     let ran = method.trials.iter().filter(|trial| trial.bytes_copied_per_s.is_some()).count();
-    let trial = trial_of(ran);
-    words::joined(
+    let trial = loop_trial_note(ran);
+    phrases::joined(
         [
             format!("copy loop {}{trial}", loop_name(method, method.copy_loop)),
             threads_and_buffers(record),
-            pages(method.pages).to_owned(),
+            page_kind(method.pages).to_owned(),
             sampling,
             visits,
             format!("{:.0} s on the machine", method.elapsed_s),
@@ -84,35 +87,35 @@ fn threads_and_buffers(record: &Record) -> String {
     let threads: BTreeSet<usize> = record.cells.iter().map(|cell| cell.placement.cpus.len()).collect();
     let threads =
         range(&threads, "thread").map(|threads| format!("{threads} on the target")).unwrap_or_default();
-    let buffers = sizes(record.method.bytes_per_thread.iter().map(|(_, bytes)| *bytes));
+    let buffers = size_range(record.method.bytes_per_thread.iter().map(|(_, bytes)| *bytes));
     if buffers.is_empty() {
         return threads;
     }
-    words::joined([threads, format!("source and sink of {buffers} for each thread")], ", ")
+    phrases::joined([threads, format!("source and sink of {buffers} for each thread")], ", ")
 }
 
 fn range(numbers: &BTreeSet<usize>, thing: &str) -> Option<String> {
     let (least, most) = (*numbers.first()?, *numbers.last()?);
-    let range = words::count(most, thing);
+    let range = phrases::count(most, thing);
     Some(if least == most { range } else { format!("{least} to {range}") })
 }
 
 /// When rounds ended.
-pub(crate) fn until(rounds: u32, precision: f64) -> String {
+pub(crate) fn rounds_until_precise(rounds: u32, precision: f64) -> String {
     format!(
         "{} until each median's 95 % interval is within ±{} %",
-        words::count(rounds as usize, "round"),
+        phrases::count(rounds as usize, "round"),
         percent(precision)
     )
 }
 
 /// `2 to 5 visits of a cell`; empty of no cells.
-pub(crate) fn visits(of_cells: impl Iterator<Item = usize>) -> String {
+pub(crate) fn visits_per_cell(of_cells: impl Iterator<Item = usize>) -> String {
     range(&of_cells.collect(), "visit").map(|visits| format!("{visits} of a cell")).unwrap_or_default()
 }
 
 /// Sizes of buffers, from the least to the greatest; empty of none.
-pub(crate) fn sizes(bytes: impl Iterator<Item = u64>) -> String {
+pub(crate) fn size_range(bytes: impl Iterator<Item = u64>) -> String {
     let bytes: BTreeSet<u64> = bytes.collect();
     match (bytes.first(), bytes.last()) {
         (Some(least), Some(most)) if least == most => size_for_people(*least),
@@ -122,15 +125,15 @@ pub(crate) fn sizes(bytes: impl Iterator<Item = u64>) -> String {
 }
 
 /// How a loop was chosen: ` (chosen by trial of 3 loops)`; empty if there was no trial.
-pub(crate) fn trial_of(loops: usize) -> String {
+pub(crate) fn loop_trial_note(loops: usize) -> String {
     if loops == 0 {
         return String::new();
     }
-    format!(" (chosen by trial of {})", words::count(loops, "loop"))
+    format!(" (chosen by trial of {})", phrases::count(loops, "loop"))
 }
 
 /// Pages behind buffers, in words.
-pub(crate) fn pages(pages: Pages) -> &'static str {
+pub(crate) fn page_kind(pages: Pages) -> &'static str {
     match pages {
         Pages::Base => "base pages",
         Pages::Transparent => "transparent huge pages",
@@ -156,7 +159,7 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
         governors => format!("governor {}", governors.join(", ")),
     };
     let huge = conditions.transparent_huge_pages.as_ref();
-    words::joined(
+    phrases::joined(
         [
             if conditions.virtual_machine { "virtual machine".to_owned() } else { String::new() },
             governors,

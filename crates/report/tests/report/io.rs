@@ -101,7 +101,7 @@ fn nodes_by_streams_with_what_was_saved_and_what_it_cost() {
     let nodes = [6, 7].map(NodeId).to_vec();
     record.method.represented = vec![Represented { direction: Write, by: NodeId(7), nodes }];
     record.cells[1].bytes_per_s.settled = false;
-    let style = TextStyle { colour: true, ..TextStyle::default() };
+    let style = TextStyle { color: true, ..TextStyle::default() };
     let text = io_text(&record, &[Some(2), Some(2), Some(1), Some(1)], &TextStyle::default());
     has(
         &text,

@@ -1,10 +1,10 @@
 //! What I/O of each target gets: the section that most readers need.
 
 use super::model::{devices, nodes_of, scale_of};
-use super::page::Page;
-use crate::figures::greatest;
-use crate::model_text::head::date;
-use crate::words::count;
+use super::page::HtmlPage;
+use crate::model_text::header::date;
+use crate::number_format::greatest;
+use crate::phrases::count;
 use maud::{html, Markup};
 use numaio_schema::{DirectionModel, Model, TargetModel};
 
@@ -12,8 +12,8 @@ use numaio_schema::{DirectionModel, Model, TargetModel};
 const MOST_AT_ONCE: usize = 12;
 
 /// The classes of every target and direction in tables.
-pub(super) fn write(page: &mut Page, models: &[Model]) -> Markup {
-    page.section(1, "At a glance", |page| html! {
+pub(super) fn write(page: &mut HtmlPage, models: &[Model]) -> Markup {
+    page.section(1, "Summary", |page| html! {
         @for model in models { (of_model(page, model)) }
         p.how {
             "A device write takes data from a node's memory to a device on the target, a device read the "
@@ -23,13 +23,13 @@ pub(super) fn write(page: &mut Page, models: &[Model]) -> Markup {
     })
 }
 
-fn of_model(page: &Page, model: &Model) -> Markup {
+fn of_model(page: &HtmlPage, model: &Model) -> Markup {
     let when = date(model.record.provenance.measured_at);
     let caption = format!(
         "Nodes by bandwidth class toward each target, best first, with the mean of each class in {}; measured {when}",
         page.unit
     );
-    let targets = in_order(model);
+    let targets = targets_by_relevance(model);
     let (first, more) = targets.split_at(targets.len().min(MOST_AT_ONCE));
     html! {
         (table(page, first, &caption))
@@ -42,10 +42,10 @@ fn of_model(page: &Page, model: &Model) -> Markup {
     }
 }
 
-fn table(page: &Page, targets: &[&TargetModel], caption: &str) -> Markup {
+fn table(page: &HtmlPage, targets: &[&TargetModel], caption: &str) -> Markup {
     html! {
         div.scroll role="region" aria-label="Classes of targets" tabindex="0" {
-            table.glance {
+            table.overview {
                 caption { (caption) }
                 thead { tr {
                     @for title in ["Target", "Devices", "Direction", "Classes", "Worst / best"] {
@@ -59,13 +59,13 @@ fn table(page: &Page, targets: &[&TargetModel], caption: &str) -> Markup {
 }
 
 /// Targets with devices first: for them it matters.
-pub(super) fn in_order(model: &Model) -> Vec<&TargetModel> {
+pub(super) fn targets_by_relevance(model: &Model) -> Vec<&TargetModel> {
     let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
     targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
     targets
 }
 
-fn rows(page: &Page, target: &TargetModel) -> Markup {
+fn rows(page: &HtmlPage, target: &TargetModel) -> Markup {
     let span = target.directions.len().max(1);
     html! {
         @for (index, model) in target.directions.iter().enumerate() {
@@ -80,18 +80,18 @@ fn rows(page: &Page, target: &TargetModel) -> Markup {
                     @for class in &model.classes {
                         li.{ "c" (class.rank.clamp(1, 5)) } {
                             b { (class.rank) } (nodes_of(class, target.target))
-                            small { (scale.of(class.mean_bytes_copied_per_s)) }
+                            small { (scale.format(class.mean_bytes_copied_per_s)) }
                         }
                     }
                 } }
-                td.number { (worst_of_best(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
+                td.number { (worst_to_best_ratio(model).map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default()) }
             }
         }
     }
 }
 
 /// The mean of the worst class over that of the best; none without classes.
-pub(super) fn worst_of_best(model: &DirectionModel) -> Option<f64> {
+pub(super) fn worst_to_best_ratio(model: &DirectionModel) -> Option<f64> {
     let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
     let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
     Some(least / most).filter(|share| share.is_finite())

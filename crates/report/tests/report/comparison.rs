@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{expect, machines, models};
+use crate::common::{expect, machines, models};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_model::{compare, copy_views, derived, slit_views, ComparisonContext, ViewSubject};
@@ -196,7 +194,7 @@ fn many_views_of_many_nodes_are_cut_in_blocks() {
 
 #[test]
 fn colours_change_nothing_else() {
-    let coloured = comparison_text(&paper(), &TextStyle { colour: true, ..gbit(100) }, false);
+    let coloured = comparison_text(&paper(), &TextStyle { color: true, ..gbit(100) }, false);
     let mut plain = coloured.clone();
     for code in [32, 36, 33, 35, 31, 0] {
         plain = plain.replace(&format!("\x1b[{code}m"), "");

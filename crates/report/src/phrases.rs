@@ -198,13 +198,13 @@ pub(crate) fn other_names(device: &Device) -> String {
 }
 
 /// Whether a finding is about this device, or about a bridge above it.
-pub(crate) fn is_about(finding: &Finding, device: &Device) -> bool {
+pub(crate) fn concerns_device(finding: &Finding, device: &Device) -> bool {
     let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
     above || device.answers_to(&finding.subject) || finding.subject == device.path
 }
 
 /// Findings of one rule that say the same of several things.
-pub(crate) struct SameFindings {
+pub(crate) struct FindingGroup {
     pub(crate) severity: Severity,
     pub(crate) rule: String,
     pub(crate) what: String,
@@ -214,7 +214,7 @@ pub(crate) struct SameFindings {
     pub(crate) evidence: Vec<String>,
 }
 
-impl SameFindings {
+impl FindingGroup {
     /// `warning: eth0, eth1: one sentence`.
     pub(crate) fn sentence(&self) -> String {
         format!("{}: {}: {}", severity(self.severity), joined(&self.subjects, ", "), self.what)
@@ -222,10 +222,10 @@ impl SameFindings {
 }
 
 /// Findings that say the same put together, in the order of the first of each.
-pub(crate) fn same_findings(findings: &[Finding]) -> Vec<SameFindings> {
-    let mut groups: Vec<SameFindings> = Vec::new();
+pub(crate) fn group_findings(findings: &[Finding]) -> Vec<FindingGroup> {
+    let mut groups: Vec<FindingGroup> = Vec::new();
     for Finding { severity, rule, subject, what, evidence, remedy } in findings {
-        let same = |group: &&mut SameFindings| {
+        let same = |group: &&mut FindingGroup| {
             (group.severity, &group.rule, &group.what, &group.remedy) == (*severity, rule, what, remedy)
         };
         match groups.iter_mut().find(same) {
@@ -235,7 +235,7 @@ pub(crate) fn same_findings(findings: &[Finding]) -> Vec<SameFindings> {
                     group.evidence.push(evidence.clone());
                 }
             }
-            None => groups.push(SameFindings {
+            None => groups.push(FindingGroup {
                 severity: *severity,
                 rule: rule.clone(),
                 what: what.clone(),
@@ -259,7 +259,7 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
 
 /// Devices put together that are alike by `key`, in the order of the first of each; fewer than `at_least`
 /// alike stay apart.
-pub(crate) fn alike<'d, K: PartialEq>(
+pub(crate) fn group_devices<'d, K: PartialEq>(
     devices: &[&'d Device],
     at_least: usize,
     key: impl Fn(&Device) -> K,
@@ -283,7 +283,7 @@ pub(crate) fn alike<'d, K: PartialEq>(
 }
 
 /// `12 NVMe`, `3 DMA engines`.
-pub(crate) fn number_of(group: &[&Device]) -> String {
+pub(crate) fn group_name(group: &[&Device]) -> String {
     let kind = group.first().map(|device| device.kind.name()).unwrap_or_default();
     match kind {
         "NVMe" | "RDMA" => format!("{} {kind}", group.len()),

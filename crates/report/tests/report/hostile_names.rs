@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{machines, models};
+use crate::common::{machines, models};
 use numaio_report::{model_text, topology_svg, topology_text, TextStyle};
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;

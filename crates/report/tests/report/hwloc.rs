@@ -5,7 +5,7 @@
 use numaio_machine::devices::NameClass;
 use numaio_machine::see::see;
 use numaio_machine::tree::Tree;
-use numaio_report::{hwloc_xml, Measured};
+use numaio_report::{hwloc_xml, MeasurementSet};
 use std::collections::BTreeMap;
 
 /// Operating system devices of an XML by name, with their `hwloc_obj_osdev_type_t`.
@@ -53,7 +53,7 @@ fn what_a_name_stands_for_is_known_by_its_class_and_not_guessed() {
     let machine = see(&misnamed());
     let expected = [("mlx5_0", "2"), ("nvme0n1", "0"), ("storage", "3")];
     let expected: BTreeMap<String, String> = expected.map(|(name, kind)| (name.into(), kind.into())).into();
-    assert_eq!(os_devices(&hwloc_xml(&machine, Measured::default())), expected);
+    assert_eq!(os_devices(&hwloc_xml(&machine, MeasurementSet::default())), expected);
     assert_eq!(machine.devices[0].name_classes["storage"], NameClass::Infiniband);
 }
 
@@ -63,5 +63,5 @@ fn a_document_without_classes_goes_by_the_kind_of_device() {
     machine.devices.iter_mut().for_each(|device| device.name_classes.clear());
     let expected = [("mlx5_0", "2"), ("nvme0", "0"), ("nvme0n1", "0"), ("storage", "2")];
     let expected: BTreeMap<String, String> = expected.map(|(name, kind)| (name.into(), kind.into())).into();
-    assert_eq!(os_devices(&hwloc_xml(&machine, Measured::default())), expected);
+    assert_eq!(os_devices(&hwloc_xml(&machine, MeasurementSet::default())), expected);
 }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{expect, machines};
+use crate::common::{expect, machines};
 use numaio_machine::topology::Topology;
 use numaio_report::topology_svg;
 use roxmltree::{Document, Node};

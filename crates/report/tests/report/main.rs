@@ -1,0 +1,12 @@
+//! Integration tests of the report crate, in a single binary.
+
+mod bundle;
+mod common;
+mod comparison;
+mod hostile_names;
+mod hwloc;
+mod io;
+mod matrices;
+mod placement_forms;
+mod svg;
+mod text_pages;
